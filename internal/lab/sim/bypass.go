@@ -36,7 +36,7 @@ type bypass struct {
 
 // editRules replaces the rules of the room for a while, by some or all of bypasses.
 func (w *World) editRules(f *fault) {
-	o, before := &w.operator, w.operator.rules
+	o, before := w.operator, w.operator.rules
 	o.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
 	w.announce(f, "the room has the rules %04b for %v", o.rules, f.last)
 	w.revertAfter(f, func() { o.rules = before & uint8(int(f.y*16)) })
@@ -53,12 +53,12 @@ func rulesOf(which uint8) (out []room.Rule) {
 }
 
 // compiled returns the rules as an edge compiles them.
-func (w *World) compiled(told []room.Rule) (out []bypass) {
+func (es *edges) compiled(told []room.Rule) (out []bypass) {
 	for _, r := range told {
 		i := slices.IndexFunc(bypasses, func(g given) bool { return g.expression == r.Expression })
 		c, err := rules.Compile(r.Expression, rules.Sources{})
 		if err != nil {
-			w.oracle.fail(w, "a rule of the room does not compile: %v", err)
+			es.fail("a rule of the room does not compile: %v", err)
 			return nil
 		}
 		out = append(out, bypass{c, bypasses[i].past})
@@ -83,9 +83,9 @@ func (w *World) letPast(n *edgeNode, v *visitor) bool {
 	should := slices.ContainsFunc(n.rules, func(b bypass) bool { return slices.Contains(b.past, path) })
 	switch {
 	case past && !should:
-		w.oracle.fail(w, "%s bypasses the room for %s, which a site may read as a path without a rule", w.name(n), path)
+		w.fail("%s bypasses the room for %s, which a site may read as a path without a rule", n, path)
 	case should && !past:
-		w.oracle.fail(w, "%s counts or queues a request for %s, which a rule bypasses", w.name(n), path)
+		w.fail("%s counts or queues a request for %s, which a rule bypasses", n, path)
 	}
 	if past {
 		w.meters.past++

@@ -321,9 +321,9 @@ func (x *Crowd) gather(seed uint64) *World {
 	if x.Takeover > 0 {
 		w.in(firstComes+x.Takeover, func() {
 			const pause = 1500 * time.Millisecond
-			w.endGlobal(pause)
-			for i := range w.regions {
-				w.endRegion(int32(i), pause)
+			w.globals.end(pause)
+			for i := range w.centres.all {
+				w.centres.end(int32(i), pause)
 			}
 			w.in(pause+Heard, func() {
 				w.meters.words = &Words{}
@@ -352,7 +352,7 @@ func (x *Crowd) gather(seed uint64) *World {
 	w.runFor(firstComes + last)
 	w.cfg.Demand = Demand{}
 	w.arrivals.begin(w)
-	for w.oracle.waiting > 0 && w.now < int64(time.Hour) && !w.oracle.broken() {
+	for w.oracle.waiting > 0 && w.now < int64(time.Hour) && !w.broken() {
 		w.runFor(10 * time.Second)
 	}
 	return w

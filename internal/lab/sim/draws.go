@@ -21,11 +21,11 @@ type draws struct {
 // tendDraws does the work of every coordinator's shell for draws, twice a second. The store accepts a write only over
 // the revision that the writer has read.
 func (w *World) tendDraws() {
-	o := &w.operator
-	if o.event == nil || !o.event.Shuffle || w.removed {
+	o := w.operator
+	if o.event == nil || !o.event.Shuffle || w.operator.removed {
 		return
 	}
-	for i, n := range w.globals {
+	for i, n := range w.globals.all {
 		if n.gone {
 			continue
 		}
@@ -46,7 +46,7 @@ func (w *World) tendDraws() {
 
 // writeDraws stores the due step of a coordinator, and publishes it to every node.
 func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
-	o := &w.operator
+	o := w.operator
 	if o.draws.secrets == nil {
 		o.draws.secrets, o.draws.places = map[draw.Event]draw.Secret{}, map[*draw.Record]*draw.Draw{}
 	}
@@ -70,7 +70,7 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	for _, n := range due.Publish {
 		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.oracle.waiting))
 		if err != nil {
-			w.oracle.fail(w, "no record of the draw: %v", err)
+			w.fail("no record of the draw: %v", err)
 			return
 		}
 		write = append(write, done)
@@ -78,12 +78,12 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	}
 	next, err := o.draws.board.With(uint64(now), now, write, due.Forget)
 	if err != nil {
-		w.oracle.fail(w, "no draw registry: %v", err)
+		w.fail("no draw registry: %v", err)
 		return
 	}
 	for _, n := range next.Notices { // no draw is published twice
 		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil && *old.Drawn() != *n.Drawn() {
-			w.oracle.fail(w, "a second record of a draw")
+			w.fail("a second record of a draw")
 		}
 	}
 	o.draws.board = next
@@ -95,7 +95,7 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 // scheduleDraw adds an event with a draw to the room's calendar. Its entries close soon after visitors begin to gather,
 // and often the coordinator ends about then.
 func (w *World) scheduleDraw(f *fault) {
-	o, now := &w.operator, w.fleetTime()
+	o, now := w.operator, w.fleetTime()
 	if o.event != nil && int64(now) < o.event.End {
 		return
 	}
@@ -109,14 +109,14 @@ func (w *World) scheduleDraw(f *fault) {
 		about := start.Add(-draw.Lead).Sub(now) + time.Duration((f.x-0.25)*4*float64(time.Second))
 		w.in(max(0, about), func() {
 			if !w.calm {
-				w.crashTheCoordinator(f)
+				w.globals.crashLeader(f)
 			}
 		})
 	}
 }
 
 // drawn returns the events with a draw, as nodes read them.
-func (o *operator) drawn() []draw.Event {
+func (o *roomDoc) drawn() []draw.Event {
 	s := room.Settings{Name: firstName}
 	return []draw.Event{s.DrawOf(o.event)}
 }
@@ -130,7 +130,7 @@ func (w *World) undrawn(t *ticket.Ticket) bool {
 // checkDraw checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the
 // drawn one, and late visitors are behind all drawn ones. Only the certain part of the event is checked.
 func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
-	o := &w.operator
+	o := w.operator
 	const sure = 3 * time.Second
 	if o.event == nil || !o.event.Shuffle || e.told.Shut == admission.QueuedAll {
 		return
@@ -142,7 +142,7 @@ func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
 	}
 	r := n.Drawn()
 	if r == nil || now < n.Published.Add(draw.Settle-fleettime.MaxError) {
-		j.fail(w, "%s admits a visitor %v after the start of an event before its draw is settled", w.name(e), now.Sub(fleettime.Time(o.event.Start)))
+		j.fail("%s admits a visitor %v after the start of an event before its draw is settled", e, now.Sub(fleettime.Time(o.event.Start)))
 		return
 	}
 	d := o.draws.places[r]
@@ -156,11 +156,11 @@ func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
 	closes, place := n.Closes(), t.Place()
 	switch {
 	case t.Joined >= closes && place != t.Joined:
-		j.fail(w, "%s admits a visitor by a drawn place that joined %v after entries closed", w.name(e), t.Joined.Sub(closes))
+		j.fail("%s admits a visitor by a drawn place that joined %v after entries closed", e, t.Joined.Sub(closes))
 	case t.Joined < closes && place >= closes:
-		j.fail(w, "%s admits a drawn visitor by a place behind the draw", w.name(e))
+		j.fail("%s admits a drawn visitor by a place behind the draw", e)
 	case t.Joined < closes && place != d.Place(t.ID, t.Joined, 0):
-		j.fail(w, "%s admits a drawn visitor by another place", w.name(e))
+		j.fail("%s admits a drawn visitor by another place", e)
 	}
 }
 

@@ -109,11 +109,11 @@ func (f *Faults) doubled(rng *rand.Rand) bool { return f.Doubled > 0 && rng.Floa
 func (f *Faults) late(rng *rand.Rand) bool { return f.Tardy > 0 && rng.Float64() < f.Tardy }
 
 // slowDisk draws the extra duration of a write.
-func (w *World) slowDisk() int64 {
-	if !w.cfg.Faults.Disk || w.calm || w.chaos.IntN(4) > 0 {
+func (k *kernel) slowDisk() int64 {
+	if !k.cfg.Faults.Disk || k.calm || k.chaos.IntN(4) > 0 {
 		return 0
 	}
-	return w.chaos.Int64N(int64(3 * time.Second))
+	return k.chaos.Int64N(int64(3 * time.Second))
 }
 
 // faultKind is a kind of fault.
@@ -125,48 +125,48 @@ type faultKind struct {
 
 // faultKinds lists all kinds, in the order of the draw.
 var faultKinds = []faultKind{
-	{3, func(f *Faults) bool { return f.CrashEdge }, (*World).crashAnEdge},
-	{3, func(f *Faults) bool { return f.CrashRegion }, (*World).crashAnAggregator},
-	{3, func(f *Faults) bool { return f.CrashGlobal }, (*World).crashTheCoordinator},
-	{1, func(f *Faults) bool { return f.Forever }, (*World).loseAnEdge},
-	{1, func(f *Faults) bool { return f.Forever }, (*World).loseACentre},
-	{3, func(f *Faults) bool { return f.CutEdge }, (*World).cutAnEdge},
-	{3, func(f *Faults) bool { return f.CutRegion }, (*World).cutACentre},
-	{3, func(f *Faults) bool { return f.CutPair }, (*World).cutPair},
-	{3, func(f *Faults) bool { return f.Stop }, (*World).stop},
-	{3, func(f *Faults) bool { return f.Limits }, (*World).changeLimits},
-	{2, func(f *Faults) bool { return f.Session }, (*World).editSession},
-	{2, func(f *Faults) bool { return f.Policy }, (*World).editPolicy},
-	{1, func(f *Faults) bool { return f.Epoch }, (*World).raiseEpoch},
-	{1, func(f *Faults) bool { return f.Remove }, (*World).removeRoom},
-	{1, func(f *Faults) bool { return f.Blank }, (*World).blankStore},
-	{3, func(f *Faults) bool { return f.Rollback }, (*World).rollBackLease},
-	{3, func(f *Faults) bool { return f.Twins }, (*World).twinEdge},
-	{3, func(f *Faults) bool { return f.Folders }, (*World).changeFolder},
-	{3, func(f *Faults) bool { return f.BadFolders }, (*World).failFolder},
-	{6, func(f *Faults) bool { return f.Forget }, (*World).forgetAnEdge},
-	{2, func(f *Faults) bool { return f.Keys }, (*World).rotate},
-	{4, func(f *Faults) bool { return f.Members }, (*World).changeMembers},
-	{3, func(f *Faults) bool { return f.Members }, (*World).oldLeader},
-	{1, func(f *Faults) bool { return f.Members }, (*World).rollBackMembers},
-	{6, func(f *Faults) bool { return f.Ephemeral }, (*World).renewEdge},
-	{4, func(f *Faults) bool { return f.Copies }, (*World).copyCentre},
-	{3, func(f *Faults) bool { return f.Fail }, (*World).failStore},
-	{3, func(f *Faults) bool { return f.Restart }, (*World).restartAll},
+	{3, func(f *Faults) bool { return f.CrashEdge }, func(w *World, f *fault) { w.crashAnEdge(f) }},
+	{3, func(f *Faults) bool { return f.CrashRegion }, func(w *World, f *fault) { w.centres.crashLeader(f) }},
+	{3, func(f *Faults) bool { return f.CrashGlobal }, func(w *World, f *fault) { w.globals.crashLeader(f) }},
+	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.loseAnEdge(f) }},
+	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.loseACentre(f) }},
+	{3, func(f *Faults) bool { return f.CutEdge }, func(w *World, f *fault) { w.cutAnEdge(f) }},
+	{3, func(f *Faults) bool { return f.CutRegion }, func(w *World, f *fault) { w.cutACentre(f) }},
+	{3, func(f *Faults) bool { return f.CutPair }, func(w *World, f *fault) { w.cutPair(f) }},
+	{3, func(f *Faults) bool { return f.Stop }, func(w *World, f *fault) { w.stop(f) }},
+	{3, func(f *Faults) bool { return f.Limits }, func(w *World, f *fault) { w.changeLimits(f) }},
+	{2, func(f *Faults) bool { return f.Session }, func(w *World, f *fault) { w.editSession(f) }},
+	{2, func(f *Faults) bool { return f.Policy }, func(w *World, f *fault) { w.editPolicy(f) }},
+	{1, func(f *Faults) bool { return f.Epoch }, func(w *World, f *fault) { w.raiseEpoch(f) }},
+	{1, func(f *Faults) bool { return f.Remove }, func(w *World, f *fault) { w.removeRoom(f) }},
+	{1, func(f *Faults) bool { return f.Blank }, func(w *World, f *fault) { w.blankStore(f) }},
+	{3, func(f *Faults) bool { return f.Rollback }, func(w *World, f *fault) { w.globals.rollBackLease(f) }},
+	{3, func(f *Faults) bool { return f.Twins }, func(w *World, f *fault) { w.twinEdge(f) }},
+	{3, func(f *Faults) bool { return f.Folders }, func(w *World, f *fault) { w.changeFolder(f) }},
+	{3, func(f *Faults) bool { return f.BadFolders }, func(w *World, f *fault) { w.failFolder(f) }},
+	{6, func(f *Faults) bool { return f.Forget }, func(w *World, f *fault) { w.forgetAnEdge(f) }},
+	{2, func(f *Faults) bool { return f.Keys }, func(w *World, f *fault) { w.edges.rotate(f) }},
+	{4, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.changeMembers(f) }},
+	{3, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.oldLeader(f) }},
+	{1, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.rollBackMembers(f) }},
+	{6, func(f *Faults) bool { return f.Ephemeral }, func(w *World, f *fault) { w.renewEdge(f) }},
+	{4, func(f *Faults) bool { return f.Copies }, func(w *World, f *fault) { w.copyCentre(f) }},
+	{3, func(f *Faults) bool { return f.Fail }, func(w *World, f *fault) { w.failStore(f) }},
+	{3, func(f *Faults) bool { return f.Restart }, func(w *World, f *fault) { w.restartAll(f) }},
 }
 
 // operatorKinds are actions of operators. They are drawn separately, so that the faults stay the same.
 var operatorKinds = []faultKind{
-	{3, func(f *Faults) bool { return f.Methods }, (*World).editMethod},
-	{2, func(f *Faults) bool { return f.Pause }, (*World).pauseRoom},
-	{2, func(f *Faults) bool { return f.ForNow }, (*World).limitForNow},
-	{1, func(f *Faults) bool { return f.Suspend }, (*World).suspendRoom},
-	{1, func(f *Faults) bool { return f.Renewal }, (*World).editRenewal},
-	{1, func(f *Faults) bool { return f.Rename }, (*World).renameRoom},
-	{4, func(f *Faults) bool { return f.Events }, (*World).scheduleEvent},
-	{4, func(f *Faults) bool { return f.Release }, (*World).releaseSome},
-	{4, func(f *Faults) bool { return f.Draws }, (*World).scheduleDraw},
-	{4, func(f *Faults) bool { return f.Rules }, (*World).editRules},
+	{3, func(f *Faults) bool { return f.Methods }, func(w *World, f *fault) { w.editMethod(f) }},
+	{2, func(f *Faults) bool { return f.Pause }, func(w *World, f *fault) { w.pauseRoom(f) }},
+	{2, func(f *Faults) bool { return f.ForNow }, func(w *World, f *fault) { w.limitForNow(f) }},
+	{1, func(f *Faults) bool { return f.Suspend }, func(w *World, f *fault) { w.suspendRoom(f) }},
+	{1, func(f *Faults) bool { return f.Renewal }, func(w *World, f *fault) { w.editRenewal(f) }},
+	{1, func(f *Faults) bool { return f.Rename }, func(w *World, f *fault) { w.renameRoom(f) }},
+	{4, func(f *Faults) bool { return f.Events }, func(w *World, f *fault) { w.scheduleEvent(f) }},
+	{4, func(f *Faults) bool { return f.Release }, func(w *World, f *fault) { w.releaseSome(f) }},
+	{4, func(f *Faults) bool { return f.Draws }, func(w *World, f *fault) { w.scheduleDraw(f) }},
+	{4, func(f *Faults) bool { return f.Rules }, func(w *World, f *fault) { w.editRules(f) }},
 }
 
 // fault is one fault. All its parameters are drawn beforehand, so that it stays the same if others are left out.
@@ -239,9 +239,28 @@ func (f *Faults) kinds(all []faultKind) []*faultKind {
 	return out
 }
 
-func (w *World) tracef(format string, args ...any) {
-	if w.trace != nil {
-		w.trace("%10.3f  %s\n", float64(w.now)/1e9, fmt.Sprintf(format, args...))
+// tracef traces a line, with its time.
+func (k *kernel) tracef(format string, args ...any) {
+	if k.trace != nil {
+		k.trace("%10.3f  %s\n", float64(k.now)/1e9, fmt.Sprintf(format, args...))
+	}
+}
+
+// broken reports whether a promise is broken: the run is over.
+func (k *kernel) broken() bool { return k.fault != "" || k.excused != "" }
+
+// fail records a broken promise, the first one only.
+func (k *kernel) fail(format string, args ...any) {
+	if k.broken() {
+		return
+	}
+	text := fmt.Sprintf("%v: ", time.Duration(k.now)) + fmt.Sprintf(format, args...)
+	k.tracef("%s", text)
+	k.atFault()
+	if k.guess {
+		k.excused = text
+	} else {
+		k.fault = text
 	}
 }
 
@@ -250,7 +269,7 @@ func (w *World) books() {
 	if w.trace == nil {
 		return
 	}
-	for i, g := range w.globals {
+	for i, g := range w.globals.all {
 		if g.gone {
 			continue
 		}
@@ -260,7 +279,7 @@ func (w *World) books() {
 			w.tracef("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
 		}
 	}
-	for i, r := range w.regions {
+	for i, r := range w.centres.all {
 		c := &w.oracle.centres[i]
 		w.tracef("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(w.now))
 		for _, n := range r.procs {
@@ -277,7 +296,7 @@ func (w *World) books() {
 			}
 		}
 		for _, k := range r.edges {
-			e := w.edges[k]
+			e := w.edges.all[k]
 			now := e.clock.read(w.now)
 			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
 			w.tracef("  %s %016x, lease epoch %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
@@ -305,12 +324,12 @@ func (w *World) beginFaults() {
 }
 
 // in calls do after d.
-func (w *World) in(d time.Duration, do func()) {
-	w.plan(event{at: w.now + int64(d), kind: evDo, msg: do})
+func (k *kernel) in(d time.Duration, do func()) {
+	k.plan(event{at: k.now + int64(d), kind: evDo, msg: do})
 }
 
 // until returns the end of a fault that begins now.
-func (w *World) until(f *fault) int64 { return w.now + int64(f.last) }
+func (k *kernel) until(f *fault) int64 { return k.now + int64(f.last) }
 
 // runFault executes one fault.
 func (w *World) runFault(f *fault) {
@@ -321,61 +340,61 @@ func (w *World) runFault(f *fault) {
 	f.kind.happen(w, f)
 }
 
-func (w *World) crashAnEdge(f *fault) { w.crashEdge(int32(f.who%len(w.edges)), f.last, false) }
+func (w *World) crashAnEdge(f *fault) { w.edges.crash(int32(f.who%len(w.edges.all)), f.last, false) }
 
-func (w *World) loseAnEdge(f *fault) { w.crashEdge(int32(f.who%len(w.edges)), 0, true) }
+func (w *World) loseAnEdge(f *fault) { w.edges.crash(int32(f.who%len(w.edges.all)), 0, true) }
 
-func (w *World) forgetAnEdge(f *fault) { w.forget(int32(f.who % len(w.edges))) }
+func (w *World) forgetAnEdge(f *fault) { w.centres.forgetEdge(int32(f.who % len(w.edges.all))) }
 
-func (w *World) loseACentre(f *fault) { w.loseCentre(f.who % w.cfg.Centres) }
+func (w *World) loseACentre(f *fault) { w.centres.lose(f.who % w.cfg.Centres) }
 
 // changeFolder ends an edge's process; the next one has another data folder.
 func (w *World) changeFolder(f *fault) {
-	i := int32(f.who % len(w.edges))
-	if w.edges[i].lost || w.edges[i].down {
+	i := int32(f.who % len(w.edges.all))
+	if w.edges.all[i].lost || w.edges.all[i].down {
 		return
 	}
-	w.crashEdge(i, f.last, false)
-	w.moveFolder(w.edges[i], f)
+	w.edges.crash(i, f.last, false)
+	w.edges.moveFolder(w.edges.all[i], f)
 }
 
-// crashAnAggregator ends the leading aggregator of a data centre; another one takes over.
-func (w *World) crashAnAggregator(f *fault) {
-	i := int32(f.who % len(w.regions))
-	r := w.regions[i]
+// crashLeader ends the leading aggregator of a data centre; another one takes over.
+func (cs *centres) crashLeader(f *fault) {
+	i := int32(f.who % len(cs.all))
+	r := cs.all[i]
 	n := r.newest()
 	if n.gone || r.lost {
 		return
 	}
-	w.replace(f, &n.proc, n.core, r.name+"'s aggregator", w.nextRegion(i))
+	cs.replace(f, &n.proc, n.core, r.name+"'s aggregator", cs.next(i))
 }
 
-// crashTheCoordinator ends the leading coordinator; another one takes over.
-func (w *World) crashTheCoordinator(f *fault) {
-	if n := w.newest(); !n.gone {
-		w.pending++
-		w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
+// crashLeader ends the leading coordinator; another one takes over.
+func (gs *coordinators) crashLeader(f *fault) {
+	if n := gs.newest(); !n.gone {
+		gs.pending++
+		gs.replace(f, &n.proc, n.core, "the coordinator", gs.next)
 	}
 }
 
 // rollBackLease does the same with a lease restored from a backup.
-func (w *World) rollBackLease(f *fault) {
-	if w.newest().gone {
+func (gs *coordinators) rollBackLease(f *fault) {
+	if gs.newest().gone {
 		return
 	}
-	w.rolled = 1 + uint64(f.x*float64(w.lease))
-	w.tracef("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
-	w.crashTheCoordinator(f)
+	gs.rolled = 1 + uint64(f.x*float64(gs.lease))
+	gs.tracef("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, gs.rolled)
+	gs.crashLeader(f)
 }
 
 func (w *World) cutAnEdge(f *fault) {
-	n := w.edges[f.who%len(w.edges)]
-	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+	n := w.edges.all[f.who%len(w.edges.all)]
+	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
 	w.cut(f, &n.cutUp, &n.cutDown)
 }
 
 func (w *World) cutACentre(f *fault) {
-	r := w.regions[f.who%len(w.regions)]
+	r := w.centres.all[f.who%len(w.centres.all)]
 	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
 	w.cut(f, &r.cutUp, &r.cutDown)
 }
@@ -393,49 +412,47 @@ func (w *World) editPolicy(f *fault) {
 }
 
 func (w *World) raiseEpoch(f *fault) {
-	w.epoch++
-	w.tracef("#%d the room's epoch is now %d", f.number, w.epoch)
+	w.operator.epoch++
+	w.tracef("#%d the room's epoch is now %d", f.number, w.operator.epoch)
 	w.publish()
 }
 
 // removeRoom removes the room from the set for a while.
 func (w *World) removeRoom(f *fault) {
-	if w.removed {
+	if w.operator.removed {
 		return
 	}
 	w.tracef("#%d the room is removed for %v", f.number, f.last)
-	w.removed = true
+	w.operator.removed = true
 	w.publish()
 	w.in(f.last, func() {
-		if w.removed {
+		if w.operator.removed {
 			w.tracef("#%d the room is put back", f.number)
-			w.removed = false
+			w.operator.removed = false
 			w.publish()
 		}
 	})
 }
 
 func (w *World) blankStore(f *fault) {
-	r := w.regions[f.who%len(w.regions)]
+	r := w.centres.all[f.who%len(w.centres.all)]
 	w.tracef("#%d the store of %s loses its memory", f.number, r.name)
 	r.forget()
 }
 
 func (w *World) failStore(f *fault) {
-	r := w.regions[f.who%len(w.regions)]
+	r := w.centres.all[f.who%len(w.centres.all)]
 	w.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
 	r.failing = max(r.failing, w.until(f))
 }
 
-func (w *World) name(n *edgeNode) string { return n.name + " of " + w.regions[n.region].name }
-
 // cut cuts the directions of a link given by the fault.
-func (w *World) cut(f *fault, up, down *int64) {
+func (k *kernel) cut(f *fault, up, down *int64) {
 	if f.up {
-		*up = max(*up, w.until(f))
+		*up = max(*up, k.until(f))
 	}
 	if f.down {
-		*down = max(*down, w.until(f))
+		*down = max(*down, k.until(f))
 	}
 }
 
@@ -445,69 +462,69 @@ func (w *World) cutPair(f *fault) {
 	var low, high nodeID
 	var text string
 	if f.x < 0.5 {
-		low = nodeID{0, int32(f.who % len(w.edges))}
-		r := w.regions[w.edges[low.n].region]
+		low = nodeID{0, int32(f.who % len(w.edges.all))}
+		r := w.centres.all[w.edges.all[low.n].region]
 		p := r.procs[max(0, len(r.procs)-1-f.other%2)]
 		high = nodeID{1, p.id}
-		text = fmt.Sprintf("%s and aggregator %d", w.name(w.edges[low.n]), p.term)
+		text = fmt.Sprintf("%s and aggregator %d", w.edges.all[low.n], p.term)
 	} else {
-		r := w.regions[f.who%len(w.regions)]
+		r := w.centres.all[f.who%len(w.centres.all)]
 		low = nodeID{1, r.newest().id}
-		high = nodeID{2, int32(max(0, len(w.globals)-1-f.other%2))}
+		high = nodeID{2, int32(max(0, len(w.globals.all)-1-f.other%2))}
 		text = fmt.Sprintf("%s and coordinator %d", r.name, high.n+1)
 	}
 	w.tracef("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
-	w.pairs = slices.DeleteFunc(w.pairs, func(p pairCut) bool { return p.until <= w.now })
+	w.net.pairs = slices.DeleteFunc(w.net.pairs, func(p pairCut) bool { return p.until <= w.now })
 	if f.up {
-		w.pairs = append(w.pairs, pairCut{low, high, w.until(f)})
+		w.net.pairs = append(w.net.pairs, pairCut{low, high, w.until(f)})
 	}
 	if f.down {
-		w.pairs = append(w.pairs, pairCut{high, low, w.until(f)})
+		w.net.pairs = append(w.net.pairs, pairCut{high, low, w.until(f)})
 	}
 }
 
-// crashEdge ends the life of an edge, for a while or for good.
-func (w *World) crashEdge(i int32, d time.Duration, forever bool) {
-	n := w.edges[i]
+// crash ends the life of an edge, for a while or for good.
+func (es *edges) crash(i int32, d time.Duration, forever bool) {
+	n := es.all[i]
 	if n.lost || (n.down && !forever) {
 		return
 	}
 	if n.lost = forever; forever {
-		w.tracef("#%d %s ends and never comes back", w.telling, w.name(n))
+		es.tracef("#%d %s ends and never comes back", es.telling, n)
 	} else {
-		w.tracef("#%d %s crashes for %v", w.telling, w.name(n), d)
+		es.tracef("#%d %s crashes for %v", es.telling, n, d)
 	}
 	n.down = true
-	w.hangUp(i)
+	es.hangUp(i)
 	if forever {
 		return
 	}
-	w.in(d, func() { w.reviveEdge(i) })
+	es.in(d, func() { es.revive(i) })
 }
 
-// forget declares the newest process of an edge dead, as an operator does. The aggregator refuses if that process
+// forgetEdge declares the newest process of an edge dead, as an operator does. The aggregator refuses if that process
 // reports to it. The declaration may be wrong: renewals of that process are then not counted.
-func (w *World) forget(i int32) {
-	n := w.edges[i]
-	agg := w.regions[n.region].newest()
-	if agg.gone || agg.asleep > w.now {
+func (cs *centres) forgetEdge(i int32) {
+	n := cs.edges.all[i]
+	agg := cs.all[n.region].newest()
+	if agg.gone || agg.asleep > cs.now {
 		return
 	}
-	instance := n.core.Status(n.clock.read(w.now)).Instance
-	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, instance, false); err != nil {
+	instance := n.core.Status(n.clock.read(cs.now)).Instance
+	if _, err := agg.core.Forget(agg.clock.read(cs.now), n.name, instance, false); err != nil {
 		return
 	}
-	w.tracef("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)
+	cs.tracef("#%d %s is declared ended (it has: %v)", cs.telling, n, n.down)
 	n.forgotten, n.misjudged = !n.down, n.misjudged || !n.down
-	w.runRegion(agg.id)
+	cs.run(agg.id)
 }
 
 // moveFolder gives the next process of an edge an empty folder, or a copy of the former one.
-func (w *World) moveFolder(n *edgeNode, f *fault) {
-	if n.place = w.newPlace(); f.x < 0.5 {
+func (es *edges) moveFolder(n *edgeNode, f *fault) {
+	if n.place = es.newPlace(); f.x < 0.5 {
 		n.folder, n.ended = fleettime.Lives{}, nil
 	}
-	w.tracef("#%d the data folder of %s is another one (copied %v)", f.number, w.name(n), f.x >= 0.5)
+	es.tracef("#%d the data folder of %s is another one (copied %v)", f.number, n, f.x >= 0.5)
 }
 
 // mostTwins bounds the number of twins.
@@ -517,68 +534,68 @@ const mostTwins = 3
 // edge is cut off. It ends with the fault.
 func (w *World) twinEdge(f *fault) {
 	k := f.who % (w.cfg.Centres * w.cfg.Edges)
-	n := w.edges[k]
-	if n.lost || w.regions[n.region].lost || w.twins >= mostTwins {
+	n := w.edges.all[k]
+	if n.lost || w.centres.all[n.region].lost || w.twins >= mostTwins {
 		return
 	}
 	w.twins++
 	if f.other%3 > 0 {
-		w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+		w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
 		w.cut(f, &n.cutUp, &n.cutDown)
 	}
 	folder := fleettime.Lives{}
 	if f.x < 0.5 {
 		folder = n.folder
 	}
-	w.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, w.name(n), f.last, f.x < 0.5)
-	i := w.newEdge(n.region, n.name, folder, false)
+	w.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, n, f.last, f.x < 0.5)
+	i := w.edges.add(n.region, n.centre, n.name, folder, false)
 	w.in(f.last, func() {
 		w.twins--
-		w.tracef("the other %s ends", w.name(n))
-		w.crashEdge(i, 0, true)
+		w.tracef("the other %s ends", n)
+		w.edges.crash(i, 0, true)
 	})
 }
 
 // renewEdge shuts an edge down; another one with a new name replaces it.
 func (w *World) renewEdge(f *fault) {
-	i := int32(f.who % len(w.edges))
-	n := w.edges[i]
+	i := int32(f.who % len(w.edges.all))
+	n := w.edges.all[i]
 	if n.down || n.asleep > w.now {
 		return
 	}
-	w.leaveEdge(i)
+	w.edges.leave(i)
 	w.renewed++
-	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%w.cfg.Edges+1, w.renewed), fleettime.Lives{}, w.newPlace()
-	w.in(f.last, func() { w.reviveEdge(i) })
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%w.cfg.Edges+1, w.renewed), fleettime.Lives{}, w.edges.newPlace()
+	w.in(f.last, func() { w.edges.revive(i) })
 }
 
-func (w *World) reviveEdge(i int32) {
-	if n := w.edges[i]; n.down && !n.lost {
-		w.tracef("%s starts anew", w.name(n))
-		w.startEdge(i)
+func (es *edges) revive(i int32) {
+	if n := es.all[i]; n.down && !n.lost {
+		es.tracef("%s starts anew", n)
+		es.start(i)
 	}
 }
 
-// loseCentre ends a data centre for good, unless it is the last.
-func (w *World) loseCentre(i int) {
+// lose ends a data centre for good, unless it is the last.
+func (cs *centres) lose(i int) {
 	left := 0
-	for _, r := range w.regions {
+	for _, r := range cs.all {
 		if !r.lost && !r.copied {
 			left++
 		}
 	}
-	r := w.regions[i]
+	r := cs.all[i]
 	if left < 2 || r.lost {
 		return
 	}
-	w.tracef("#%d %s ends and never comes back", w.telling, r.name)
+	cs.tracef("#%d %s ends and never comes back", cs.telling, r.name)
 	r.lost = true
 	for _, n := range r.procs {
 		n.gone = true
 	}
-	for k := range w.edges {
-		if w.edges[k].region == int32(i) {
-			w.crashEdge(int32(k), 0, true)
+	for k := range cs.edges.all {
+		if cs.edges.all[k].region == int32(i) {
+			cs.edges.crash(int32(k), 0, true)
 		}
 	}
 }
@@ -587,7 +604,7 @@ func (w *World) loseCentre(i int) {
 type leader interface{ SetLease(until fleettime.Mono) }
 
 // replace ends a leader, at once or long after its successor has begun.
-func (w *World) replace(f *fault, p *proc, core leader, who string, next func() bool) {
+func (k *kernel) replace(f *fault, p *proc, core leader, who string, next func() bool) {
 	p.doomed = true
 	after := f.after
 	if f.alone {
@@ -597,38 +614,38 @@ func (w *World) replace(f *fault, p *proc, core leader, who string, next func() 
 	case f.zombie && f.bound:
 		// Its lease ends by the time that the protocol assumes.
 		left := after + time.Duration(f.y*float64(4*time.Second))
-		w.tracef("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
-		core.SetLease(p.clock.read(w.now).Add(fleettime.Shrink(left)))
-		w.in(f.last, func() { p.gone = true })
+		k.tracef("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
+		core.SetLease(p.clock.read(k.now).Add(fleettime.Shrink(left)))
+		k.in(f.last, func() { p.gone = true })
 	case f.zombie:
-		w.tracef("#%d %s is replaced and lives on for %v", f.number, who, f.last)
-		w.in(f.last, func() { p.gone = true })
+		k.tracef("#%d %s is replaced and lives on for %v", f.number, who, f.last)
+		k.in(f.last, func() { p.gone = true })
 	default:
-		w.tracef("#%d %s crashes", f.number, who)
+		k.tracef("#%d %s crashes", f.number, who)
 		p.gone = true
 	}
-	w.succeed(after, who, next)
+	k.succeed(after, who, next)
 }
 
 // succeed starts the next leader after a while, unless another has begun by then.
-func (w *World) succeed(after time.Duration, who string, next func() bool) {
-	calm := w.calm
-	w.in(after, func() {
-		if w.calm == calm && next() { // else another began when all faults ended
-			w.tracef("a successor of %s begins", who)
+func (k *kernel) succeed(after time.Duration, who string, next func() bool) {
+	calm := k.calm
+	k.in(after, func() {
+		if k.calm == calm && next() { // else another began when all faults ended
+			k.tracef("a successor of %s begins", who)
 		}
 	})
 }
 
 // takeover draws the time without a leader.
-func (w *World) takeover() time.Duration {
-	return 1300*time.Millisecond + time.Duration(w.chaos.Int64N(int64(700*time.Millisecond)))
+func (k *kernel) takeover() time.Duration {
+	return 1300*time.Millisecond + time.Duration(k.chaos.Int64N(int64(700*time.Millisecond)))
 }
 
-// nextGlobal starts the next coordinator.
-func (w *World) nextGlobal() bool {
-	w.pending--
-	w.startGlobal(false)
+// next starts the next coordinator.
+func (gs *coordinators) next() bool {
+	gs.pending--
+	gs.start(false)
 	return true
 }
 
@@ -637,16 +654,16 @@ func (w *World) stop(f *fault) {
 	switch f.other % 4 {
 	case 0:
 		w.tracef("#%d the coordinator stands still for %v", f.number, f.last)
-		p := &w.newest().proc
+		p := &w.globals.newest().proc
 		p.asleep = max(p.asleep, w.until(f))
 	case 1:
-		r := w.regions[f.who%len(w.regions)]
+		r := w.centres.all[f.who%len(w.centres.all)]
 		w.tracef("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
 		p := &r.newest().proc
 		p.asleep = max(p.asleep, w.until(f))
 	default:
-		n := w.edges[f.who%len(w.edges)]
-		w.tracef("#%d %s stands still for %v", f.number, w.name(n), f.last)
+		n := w.edges.all[f.who%len(w.edges.all)]
+		w.tracef("#%d %s stands still for %v", f.number, n, f.last)
 		n.asleep = max(n.asleep, w.until(f))
 	}
 }
@@ -663,54 +680,60 @@ func (w *World) changeLimits(f *fault) {
 
 // publish sends the room set to every node, with separate delays.
 func (w *World) publish() {
-	w.edition++
+	w.operator.edition++
 	delay := func() time.Duration { return time.Duration(w.chaos.ExpFloat64() * float64(300*time.Millisecond)) }
-	for i := range w.globals {
-		if !w.globals[i].gone {
-			w.in(delay(), func() { w.readGlobal(int32(i)) })
+	for i := range w.globals.all {
+		if !w.globals.all[i].gone {
+			w.in(delay(), func() { w.globals.read(int32(i)) })
 		}
 	}
-	for i := range w.aggs {
-		if !w.aggs[i].gone {
-			w.in(delay(), func() { w.readRegion(int32(i)) })
+	for i := range w.centres.aggs {
+		if !w.centres.aggs[i].gone {
+			w.in(delay(), func() { w.centres.read(int32(i)) })
 		}
 	}
-	for i := range w.edges {
-		w.in(delay(), func() { w.readEdge(int32(i)) })
+	for i := range w.edges.all {
+		w.in(delay(), func() { w.edges.read(int32(i)) })
 	}
 }
 
-// readGlobal, readRegion and readEdge make a node read the newest room set.
-func (w *World) readGlobal(i int32) {
-	n := w.globals[i]
-	w.deliver(&n.proc, func() {
-		if n.edition != w.edition {
-			n.edition, n.told = w.edition, w.roomsBy(n)
-			n.core.SetRooms(n.clock.read(w.now), n.told)
-			w.wakeGlobal(i)
+// read, readRegion and readEdge make a node read the newest room set.
+func (gs *coordinators) read(i int32) {
+	n := gs.all[i]
+	gs.deliver(&n.proc, func() {
+		if n.edition != gs.doc.edition {
+			n.edition, n.told = gs.doc.edition, gs.rooms(n)
+			n.core.SetRooms(n.clock.read(gs.now), n.told)
+			gs.wake(i)
 		}
 	})
 }
 
-func (w *World) readRegion(i int32) {
-	n := w.aggs[i]
-	w.deliver(&n.proc, func() {
-		if n.edition != w.edition {
-			n.edition, n.told = w.edition, w.regionRooms(n)
-			n.core.SetRooms(n.clock.read(w.now), n.told)
-			w.wakeRegion(i)
+func (cs *centres) read(i int32) {
+	n := cs.aggs[i]
+	cs.deliver(&n.proc, func() {
+		if n.edition != cs.doc.edition {
+			n.edition, n.told = cs.doc.edition, cs.rooms(n)
+			n.core.SetRooms(n.clock.read(cs.now), n.told)
+			cs.wake(i)
 		}
 	})
 }
 
-func (w *World) readEdge(i int32) {
-	n := w.edges[i]
-	w.deliver(&n.proc, func() {
-		if !n.down && n.edition != w.edition {
-			n.edition = w.edition
-			w.tellEdge(n, n.clock.read(w.now))
-			w.release(i)
-			w.wakeEdge(i)
+// release answers the long-polled visitors that an edge admits.
+func (es *edges) release(i int32) {
+	n := es.all[i]
+	es.answer(i, n.core.Release(n.clock.read(es.now), nil))
+}
+
+func (es *edges) read(i int32) {
+	n := es.all[i]
+	es.deliver(&n.proc, func() {
+		if !n.down && n.edition != es.doc.edition {
+			n.edition = es.doc.edition
+			es.tell(n, n.clock.read(es.now))
+			es.release(i)
+			es.wake(i)
 		}
 	})
 }

@@ -131,10 +131,10 @@ func useOf(goal float64, capped bool, happen func(w *World)) Finding {
 // crashEveryEdge ends every edge once within ten minutes, evenly spread; each restarts after later.
 func crashEveryEdge(later time.Duration) func(w *World) {
 	return func(w *World) {
-		for i := range w.edges {
-			at := 10 * time.Minute * time.Duration(i) / time.Duration(len(w.edges))
-			w.in(at, func() { w.endEdge(int32(i)) })
-			w.in(at+later, func() { w.startEdge(int32(i)) })
+		for i := range w.edges.all {
+			at := 10 * time.Minute * time.Duration(i) / time.Duration(len(w.edges.all))
+			w.in(at, func() { w.edges.end(int32(i)) })
+			w.in(at+later, func() { w.edges.start(int32(i)) })
 		}
 	}
 }
@@ -146,9 +146,9 @@ func killedForGood(goal float64, told bool) Finding {
 	w := New(c)
 	w.in(fill, func() {
 		for _, i := range []int32{0, 1, 5, 6} {
-			w.crashEdge(i, 0, true)
+			w.edges.crash(i, 0, true)
 			if told {
-				w.in(10*time.Second, func() { w.forget(i) })
+				w.in(10*time.Second, func() { w.centres.forgetEdge(i) })
 			}
 		}
 	})
@@ -157,9 +157,9 @@ func killedForGood(goal float64, told bool) Finding {
 	return Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
 }
 
-func cutOneCentre(w *World) { w.cutCentre(0, 12*time.Minute) }
+func cutOneCentre(w *World) { w.centres.cutOff(0, 12*time.Minute) }
 
-func loseGlobal(w *World) { w.endGlobal(10 * time.Minute) }
+func loseGlobal(w *World) { w.globals.end(10 * time.Minute) }
 
 // hourWithoutGlobal has no coordinator for so long that no data centre is certain of the time any more.
 func hourWithoutGlobal() Finding {
@@ -167,7 +167,7 @@ func hourWithoutGlobal() Finding {
 	c.Length = fill + time.Hour + 5*time.Minute
 	w := New(c)
 	w.measureFrom(fill)
-	w.in(fill, func() { w.endGlobal(time.Hour) })
+	w.in(fill, func() { w.globals.end(time.Hour) })
 	r := w.Run()
 	return Finding{
 		Seen: fmt.Sprintf("%.4f; %d", r.UseT, w.meters.early), Met: r.UseT >= 0.97 && w.meters.early == 0, Fault: r.Fault,
@@ -278,9 +278,9 @@ func restartedEdge() Finding {
 					left[v.pass.ticket.ID] = true
 				}
 			}
-			w.endEdge(0)
+			w.edges.end(0)
 			w.goHome()
-			w.in(2*time.Second, func() { w.startEdge(0) })
+			w.in(2*time.Second, func() { w.edges.start(0) })
 			began := w.now
 			var look func()
 			look = func() {
@@ -561,12 +561,12 @@ func (o copying) inside() (seen [4]int, fault string) {
 		if roam {
 			k = int32(rng.IntN(4))
 		}
-		n := w.edges[k]
+		n := w.edges.all[k]
 		if o.network != nil {
 			jars[i].Network = o.network(i)
 		}
 		d := n.core.Arrive(n.clock.read(w.now), w.room, jars[i])
-		w.wakeEdge(k)
+		w.edges.wake(k)
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
@@ -591,7 +591,7 @@ func (o copying) inside() (seen [4]int, fault string) {
 		w.in(next, func() { ask(i) })
 	}
 	w.in(3*time.Minute, func() {
-		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.epoch, uint32(w.fleetTime().Second())
+		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.operator.epoch, uint32(w.fleetTime().Second())
 		for i := range jars {
 			if jars[i] = place; i == 0 || !session {
 				ask(i)
@@ -644,9 +644,9 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 		}
 		for range requests {
 			k := int32(rng.IntN(4))
-			n := w.edges[k]
+			n := w.edges.all[k]
 			d := n.core.Arrive(n.clock.read(w.now), w.room, jar)
-			w.wakeEdge(k)
+			w.edges.wake(k)
 			if d.Enters() {
 				w.oracle.issued(w, &visitor{edge: k}, d)
 			} else {
@@ -667,10 +667,10 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 	twice := int64(0)
 	w.in(10*time.Second, func() {
 		jar = w.foreign()
-		jar.Epoch = w.epoch
+		jar.Epoch = w.operator.epoch
 		page()
 		w.each(100*time.Millisecond, func() {
-			if n, _ := w.counted(); n <= 1 {
+			if n, _ := w.centres.counted(); n <= 1 {
 				twice = w.now
 			} else {
 				part += 0.1 / time.Hour.Seconds()
@@ -692,13 +692,13 @@ func parallelAsOne() Finding {
 	w := New(c)
 	var admitted, renewed, later int64
 	w.in(10*time.Second, func() {
-		first := w.edges[0].core.Arrive(w.edges[0].clock.read(w.now), w.room, w.foreign())
+		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.foreign())
 		tickets := w.parallelRequests(0, 50, first.Ticket)
-		w.in(2*time.Second, func() { admitted, _ = w.counted() })
+		w.in(2*time.Second, func() { admitted, _ = w.centres.counted() })
 		w.in(20*time.Second, func() { tickets = w.parallelRequests(0, 50, tickets[len(tickets)-1]) })
-		w.in(22*time.Second, func() { renewed, _ = w.counted() })
+		w.in(22*time.Second, func() { renewed, _ = w.centres.counted() })
 		// The second of its first stamp is over, that of the renewal is not.
-		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.counted() })
+		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.centres.counted() })
 	})
 	r := w.Run()
 	return Finding{

@@ -11,7 +11,7 @@ func moveOut() Finding {
 	c.People.Think = 5 * time.Second
 	w := New(c)
 	moved, metric := 0, int64(0)
-	w.in(fill, func() { w.cutCentre(0, 10*time.Minute) })
+	w.in(fill, func() { w.centres.cutOff(0, 10*time.Minute) })
 	w.in(fill+10*time.Second, func() {
 		for i := range w.visitors {
 			if v := &w.visitors[i]; v.inside && v.centre == 0 {
@@ -36,7 +36,7 @@ func awayAndBack() Finding {
 	c := busy(1)
 	c.People.Stay, c.People.Think, c.People.Pages = 1, 5*time.Second, 100
 	w := New(c)
-	n := w.edges[0]
+	n := w.edges.all[0]
 	var went []int32
 	metric := int64(0)
 	w.in(fill, func() {
@@ -67,20 +67,20 @@ func awayAndBack() Finding {
 }
 
 // each calls do every d.
-func (w *World) each(d time.Duration, do func()) {
+func (k *kernel) each(d time.Duration, do func()) {
 	var again func()
-	again = func() { do(); w.in(d, again) }
-	w.in(d, again)
+	again = func() { do(); k.in(d, again) }
+	k.in(d, again)
 }
 
 // overcommitTold returns the possible overcommit of T that the nodes report.
 func (w *World) overcommitTold() int64 {
-	root := w.newest().core.Ledger(w.room)
+	root := w.globals.newest().core.Ledger(w.room)
 	if root.Overcommit > 0 {
 		return root.Overcommit
 	}
 	n := int64(0)
-	for _, r := range w.regions {
+	for _, r := range w.centres.all {
 		n += r.newest().core.Ledger(w.room).Overcommit
 	}
 	return n
@@ -97,18 +97,18 @@ func changingFleet() Finding {
 	w.runFor(time.Minute)
 	for range 10 {
 		w.drainCentre(2)
-		for all, _ := w.listed(); len(all) == 3 && !w.oracle.broken(); all, _ = w.listed() {
+		for all, _ := w.listed(); len(all) == 3 && !w.broken(); all, _ = w.listed() {
 			w.runFor(10 * time.Second)
 		}
-		w.takeOver(w.members.store - 1) // with a list in which it drains
+		w.globals.takeOver(w.members.store - 1) // with a list in which it drains
 		w.runFor(30 * time.Second)
-		w.takeOver(0)
+		w.globals.takeOver(0)
 		w.runFor(20 * time.Second)
 		w.addCentre(2)
 		w.runFor(20 * time.Second)
-		w.takeOver(w.members.store - 1) // with one without it
+		w.globals.takeOver(w.members.store - 1) // with one without it
 		w.runFor(30 * time.Second)
-		w.takeOver(0)
+		w.globals.takeOver(0)
 		w.runFor(30 * time.Second)
 	}
 	r := w.result()

@@ -42,22 +42,22 @@ func coldStart(capped, flap bool) (first time.Duration, fault string) {
 	const cut, every, takeover = 3 * time.Minute, 10 * time.Second, 1500 * time.Millisecond
 	begin := int64(0)
 	w.in(cut, func() {
-		for i := range w.edges {
-			w.endEdge(int32(i))
+		for i := range w.edges.all {
+			w.edges.end(int32(i))
 		}
-		for _, r := range w.regions {
+		for _, r := range w.centres.all {
 			r.newest().gone = true
 		}
-		w.newest().gone = true
+		w.globals.newest().gone = true
 		w.in(5*time.Second, func() {
 			begin = w.now
 			before := w.meters.inside
-			w.startGlobal(false)
-			for i := range w.regions {
-				w.startRegion(int32(i), false)
+			w.globals.start(false)
+			for i := range w.centres.all {
+				w.centres.start(int32(i), false)
 			}
-			for i := range w.edges {
-				w.reviveEdge(int32(i))
+			for i := range w.edges.all {
+				w.edges.revive(int32(i))
 			}
 			w.each(50*time.Millisecond, func() {
 				if first == 0 && w.meters.inside > before {
@@ -66,9 +66,9 @@ func coldStart(capped, flap bool) (first time.Duration, fault string) {
 			})
 			for at := every; flap && at <= 5*time.Minute; at += every {
 				w.in(at, func() {
-					w.endGlobal(takeover)
-					for i := range w.regions {
-						w.endRegion(int32(i), takeover)
+					w.globals.end(takeover)
+					for i := range w.centres.all {
+						w.centres.end(int32(i), takeover)
 					}
 				})
 			}
@@ -97,8 +97,8 @@ func eventStart() Finding {
 		w.publish()
 	})
 	w.in(begin-3*time.Second, func() {
-		w.newest().gone = true
-		w.startGlobal(false)
+		w.globals.newest().gone = true
+		w.globals.start(false)
 	})
 	w.in(begin-time.Millisecond, func() { gathered, early = w.oracle.waiting, w.oracle.peakRate > 0 })
 	w.each(10*time.Millisecond, func() {
@@ -129,7 +129,7 @@ func drawStart() Finding {
 	gathered, drawn, first, called, early, in := 0, uint64(0), int64(0), fleettime.Time(0), 0, 0
 	var off []float64 // places between the actual and the drawn order of admission
 	look := func() {
-		if v := w.newest().core.Totals(w.room).View; v != nil {
+		if v := w.globals.newest().core.Totals(w.room).View; v != nil {
 			called = max(called, v.Cutoff)
 		}
 	}
@@ -153,8 +153,8 @@ func drawStart() Finding {
 		w.publish()
 	})
 	w.in(begin-draw.Lead-3*time.Second, func() {
-		w.newest().gone = true
-		w.startGlobal(false)
+		w.globals.newest().gone = true
+		w.globals.start(false)
 	})
 	w.in(begin-time.Millisecond, func() { gathered = w.oracle.waiting })
 	w.each(10*time.Millisecond, look)

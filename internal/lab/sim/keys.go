@@ -22,6 +22,7 @@ type pass struct {
 
 // keys are the fleet's key ring and its codecs.
 type keys struct {
+	*kernel
 	ring    ticket.Keyring
 	newest  *ticket.Codec
 	known   []*ticket.Codec // all codecs ever, oldest first
@@ -40,27 +41,27 @@ func keyTime(t fleettime.Time) fleettime.Time { return epoch.Add(keyPace * t.Sub
 // cookieName is bound into every seal.
 const cookieName = "__Host-sale"
 
-func (k *keys) begin(w *World) {
-	if !w.cfg.Network.Sealed {
+func (k *keys) begin() {
+	if !k.cfg.Network.Sealed {
 		return
 	}
 	var seed [32]byte
 	for i := range seed {
-		seed[i] = byte(w.cfg.Seed >> (8 * (i % 8)))
+		seed[i] = byte(k.cfg.Seed >> (8 * (i % 8)))
 	}
 	k.scratch, k.chance = ticket.NewScratch(seed), rand.NewChaCha8(seed)
-	k.turn(w, epoch.Add(-time.Hour))
+	k.turn(epoch.Add(-time.Hour))
 }
 
 // turn adds a key to the ring.
-func (k *keys) turn(w *World, now fleettime.Time) bool {
+func (k *keys) turn(now fleettime.Time) bool {
 	ring, err := k.ring.Rotate(keyTime(now), ticket.MinRotation, k.chance)
 	if err != nil {
 		return false // too soon after the last one
 	}
-	codec, err := ticket.NewCodec(ring, w.room, cookieName)
+	codec, err := ticket.NewCodec(ring, k.room, cookieName)
 	if err != nil {
-		w.oracle.fail(w, "invalid key ring: %v", err)
+		k.fail("invalid key ring: %v", err)
 		return false
 	}
 	k.ring, k.newest, k.known = ring, codec, append(k.known, codec)
@@ -69,53 +70,52 @@ func (k *keys) turn(w *World, now fleettime.Time) bool {
 
 // rotate rotates the keys; every edge reads the ring with its own delay. A disconnected edge reads it after
 // reconnecting, and some edges only after others seal with the new key.
-func (w *World) rotate(f *fault) {
-	if !w.cfg.Network.Sealed || !w.keys.turn(w, w.fleetTime()) {
+func (es *edges) rotate(f *fault) {
+	if !es.cfg.Network.Sealed || !es.keys.turn(es.fleetTime()) {
 		return
 	}
-	w.tracef("#%d the keys are rotated", f.number)
-	for i := range w.edges {
-		w.in(time.Duration(w.chaos.ExpFloat64()*float64(15*time.Second)), func() { w.tellKeys(int32(i)) })
+	es.tracef("#%d the keys are rotated", f.number)
+	for i := range es.all {
+		es.in(time.Duration(es.chaos.ExpFloat64()*float64(15*time.Second)), func() { es.tellKeys(int32(i)) })
 	}
 }
 
 // cutFromStore returns until when an edge cannot reach the store.
-func (w *World) cutFromStore(n *edgeNode) int64 {
-	r := w.regions[n.region]
-	return max(n.cutUp, n.cutDown, r.cutUp, r.cutDown)
+func (n *edgeNode) cutFromStore() int64 {
+	return max(n.cutUp, n.cutDown, n.centre.cutUp, n.centre.cutDown)
 }
 
 // tellKeys makes an edge read the newest ring.
-func (w *World) tellKeys(i int32) {
-	n := w.edges[i]
-	if until := w.cutFromStore(n); until > w.now {
-		w.in(time.Duration(until-w.now), func() { w.tellKeys(i) })
+func (es *edges) tellKeys(i int32) {
+	n := es.all[i]
+	if until := n.cutFromStore(); until > es.now {
+		es.in(time.Duration(until-es.now), func() { es.tellKeys(i) })
 		return
 	}
-	w.deliver(&n.proc, func() { n.keys = w.keys.newest })
+	es.deliver(&n.proc, func() { n.keys = es.keys.newest })
 }
 
 // open opens a browser's cookie at an edge. It reports false if the visitor must retry: the ticket may be sealed under
 // a key that the edge does not have, and it cannot ask the store (decision 11).
-func (w *World) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
+func (k *keys) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 	if n.keys == nil {
 		return p.ticket, true
 	}
 	if p.cookie == "" {
 		return t, true
 	}
-	err := n.keys.Open(&t, p.cookie, w.keys.scratch)
-	now := n.core.Time(n.clock.read(w.now))
+	err := n.keys.Open(&t, p.cookie, k.scratch)
+	now := n.core.Time(n.clock.read(k.now))
 	if errors.Is(err, ticket.ErrKey) && n.keys.Behind(keyTime(now)) {
-		if w.cutFromStore(n) > w.now {
+		if n.cutFromStore() > k.now {
 			return ticket.Ticket{}, false
 		}
-		n.keys = w.keys.newest
-		err = n.keys.Open(&t, p.cookie, w.keys.scratch)
+		n.keys = k.newest
+		err = n.keys.Open(&t, p.cookie, k.scratch)
 	}
 	if err != nil {
-		if p.sealed != 0 && w.now-p.sealed < int64(2*rotation) && w.knowsTime(n) {
-			w.oracle.fail(w, "%s does not open a ticket of the fleet: %v", w.name(n), err)
+		if p.sealed != 0 && k.now-p.sealed < int64(2*rotation) && k.knowsTime(n) {
+			k.fail("%s does not open a ticket of the fleet: %v", n, err)
 		}
 		return ticket.Ticket{}, true // a ticket that does not open counts as absent
 	}
@@ -123,19 +123,19 @@ func (w *World) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 }
 
 // knowsTime reports whether an edge's fleet time is right, to the precision of keys.
-func (w *World) knowsTime(n *edgeNode) bool {
-	off := n.core.Time(n.clock.read(w.now)).Sub(w.fleetTime())
+func (k *kernel) knowsTime(n *edgeNode) bool {
+	off := n.core.Time(n.clock.read(k.now)).Sub(k.fleetTime())
 	return off > -time.Second && off < time.Second
 }
 
 // seal seals a ticket for the browser.
-func (w *World) seal(n *edgeNode, t ticket.Ticket) pass {
+func (k *keys) seal(n *edgeNode, t ticket.Ticket) pass {
 	if n.keys == nil {
 		return pass{ticket: t}
 	}
-	p := pass{cookie: string(n.keys.Seal(nil, keyTime(n.core.Time(n.clock.read(w.now))), &t, w.keys.scratch))}
-	if known := w.keys.known; slices.Contains(known[max(0, len(known)-2):], n.keys) && w.knowsTime(n) {
-		p.sealed = w.now
+	p := pass{cookie: string(n.keys.Seal(nil, keyTime(n.core.Time(n.clock.read(k.now))), &t, k.scratch))}
+	if known := k.known; slices.Contains(known[max(0, len(known)-2):], n.keys) && k.knowsTime(n) {
+		p.sealed = k.now
 	}
 	return p
 }

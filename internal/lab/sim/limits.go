@@ -57,7 +57,7 @@ func (l *limits) begin(w *World) {
 // observe reads the operator's limits, and now and then the links.
 func (l *limits) observe(w *World) {
 	was := l.set
-	l.set.total, l.set.rate, _ = w.operator.limits(w)
+	l.set.total, l.set.rate, _ = w.operator.limits()
 	if l.set.total < was.total {
 		l.lowered.total = w.now
 	}
@@ -69,29 +69,29 @@ func (l *limits) observe(w *World) {
 		return
 	}
 	l.at = w.now
-	if n := len(w.regions) - len(l.centres); n > 0 {
+	if n := len(w.centres.all) - len(l.centres); n > 0 {
 		l.centres = append(l.centres, make([]hearing, n)...)
 	}
-	if n := len(w.edges) - len(l.edges); n > 0 {
+	if n := len(w.edges.all) - len(l.edges); n > 0 {
 		l.edges = append(l.edges, make([]hearing, n)...)
 	}
 	knows := w.now
-	for i, r := range w.regions {
+	for i, r := range w.centres.all {
 		h := &l.centres[i]
 		if f := &w.cfg.Faults; h.regional != r.newest().core && (f.Wipe || f.Blank || f.Rollback || f.Torn) {
 			h.knows = 0 // its successor need not know of the bound
 		}
-		h.observe(w.now, l.settling(w), hearing{regional: r.newest().core, global: w.newest().core}, w.linked(r))
+		h.observe(w.now, l.settling(w), hearing{regional: r.newest().core, global: w.globals.newest().core}, w.linked(r))
 		if !r.lost && !w.oracle.centres[i].forsaken {
 			knows = min(knows, h.knows)
 		}
 	}
-	for i, e := range w.edges {
+	for i, e := range w.edges.all {
 		h := &l.edges[i]
 		if h.edge != e.core {
 			h.knows = l.centres[e.region].knows // it has the permits that it gets there
 		}
-		h.observe(w.now, l.settling(w), hearing{edge: e.core, regional: w.regions[e.region].newest().core, global: w.newest().core}, w.hears(int32(i)))
+		h.observe(w.now, l.settling(w), hearing{edge: e.core, regional: w.centres.all[e.region].newest().core, global: w.globals.newest().core}, w.hears(int32(i)))
 		if !e.down && !w.oracle.centres[e.region].forsaken {
 			knows = min(knows, h.knows)
 		}
@@ -118,7 +118,7 @@ func (l *limits) settling(w *World) int64 {
 func (l *limits) of(w *World, e *edgeNode) limit {
 	l.observe(w)
 	out := l.highest
-	i := slices.Index(w.edges, e)
+	i := slices.Index(w.edges.all, e)
 	if i >= len(l.edges) || w.oracle.centres[e.region].forsaken || !w.hears(int32(i)) {
 		return out
 	}
@@ -134,19 +134,19 @@ func (l *limits) of(w *World, e *edgeNode) limit {
 
 // hears reports whether an edge is connected to its newest regional, and that to the newest coordinator.
 func (w *World) hears(i int32) bool {
-	e := w.edges[i]
-	r := w.regions[e.region]
+	e := w.edges.all[i]
+	r := w.centres.all[e.region]
 	me, parent := nodeID{0, i}, nodeID{1, r.newest().id}
-	return !e.down && w.up(&e.proc) && max(e.cutUp, e.cutDown) <= w.now && !w.deaf(me, parent) && !w.deaf(parent, me) && w.linked(r)
+	return !e.down && w.up(&e.proc) && max(e.cutUp, e.cutDown) <= w.now && !w.net.deaf(me, parent) && !w.net.deaf(parent, me) && w.linked(r)
 }
 
 // linked reports whether the newest regional of a data centre is connected to the newest coordinator.
 func (w *World) linked(r *dataCentre) bool {
-	n, g := r.newest(), w.newest()
-	me, top := nodeID{1, n.id}, nodeID{2, int32(len(w.globals) - 1)}
+	n, g := r.newest(), w.globals.newest()
+	me, top := nodeID{1, n.id}, nodeID{2, int32(len(w.globals.all) - 1)}
 	return w.up(&n.proc) && w.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= w.now && g.members == w.members.store &&
-		!w.deaf(me, top) && !w.deaf(top, me)
+		!w.net.deaf(me, top) && !w.net.deaf(top, me)
 }
 
 // up reports whether a process runs.
-func (w *World) up(p *proc) bool { return !p.gone && !p.doomed && p.asleep <= w.now }
+func (k *kernel) up(p *proc) bool { return !p.gone && !p.doomed && p.asleep <= k.now }

@@ -13,9 +13,9 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 		what string
 		end  func(w *World)
 	}{
-		{"regional", func(w *World) { w.endRegion(0, 1500*time.Millisecond) }},
-		{"global", func(w *World) { w.endGlobal(1500 * time.Millisecond) }},
-		{"edge in place of one that ended", func(w *World) { w.endEdge(0) }},
+		{"regional", func(w *World) { w.centres.end(0, 1500*time.Millisecond) }},
+		{"global", func(w *World) { w.globals.end(1500 * time.Millisecond) }},
+		{"edge in place of one that ended", func(w *World) { w.edges.end(0) }},
 	} {
 		c := Defaults()
 		c.Centres, c.Edges, c.Total, c.Rate, c.Session, c.Length = 2, 2, 100, 6000, time.Minute, 6*time.Minute
@@ -40,7 +40,7 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 
 // toldLine returns the number of waiting visitors in the view of the last edge.
 func (w *World) toldLine() float64 {
-	e := w.edges[len(w.edges)-1]
+	e := w.edges.all[len(w.edges.all)-1]
 	v := e.core.Ledger(e.clock.read(w.now), w.room).View
 	if v == nil {
 		return 0

@@ -11,21 +11,21 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// membership holds all versions of the membership list, and the stored one.
-type membership struct {
+// memberList holds all versions of the membership list, and the stored one.
+type memberList struct {
 	versions []ledger.Members // version n at n-1
 	store    int              // stored version
 }
 
 // at returns a version.
-func (m *membership) at(version int) ledger.Members { return m.versions[version-1] }
+func (m *memberList) at(version int) ledger.Members { return m.versions[version-1] }
 
-func (m *membership) begin(w *World, centres int) {
+func newMemberList(k *kernel, centres int) *memberList {
 	first := ledger.Members{Version: 1}
 	for i := range centres {
-		first.List = append(first.List, ledger.Member{Name: centreName(i), ClusterID: w.clusterIDOf(int32(i), 0)})
+		first.List = append(first.List, ledger.Member{Name: centreName(i), ClusterID: k.clusterIDOf(int32(i), 0)})
 	}
-	m.versions, m.store = []ledger.Members{first}, 1
+	return &memberList{versions: []ledger.Members{first}, store: 1}
 }
 
 // writeMembers stores a change of the stored list, as a command does, under a version above all others, since versions
@@ -50,44 +50,44 @@ func (w *World) publishMembers() {
 		}
 		return time.Duration(w.chaos.ExpFloat64() * float64(mean))
 	}
-	for i := range w.globals {
-		if !w.globals[i].gone {
-			w.in(delay(), func() { w.tellGlobal(int32(i), version) })
+	for i := range w.globals.all {
+		if !w.globals.all[i].gone {
+			w.in(delay(), func() { w.globals.tell(int32(i), version) })
 		}
 	}
-	for i := range w.aggs {
-		if !w.aggs[i].gone {
-			w.in(delay(), func() { w.tellRegion(int32(i), version) })
+	for i := range w.centres.aggs {
+		if !w.centres.aggs[i].gone {
+			w.in(delay(), func() { w.centres.tell(int32(i), version) })
 		}
 	}
 }
 
-// tellGlobal and tellRegion make a node read a version of the list. It refuses one older than its own.
-func (w *World) tellGlobal(i int32, version int) {
-	n := w.globals[i]
-	w.deliver(&n.proc, func() {
+// tell and tellRegion make a node read a version of the list. It refuses one older than its own.
+func (gs *coordinators) tell(i int32, version int) {
+	n := gs.all[i]
+	gs.deliver(&n.proc, func() {
 		if version > n.members {
 			n.members = version
-			n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
-			w.wakeGlobal(i)
+			n.core.SetMembers(n.clock.read(gs.now), gs.list.at(version))
+			gs.wake(i)
 		}
 	})
 }
 
-func (w *World) tellRegion(i int32, version int) {
-	n := w.aggs[i]
-	r := w.regions[n.region]
-	if until := max(r.cutUp, r.cutDown); until > w.now { // the store is unreachable too
-		w.in(time.Duration(until-w.now), func() { w.tellRegion(i, version) })
+func (cs *centres) tell(i int32, version int) {
+	n := cs.aggs[i]
+	r := cs.all[n.region]
+	if until := max(r.cutUp, r.cutDown); until > cs.now { // the store is unreachable too
+		cs.in(time.Duration(until-cs.now), func() { cs.tell(i, version) })
 		return
 	}
-	w.deliver(&n.proc, func() {
+	cs.deliver(&n.proc, func() {
 		if version > n.members {
 			n.members = version
 			r.members = max(r.members, version)
-			n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
-			w.store(i)
-			w.wakeRegion(i)
+			n.core.SetMembers(n.clock.read(cs.now), cs.list.at(version))
+			cs.store(i)
+			cs.wake(i)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func (w *World) tellRegion(i int32, version int) {
 // listed returns the data centres of the stored list, and those that do not drain.
 func (w *World) listed() (all, active []int) {
 	list := w.members.at(w.members.store)
-	for i, r := range w.regions[:w.cfg.Centres] {
+	for i, r := range w.centres.all[:w.cfg.Centres] {
 		switch list.Standing(r.name, 0) {
 		case wire.Listed:
 			all, active = append(all, i), append(active, i)
@@ -170,13 +170,13 @@ func memberNamed(m *ledger.Members, name string) int {
 // tendMembers does the work of the leader's shell: it removes drained data centres, stores proven cluster IDs, and ends
 // the waits for data centres removed by force.
 func (w *World) tendMembers(n *globalProc) {
-	if n != w.newest() || n.members != w.members.store {
+	if n != w.globals.newest() || n.members != w.members.store {
 		return
 	}
 	known := n.core.Census(n.clock.read(w.now))
 	for _, name := range known.Drained {
 		w.telling = 0
-		w.removeCentre(slices.IndexFunc(w.regions, func(r *dataCentre) bool { return r.name == name }), false)
+		w.removeCentre(slices.IndexFunc(w.centres.all, func(r *dataCentre) bool { return r.name == name }), false)
 	}
 	if len(known.Drained) > 0 {
 		known = n.core.Census(n.clock.read(w.now))
@@ -216,7 +216,7 @@ func (w *World) changeMembers(f *fault) {
 	i := f.who % w.cfg.Centres
 	switch {
 	case w.members.store != len(w.members.versions): // the commands refuse a store that was rolled back
-	case f.x < w.forsakeOften() && !w.regions[i].lost:
+	case f.x < w.forsakeOften() && !w.centres.all[i].lost:
 		w.removeCentre(i, true)
 	case f.x < 0.55:
 		_ = w.drainCentre(i) || w.addCentre(i)
@@ -249,29 +249,29 @@ func (w *World) oldLeader(f *fault) {
 			return
 		}
 	}
-	n := w.newest()
+	n := w.globals.newest()
 	if n.gone {
 		return
 	}
 	version := len(w.members.versions) - f.other%3
-	w.older, w.olderFor = max(1, version), f.last
-	w.tracef("#%d the next coordinator goes by version %d of the list", f.number, w.older)
-	w.pending++
-	w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
+	w.globals.older, w.globals.olderFor = max(1, version), f.last
+	w.tracef("#%d the next coordinator goes by version %d of the list", f.number, w.globals.older)
+	w.globals.pending++
+	w.replace(f, &n.proc, n.core, "the coordinator", w.globals.next)
 }
 
 // chooseMembers gives a new coordinator its list.
-func (w *World) chooseMembers(i int32) {
-	n := w.globals[i]
-	version := w.members.store
-	if w.older > 0 {
-		version = w.older
-		w.older = 0
-		newest := w.members.store
-		w.in(w.olderFor, func() { w.tellGlobal(i, newest) })
+func (gs *coordinators) chooseMembers(i int32) {
+	n := gs.all[i]
+	version := gs.list.store
+	if gs.older > 0 {
+		version = gs.older
+		gs.older = 0
+		newest := gs.list.store
+		gs.in(gs.olderFor, func() { gs.tell(i, newest) })
 	}
 	n.members = version
-	n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
+	n.core.SetMembers(n.clock.read(gs.now), gs.list.at(version))
 }
 
 // rollBackMembers is a fault: the store is rolled back to an older list for a while. Nodes with a newer one refuse it.
@@ -295,7 +295,7 @@ func (w *World) rollBackMembers(f *fault) {
 // mendMembers lists every remaining data centre.
 func (w *World) mendMembers() {
 	w.members.store = len(w.members.versions)
-	for i, r := range w.regions[:w.cfg.Centres] {
+	for i, r := range w.centres.all[:w.cfg.Centres] {
 		if !r.lost {
 			w.telling = 0
 			w.addCentre(i)
@@ -305,8 +305,8 @@ func (w *World) mendMembers() {
 }
 
 // clusterIDOf returns the cluster ID that an aggregator creates if it knows none.
-func (w *World) clusterIDOf(i int32, aggregator int) uint64 {
-	return rand.New(rand.NewPCG(w.cfg.Seed^uint64(i+1)<<32, uint64(aggregator))).Uint64() | 1
+func (k *kernel) clusterIDOf(i int32, aggregator int) uint64 {
+	return rand.New(rand.NewPCG(k.cfg.Seed^uint64(i+1)<<32, uint64(aggregator))).Uint64() | 1
 }
 
 // mostCopies bounds the number of copied data centres at a time.
@@ -317,43 +317,43 @@ const mostCopies = 2
 // original.
 func (w *World) copyCentre(f *fault) {
 	i := f.who % w.cfg.Centres
-	r, list := w.regions[i], w.members.at(w.members.store)
+	r, list := w.centres.all[i], w.members.at(w.members.store)
 	k := memberNamed(&list, r.name)
-	if r.lost || w.copies >= mostCopies || !list.Has(r.name, 0) || list.List[k].ClusterID == 0 {
+	if r.lost || w.centres.copies >= mostCopies || !list.Has(r.name, 0) || list.List[k].ClusterID == 0 {
 		return
 	}
-	w.copies++
+	w.centres.copies++
 	c := &dataCentre{name: r.name, copied: true, members: w.members.store}
 	if f.other%3 > 0 { // its terms are of a later date; else of an earlier one
 		c.before = r.newest().term + uint64(f.other%2)
 	}
-	n := int32(len(w.regions))
-	w.regions = append(w.regions, c)
+	n := int32(len(w.centres.all))
+	w.centres.all = append(w.centres.all, c)
 	w.isTouched = append(w.isTouched, false)
 	w.oracle.copied(r.name)
 	w.tracef("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
-	w.startRegion(n, f.x < 0.5)
+	w.centres.start(n, f.x < 0.5)
 	for k := range 1 + f.other%2 {
-		w.newEdge(n, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
+		w.edges.add(n, c, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 	}
-	w.in(f.last, func() { w.endCopy(n) })
+	w.in(f.last, func() { w.centres.endCopy(n) })
 }
 
 // endCopy ends a copied data centre.
-func (w *World) endCopy(i int32) {
-	c := w.regions[i]
+func (cs *centres) endCopy(i int32) {
+	c := cs.all[i]
 	if c.lost {
 		return
 	}
-	w.tracef("the copy of %s ends", c.name)
-	w.copies--
+	cs.tracef("the copy of %s ends", c.name)
+	cs.copies--
 	c.lost = true
 	for _, n := range c.procs {
 		n.gone = true
 	}
-	w.telling = 0
+	cs.telling = 0
 	for _, k := range c.edges {
-		w.crashEdge(k, 0, true)
+		cs.edges.crash(k, 0, true)
 	}
 }
 
@@ -361,20 +361,20 @@ func (w *World) endCopy(i int32) {
 const rejoinAfter = 20 * time.Second
 
 // rejoin is the operator's reaction to a data centre that lost its store and all nodes that knew its cluster ID.
-func (w *World) rejoin(i int32) {
-	r := w.regions[i]
+func (cs *centres) rejoin(i int32) {
+	r := cs.all[i]
 	n := r.newest()
-	if r.copied || r.lost || n.gone || n.asleep > w.now || r.failing > w.now || n.core.Rejoin() != nil {
+	if r.copied || r.lost || n.gone || n.asleep > cs.now || r.failing > cs.now || n.core.Rejoin() != nil {
 		return
 	}
-	w.tracef("%s is said to be the data centre of the list", r.name)
-	w.recovery.rejoined = w.now
+	cs.tracef("%s is said to be the data centre of the list", r.name)
+	cs.rejoined = cs.now
 	r.stored, n.gone = n.core.Durable(), true
 	// Terms are dates: a new one exceeds all earlier ones of this name.
-	for _, o := range w.regions {
+	for _, o := range cs.all {
 		if o.name == r.name && o != r {
 			r.before = max(r.before, o.newest().term)
 		}
 	}
-	w.startRegion(i, false)
+	cs.start(i, false)
 }

@@ -15,6 +15,12 @@ type Network struct {
 	Sealed   bool          // tickets pass through the ticket codec as cookies; slower
 }
 
+// network carries the messages of nodes.
+type network struct {
+	*kernel
+	pairs []pairCut
+}
+
 // pairCut is a pair of processes with a cut direction between them.
 type pairCut struct {
 	from, to nodeID
@@ -28,9 +34,9 @@ type nodeID struct {
 }
 
 // deaf reports whether messages from a process to another are cut.
-func (w *World) deaf(from, to nodeID) bool {
-	for _, p := range w.pairs {
-		if p.from == from && p.to == to && p.until > w.now {
+func (nw *network) deaf(from, to nodeID) bool {
+	for _, p := range nw.pairs {
+		if p.from == from && p.to == to && p.until > nw.now {
 			return true
 		}
 	}
@@ -38,31 +44,31 @@ func (w *World) deaf(from, to nodeID) bool {
 }
 
 // send delivers a message after half to twice the mean delay, or loses it; under faults also much later, or twice.
-func (w *World) send(e event, mean time.Duration, cut int64) {
-	if cut > w.now || (w.cfg.Network.Loss > 0 && w.rng.Float64() < w.cfg.Network.Loss && !w.calm) {
+func (nw *network) send(e event, mean time.Duration, cut int64) {
+	if cut > nw.now || (nw.cfg.Network.Loss > 0 && nw.rng.Float64() < nw.cfg.Network.Loss && !nw.calm) {
 		return
 	}
-	if w.cfg.Network.Encode {
-		e.msg = w.travel(e.msg)
+	if nw.cfg.Network.Encode {
+		e.msg = nw.travel(e.msg)
 	}
-	e.at = w.now + int64(float64(mean)*(0.5+1.5*w.rng.Float64()*w.rng.Float64()))
-	if w.calm {
-		w.plan(e)
+	e.at = nw.now + int64(float64(mean)*(0.5+1.5*nw.rng.Float64()*nw.rng.Float64()))
+	if nw.calm {
+		nw.plan(e)
 		return
 	}
-	if w.cfg.Faults.doubled(w.chaos) {
+	if nw.cfg.Faults.doubled(nw.chaos) {
 		again := e
-		again.at += w.chaos.Int64N(int64(w.cfg.Faults.Late) + 1)
-		w.plan(again)
+		again.at += nw.chaos.Int64N(int64(nw.cfg.Faults.Late) + 1)
+		nw.plan(again)
 	}
-	if w.cfg.Faults.late(w.chaos) {
-		e.at += w.chaos.Int64N(int64(w.cfg.Faults.Late) + 1)
+	if nw.cfg.Faults.late(nw.chaos) {
+		e.at += nw.chaos.Int64N(int64(nw.cfg.Faults.Late) + 1)
 	}
-	w.plan(e)
+	nw.plan(e)
 }
 
 // travel returns a message after encoding and decoding.
-func (w *World) travel(msg any) any {
+func (nw *network) travel(msg any) any {
 	var data []byte
 	var err error
 	switch m := msg.(type) {
@@ -76,108 +82,108 @@ func (w *World) travel(msg any) any {
 		}
 	}
 	if err != nil {
-		w.oracle.fail(w, "a message does not survive the wire: %v", err)
+		nw.fail("a message does not survive the wire: %v", err)
 	}
 	return msg
 }
 
-// takeReport delivers a report to all its subscribers.
-func (w *World) takeReport(e *event) {
-	m := e.msg.(*wire.Report)
-	from := nodeID{0, int32(e.gen)}
-	if e.node < 0 {
-		from.tier = 1
-		w.hearLastWord(w.aggs[e.gen], m)
-		for i, n := range w.globals {
-			if n.gone || w.deaf(from, nodeID{2, int32(i)}) {
-				continue
-			}
-			if n.asleep > w.now {
-				w.deliver(&n.proc, func() { w.globalHears(int32(i), m) })
-			} else {
-				w.globalHears(int32(i), m)
-			}
-		}
-		return
-	}
-	for _, n := range w.regions[e.node].procs {
-		if n.gone || w.deaf(from, nodeID{1, n.id}) {
+// takeReport delivers the report of an aggregator to the coordinators.
+func (gs *coordinators) takeReport(e *event) {
+	m, from := e.msg.(*wire.Report), nodeID{1, int32(e.gen)}
+	for i, n := range gs.all {
+		if n.gone || gs.net.deaf(from, nodeID{2, int32(i)}) {
 			continue
 		}
-		if n.asleep > w.now {
-			w.deliver(&n.proc, func() { w.regionHears(n, m) })
+		if n.asleep > gs.now {
+			gs.deliver(&n.proc, func() { gs.hear(int32(i), m) })
 		} else {
-			w.regionHears(n, m)
+			gs.hear(int32(i), m)
 		}
 	}
 }
 
-func (w *World) globalHears(i int32, m *wire.Report) {
-	n := w.globals[i]
-	n.core.Observe(n.clock.read(w.now), *m)
-	w.runGlobal(i)
+// takeReport delivers the report of an edge to the aggregators of its data centre.
+func (cs *centres) takeReport(e *event) {
+	m, from := e.msg.(*wire.Report), nodeID{0, int32(e.gen)}
+	for _, n := range cs.all[e.node].procs {
+		if n.gone || cs.net.deaf(from, nodeID{1, n.id}) {
+			continue
+		}
+		if n.asleep > cs.now {
+			cs.deliver(&n.proc, func() { cs.hear(n, m) })
+		} else {
+			cs.hear(n, m)
+		}
+	}
 }
 
-func (w *World) regionHears(n *regionProc, m *wire.Report) {
-	n.core.Observe(n.clock.read(w.now), *m)
-	w.runRegion(n.id)
+func (gs *coordinators) hear(i int32, m *wire.Report) {
+	n := gs.all[i]
+	n.core.Observe(n.clock.read(gs.now), *m)
+	gs.run(i)
+}
+
+func (cs *centres) hear(n *regionProc, m *wire.Report) {
+	n.core.Observe(n.clock.read(cs.now), *m)
+	cs.run(n.id)
 }
 
 // deliver delivers a message to a process: now, after it is continued, or never. Frequent messages to running processes
 // bypass it, to save a closure each.
-func (w *World) deliver(p *proc, take func()) {
+func (k *kernel) deliver(p *proc, take func()) {
 	switch {
 	case p.gone:
-	case p.asleep > w.now:
-		w.plan(event{at: p.asleep, kind: evDo, msg: func() { w.deliver(p, take) }})
+	case p.asleep > k.now:
+		k.plan(event{at: p.asleep, kind: evDo, msg: func() { k.deliver(p, take) }})
 	default:
 		take()
 	}
 }
 
-func (w *World) takeGrant(e *event) {
-	g := e.msg.(*wire.Grant)
-	from := nodeID{1, int32(e.gen)}
-	if e.node < 0 {
-		from.tier = 2
-		for _, n := range w.regions[-1-e.node].procs {
-			if n.gone || w.deaf(from, nodeID{1, n.id}) {
-				continue
-			}
-			if n.asleep > w.now {
-				w.deliver(&n.proc, func() { w.regionApplies(n, g) })
-			} else {
-				w.regionApplies(n, g)
-			}
+// takeGrant delivers a grant of a coordinator to the aggregators of a data centre.
+func (cs *centres) takeGrant(e *event) {
+	g, from := e.msg.(*wire.Grant), nodeID{2, int32(e.gen)}
+	for _, n := range cs.all[-1-e.node].procs {
+		if n.gone || cs.net.deaf(from, nodeID{1, n.id}) {
+			continue
 		}
+		if n.asleep > cs.now {
+			cs.deliver(&n.proc, func() { cs.apply(n, g) })
+		} else {
+			cs.apply(n, g)
+		}
+	}
+}
+
+// takeGrant delivers a grant of an aggregator to an edge.
+func (es *edges) takeGrant(e *event) {
+	g, from := e.msg.(*wire.Grant), nodeID{1, int32(e.gen)}
+	i, n := e.node, es.all[e.node]
+	if n.down || es.net.deaf(from, nodeID{0, i}) {
 		return
 	}
-	i, n := e.node, w.edges[e.node]
-	if n.down || w.deaf(from, nodeID{0, i}) {
-		return
-	}
-	if n.asleep > w.now {
-		w.deliver(&n.proc, func() { w.edgeApplies(i, g) })
+	if n.asleep > es.now {
+		es.deliver(&n.proc, func() { es.apply(i, g) })
 	} else {
-		w.edgeApplies(i, g)
+		es.apply(i, g)
 	}
 }
 
-func (w *World) regionApplies(n *regionProc, g *wire.Grant) {
-	n.core.Apply(n.clock.read(w.now), *g)
-	w.runRegion(n.id)
+func (cs *centres) apply(n *regionProc, g *wire.Grant) {
+	n.core.Apply(n.clock.read(cs.now), *g)
+	cs.run(n.id)
 }
 
-func (w *World) edgeApplies(i int32, g *wire.Grant) {
-	n := w.edges[i]
+func (es *edges) apply(i int32, g *wire.Grant) {
+	n := es.all[i]
 	if n.down {
 		return
 	}
-	n.core.Apply(n.clock.read(w.now), *g)
-	n.applyBefore(n.clock.read(w.now), g)
+	n.core.Apply(n.clock.read(es.now), *g)
+	n.applyBefore(n.clock.read(es.now), g)
 	n.keep()
-	n.synced = n.synced || n.core.TimeBound(n.clock.read(w.now)) != fleettime.Unsynced
-	w.touch(n.region)
-	w.release(i)
-	w.runEdge(i)
+	n.synced = n.synced || n.core.TimeBound(n.clock.read(es.now)) != fleettime.Unsynced
+	es.touch(n.region)
+	es.release(i)
+	es.run(i)
 }

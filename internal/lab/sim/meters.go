@@ -166,7 +166,7 @@ type Result struct {
 func (w *World) result() *Result {
 	m := &w.meters
 	r := &Result{
-		Config: w.cfg, Fault: w.oracle.fault, Excused: w.oracle.excused, Events: w.events, Elapsed: time.Duration(w.now),
+		Config: w.cfg, Fault: w.fault, Excused: w.excused, Events: w.events, Elapsed: time.Duration(w.now),
 		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
 		Peak: w.oracle.peak, PeakRate: w.oracle.peakRate, QueuedFree: m.queuedFree,
 		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,

@@ -12,8 +12,23 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// operator holds the operators' settings of the room beside its limits, and the controls. The zero value has none.
-type operator struct {
+// roomDoc is the room as the stores have it, beside its limits.
+type roomDoc struct {
+	k       *kernel
+	edition uint64 // as last published
+	epoch   uint32
+	removed bool
+	operatorState
+
+	// The room set that nodes read, rebuilt after a change, since the oracle needs it for every event.
+	made     settings
+	set      *room.Set
+	controls *room.Controls
+	binding  binding
+}
+
+// operatorState holds the operators' settings, and the controls. The zero value has none.
+type operatorState struct {
 	method    string
 	queueAll  bool
 	suspended bool
@@ -24,12 +39,6 @@ type operator struct {
 	edits     int // of the method, so that an older edit does not end a newer one
 	event     *room.Event
 	draws     draws
-
-	// The room set that nodes read, rebuilt after a change, since the oracle needs it for every event.
-	made     settings
-	set      *room.Set
-	controls *room.Controls
-	binding  binding
 }
 
 // settings are the inputs of a room set.
@@ -41,25 +50,25 @@ type settings struct {
 	edition                        uint64
 }
 
-func (o *operator) settings(w *World) settings {
-	return settings{w.cfg.Total, w.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, o.rules, w.edition}
+func (o *roomDoc) settings() settings {
+	return settings{o.k.cfg.Total, o.k.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, o.rules, o.edition}
 }
 
 const firstName = "sale"
 
 // inForce returns the room as read at a time known up to bound, by the same code as in nodes.
-func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *room.Room {
-	want := o.settings(w)
+func (o *roomDoc) inForce(at fleettime.Time, bound time.Duration) *room.Room {
+	want := o.settings()
 	if o.set == nil || o.made != want {
 		s := room.Settings{
-			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: w.cfg.Total, NewUsersPerMinute: w.cfg.Rate,
+			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: o.k.cfg.Total, NewUsersPerMinute: o.k.cfg.Rate,
 			QueueingMethod: o.method, QueueAll: o.queueAll, Suspended: o.suspended, NoRenewal: o.noRenewal,
-			Rules: rulesOf(o.rules), WebPush: w.cfg.People.Subscribe > 0,
+			Rules: rulesOf(o.rules), WebPush: o.k.cfg.People.Subscribe > 0,
 		}
 		if o.name != "" {
 			s.Name, s.Identity = o.name, firstName
 		}
-		set, err := room.NewSet(room.Document{Rooms: []room.Settings{s}}, w.edition+1)
+		set, err := room.NewSet(room.Document{Rooms: []room.Settings{s}}, o.edition+1)
 		if err != nil {
 			panic(err) // the simulator's own settings
 		}
@@ -70,8 +79,8 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 	if o.control != (room.Control{}) {
 		r = o.set.Under(o.controls, int64(at), bound).Rooms()[0]
 	}
-	if r.ID != w.room {
-		w.oracle.fail(w, "a renamed room has another id")
+	if r.ID != o.k.room {
+		o.k.fail("a renamed room has another id")
 	}
 	if o.event == nil {
 		return r
@@ -90,7 +99,7 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 
 // scheduleEvent adds an event to the room's calendar, with visitors that gather soon or not at all.
 func (w *World) scheduleEvent(f *fault) {
-	o, now, first := &w.operator, w.fleetTime(), w.oracle.first
+	o, now, first := w.operator, w.fleetTime(), w.oracle.first
 	if o.event != nil && int64(now) < o.event.End {
 		return
 	}
@@ -129,8 +138,8 @@ func (w *World) giveEvent(e *room.Event) {
 
 // watchPhases makes nodes check the clock near the phase changes of the event.
 func (w *World) watchPhases() {
-	o, now := &w.operator, w.fleetTime()
-	for _, p := range o.inForce(w, now, 0).Plan[1:] {
+	o, now := w.operator, w.fleetTime()
+	for _, p := range o.inForce(now, 0).Plan[1:] {
 		w.in(fleettime.Time(p.From).Sub(now), func() { w.oracle.raise(w) })
 		// Each node checks the clock four times a second.
 		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
@@ -145,30 +154,30 @@ func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
 // lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
 func (w *World) lookAtClocks() {
-	for i, n := range w.globals {
+	for i, n := range w.globals.all {
 		w.deliver(&n.proc, func() {
-			if rooms := w.roomsBy(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
+			if rooms := w.globals.rooms(n); !slices.Equal(rooms, n.told) && n.edition == w.operator.edition {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
-				w.wakeGlobal(int32(i))
+				w.globals.wake(int32(i))
 			}
 		})
 	}
-	for i, n := range w.aggs {
+	for i, n := range w.centres.aggs {
 		w.deliver(&n.proc, func() {
-			if rooms := w.regionRooms(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
+			if rooms := w.centres.rooms(n); !slices.Equal(rooms, n.told) && n.edition == w.operator.edition {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
-				w.wakeRegion(int32(i))
+				w.centres.wake(int32(i))
 			}
 		})
 	}
-	for i, n := range w.edges {
+	for i, n := range w.edges.all {
 		w.deliver(&n.proc, func() {
-			if rooms := w.edgeRooms(n); !n.down && n.edition == w.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
-				w.tellEdge(n, n.clock.read(w.now))
-				w.release(int32(i))
-				w.wakeEdge(int32(i))
+			if rooms := w.edges.rooms(n); !n.down && n.edition == w.operator.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
+				w.edges.tell(n, n.clock.read(w.now))
+				w.edges.release(int32(i))
+				w.edges.wake(int32(i))
 			}
 		})
 	}
@@ -187,10 +196,10 @@ type binding struct {
 }
 
 // limits returns the limits in force now: unbound is true under passthrough.
-func (o *operator) limits(w *World) (total, rate int, unbound bool) {
-	now, b := int64(w.fleetTime()), &o.binding
-	if b.until <= now || b.settings != o.settings(w) || b.control != o.control || b.event != o.event || b.board != o.draws.board {
-		r := o.inForce(w, fleettime.Time(now), 0)
+func (o *roomDoc) limits() (total, rate int, unbound bool) {
+	now, b := int64(o.k.fleetTime()), &o.binding
+	if b.until <= now || b.settings != o.settings() || b.control != o.control || b.event != o.event || b.board != o.draws.board {
+		r := o.inForce(fleettime.Time(now), 0)
 		*b = binding{settings: o.made, control: o.control, event: o.event, board: o.draws.board, until: math.MaxInt64, total: r.TotalActiveUsers, rate: r.NewUsersPerMinute}
 		if isUnbound(r) {
 			b.total, b.rate, b.unbound = math.MaxInt32, math.MaxInt32, true
@@ -210,19 +219,19 @@ func isUnbound(r *room.Room) bool {
 }
 
 // unboundSoon reports whether no limit may bind by the clock of a node. Until its start an event binds the edges alone.
-func (o *operator) unboundSoon(w *World) bool {
-	return isUnbound(o.inForce(w, w.fleetTime().Add(fleettime.MaxError), 0))
+func (o *roomDoc) unboundSoon() bool {
+	return isUnbound(o.inForce(o.k.fleetTime().Add(fleettime.MaxError), 0))
 }
 
-// tellEdge makes an edge read the room set.
-func (w *World) tellEdge(n *edgeNode, now fleettime.Mono) {
-	rooms := w.edgeRooms(n)
+// tell makes an edge read the room set.
+func (es *edges) tell(n *edgeNode, now fleettime.Mono) {
+	rooms := es.rooms(n)
 	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
 		n.told = rooms[0]
 	}
-	n.off, n.rules = w.operator.suspended && !w.removed, nil
-	if !w.removed {
-		n.rules = w.compiled(w.operator.inForce(w, n.core.Time(now), 0).Rules)
+	n.off, n.rules = es.doc.suspended && !es.doc.removed, nil
+	if !es.doc.removed {
+		n.rules = es.compiled(es.doc.inForce(n.core.Time(now), 0).Rules)
 	}
 }
 
@@ -253,7 +262,7 @@ func (c *Config) method() string {
 }
 
 func (w *World) editMethod(f *fault) {
-	o := &w.operator
+	o := w.operator
 	o.method, o.queueAll = room.MethodPassthrough, false
 	switch {
 	case f.y < 0.25:
@@ -339,7 +348,7 @@ func (w *World) passBy(i int32) {
 func (w *World) rejected(i int32, d *admission.Decision) {
 	v := &w.visitors[i]
 	if d.Reseal {
-		w.oracle.fail(w, "a rejecting room gave a place to a newcomer")
+		w.fail("a rejecting room gave a place to a newcomer")
 	}
 	w.oracle.setWaiting(v, false)
 	if v.robot || w.rng.IntN(2) == 0 {

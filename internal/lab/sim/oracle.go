@@ -19,11 +19,7 @@ import (
 // A ticket may have valid cookies of several homes, because its visitor moved or it was copied. T limits tickets, so
 // each counts once. The data centre of its longest valid cookie accounts for it: the others may have dropped it.
 type oracle struct {
-	fault string // the first broken promise
-
-	// The same, in a world where a coordinator used a wrong clock because no node knew the time: all that knew it may
-	// have ended, and then the promises do not hold.
-	excused string
+	*kernel
 
 	centres []truth
 	homes   map[uint64]int16  // data centres with a valid cookie of the ticket
@@ -99,6 +95,7 @@ type deed struct {
 }
 
 func (j *oracle) begin(w *World) {
+	j.kernel = w.kernel
 	j.homes = map[uint64]int16{}
 	j.latest = map[uint64]latest{}
 	j.stamps = map[uint64]stamps{}
@@ -120,22 +117,6 @@ func (j *oracle) copied(name string) {
 	j.lines = append(j.lines, deed{})
 }
 
-func (j *oracle) broken() bool { return j.fault != "" || j.excused != "" }
-
-func (j *oracle) fail(w *World, format string, args ...any) {
-	if j.broken() {
-		return
-	}
-	text := fmt.Sprintf("%v: ", time.Duration(w.now)) + fmt.Sprintf(format, args...)
-	w.tracef("%s", text)
-	w.books()
-	if w.guess {
-		j.excused = text
-	} else {
-		j.fault = text
-	}
-}
-
 // setWaiting records that a visitor begins to wait or stops.
 func (j *oracle) setWaiting(v *visitor, yes bool) {
 	if yes == v.queued {
@@ -155,9 +136,9 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 	id, until := d.Ticket.ID, d.Ticket.Until
 	// Under faults an edge may be off by more, within the time that others wait for it.
 	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
-		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
+		j.fail("a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
 	}
-	e := w.edges[v.edge]
+	e := w.edges.all[v.edge]
 	if d.Verdict == admission.Admit {
 		j.admit(w, e)
 		j.checkDraw(w, e, &d.Ticket)
@@ -170,13 +151,13 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 		}
 		for _, s := range e.told.Gather { // tolerance of fleet time; a manual release precedes an event
 			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
-				j.fail(w, "%s admits a visitor %v before the start of an event that it knows", w.name(e), s.Until.Sub(now))
+				j.fail("%s admits a visitor %v before the start of an event that it knows", e, s.Until.Sub(now))
 			}
 		}
 	}
 	home := j.homeOf(d.Ticket.Home)
 	if home < 0 {
-		j.fail(w, "a ticket of no data centre was served")
+		j.fail("a ticket of no data centre was served")
 		return
 	}
 	c := &j.centres[home]
@@ -185,7 +166,7 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 		return
 	}
 	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal && until > last {
-		j.fail(w, "%s renews a session until second %d that must end in second %d: renewal is switched off", w.name(e), until, last)
+		j.fail("%s renews a session until second %d that must end in second %d: renewal is switched off", e, until, last)
 	}
 	c.until[id] = until
 	c.bucket[int64(until)] = append(c.bucket[int64(until)], id)
@@ -219,7 +200,7 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 			}
 		}
 		if j.active > total+uncounted-w.cfg.below {
-			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, total, beside(uncounted))
+			j.fail("%d sessions are valid, the limit is %d%s", j.active, total, beside(uncounted))
 		}
 	}
 }
@@ -271,7 +252,7 @@ func (j *oracle) follow(w *World, id uint64, edge int32) {
 	if !j.follows {
 		return // no stamps without a lease
 	}
-	n := w.edges[edge]
+	n := w.edges.all[edge]
 	s, known := j.stamps[id]
 	was := s.away && s.moved
 	if !known {
@@ -316,7 +297,7 @@ func (j *oracle) admit(w *World, e *edgeNode) {
 	n := j.rate(w.now)
 	j.peakRate = max(j.peakRate, n)
 	if limit := j.limits.of(w, e).rate; n > limit {
-		j.fail(w, "%d admissions in 60 s, the limit is %d", n, limit)
+		j.fail("%d admissions in 60 s, the limit is %d", n, limit)
 	}
 }
 
@@ -337,7 +318,7 @@ func (j *oracle) tick(w *World) {
 	for i := range j.centres {
 		c := &j.centres[i]
 		t, some := fleettime.Time(math.MaxInt64), false
-		for _, e := range w.edges {
+		for _, e := range w.edges.all {
 			if !e.down && e.synced {
 				t, some = min(t, e.core.ExpiryTime(e.clock.read(w.now), c.home)), true
 			}
@@ -398,27 +379,27 @@ func (j *oracle) reassign(w *World, id uint64, from int) {
 	j.addTickets(from, -1, lost)
 	j.addTickets(next.centre, 1, lost)
 	j.latest[id] = next
-	if c := &j.centres[next.centre]; !w.accepted(id, c.home, next.until) {
+	if c := &j.centres[next.centre]; !w.edges.accepted(id, c.home, next.until) {
 		j.end(w, c, id)
 	}
 }
 
 // accepted reports whether any edge accepts a ticket.
-func (w *World) accepted(id uint64, home ticket.DC, until uint32) bool {
+func (es *edges) accepted(id uint64, home ticket.DC, until uint32) bool {
 	t := ticket.Ticket{ID: id, Home: home, Until: until}
-	return slices.ContainsFunc(w.edges, func(e *edgeNode) bool {
+	return slices.ContainsFunc(es.all, func(e *edgeNode) bool {
 		if e.down || !e.synced {
 			return false
 		}
 		oracle := home
-		switch e.core.Ended(w.room, t) {
+		switch e.core.Ended(es.room, t) {
 		case wire.Left:
 			return false
 		case wire.Moved:
 			oracle = ticket.Nobody
 		case wire.Cleared: // not a revocation
 		}
-		return t.Valid(e.core.ExpiryTime(e.clock.read(w.now), oracle))
+		return t.Valid(e.core.ExpiryTime(e.clock.read(es.now), oracle))
 	})
 }
 
@@ -433,8 +414,8 @@ func (j *oracle) raise(w *World) {
 // The limits of sessions and admissions do not depend on it.
 func (j *oracle) settle(w *World, root *root.Ledger) {
 	l := &j.ledgers
-	total, rate, unbound := w.operator.limits(w)
-	if root.Unbound && w.operator.unboundSoon(w) {
+	total, rate, unbound := w.operator.limits()
+	if root.Unbound && w.operator.unboundSoon() {
 		l.total, l.rate = math.MaxInt32, math.MaxInt32
 	}
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
@@ -465,12 +446,12 @@ func (j *oracle) forsake(w *World, i int) {
 // all old sessions to end.
 func (j *oracle) readmit(w *World) {
 	for i := range j.centres {
-		c, r := &j.centres[i], w.regions[i]
+		c, r := &j.centres[i], w.centres.all[i]
 		if !c.forsaken {
 			continue
 		}
-		if g := w.newest(); g.gone || g.asleep > w.now || r.cutUp > w.now || r.cutDown > w.now || r.newest().gone ||
-			slices.ContainsFunc(w.pairs, func(p pairCut) bool { return p.until > w.now }) {
+		if g := w.globals.newest(); g.gone || g.asleep > w.now || r.cutUp > w.now || r.cutDown > w.now || r.newest().gone ||
+			slices.ContainsFunc(w.net.pairs, func(p pairCut) bool { return p.until > w.now }) {
 			c.reachable = w.now
 		}
 		if w.now-c.reachable > int64(w.longestLife()+wire.RateWindow+30*time.Second) {
@@ -482,7 +463,7 @@ func (j *oracle) readmit(w *World) {
 // checkLedgers checks all ledgers.
 func (j *oracle) checkLedgers(w *World) {
 	j.readmit(w)
-	for i := range w.regions {
+	for i := range w.centres.all {
 		j.checkCentre(w, i)
 	}
 	j.checkTotals(w)
@@ -492,7 +473,7 @@ func (j *oracle) checkLedgers(w *World) {
 // sessions, unspent permits and free permits fit into its allocation. Ledgers under reconstruction after a takeover are
 // checked once complete.
 func (j *oracle) checkCentre(w *World, i int) {
-	r := w.regions[i]
+	r := w.centres.all[i]
 	n := r.newest()
 	line := &j.lines[i]
 	*line = deed{}
@@ -511,7 +492,7 @@ func (j *oracle) checkCentre(w *World, i int) {
 	}
 	credit, rcredit := int64(0), int64(0)
 	for _, k := range r.edges {
-		e := w.edges[k]
+		e := w.edges.all[k]
 		now := e.clock.read(w.now)
 		if e.down {
 			continue
@@ -527,19 +508,19 @@ func (j *oracle) checkCentre(w *World, i int) {
 		j.tick(w)
 	}
 	if total := int64(c.here-c.moved) + sum; total > line.held {
-		j.fail(w, "%s: %d sessions + %d unspent + %d free > %d allocated (counted %d, of which reserved %d)%s",
+		j.fail("%s: %d sessions + %d unspent + %d free > %d allocated (counted %d, of which reserved %d)%s",
 			r.name, c.here, credit, l.Free, line.held, l.Active, l.Reserved, beside(c.moved))
 	}
 	used := int64(c.minute.count(w.now))
 	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
-		j.fail(w, "%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit, l.RateFree, line.rate)
+		j.fail("%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit, l.RateFree, line.rate)
 	}
 }
 
 // checkTotals checks that all allocated and free permits fit into the limits (I4).
 func (j *oracle) checkTotals(w *World) {
 	j.limits.observe(w)
-	g := w.newest()
+	g := w.globals.newest()
 	if g.gone {
 		return
 	}
@@ -551,7 +532,7 @@ func (j *oracle) checkTotals(w *World) {
 		if j.centres[i].forsaken {
 			continue
 		}
-		if l.shut || (!l.known && w.regions[i].copied) {
+		if l.shut || (!l.known && w.centres.all[i].copied) {
 			continue // it has no permits, and allocates none
 		}
 		if !l.known {
@@ -561,7 +542,7 @@ func (j *oracle) checkTotals(w *World) {
 		rsum += l.rate
 	}
 	if sum > int64(j.ledgers.total) || rsum > int64(j.ledgers.rate) {
-		j.fail(w, "allocated and free permits sum to %d of %d and %d of %d", sum, j.ledgers.total, rsum, j.ledgers.rate)
+		j.fail("allocated and free permits sum to %d of %d and %d of %d", sum, j.ledgers.total, rsum, j.ledgers.rate)
 	}
 }
 

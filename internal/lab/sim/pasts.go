@@ -35,30 +35,30 @@ type past struct {
 }
 
 // settleBefore makes a starting process settle the earlier ones in its data folder.
-func (w *World) settleBefore(n *edgeNode) {
+func (es *edges) settleBefore(n *edgeNode) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
-	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.regions[n.region].refuses(w, old) && w.chaos.IntN(2) == 0 {
-		w.tracef("the disk of %s is as it was %v before", w.name(n), time.Duration(w.now-old.at))
+	if old := &p.image; es.cfg.Faults.OldImages && old.data != nil && n.centre.refuses(es.kernel, old) && es.chaos.IntN(2) == 0 {
+		es.tracef("the disk of %s is as it was %v before", n, time.Duration(es.now-old.at))
 		p.data, old.data = old.data, nil
 	}
-	if !w.cfg.Faults.Pasts || !p.place.Same(n.place) {
+	if !es.cfg.Faults.Pasts || !p.place.Same(n.place) {
 		p.data = nil
 		return
 	}
 	for _, data := range p.data {
 		read, err := wire.DecodePast(data)
 		if err != nil {
-			w.oracle.fail(w, "a snapshot does not survive the data folder: %v", err)
+			es.fail("a snapshot does not survive the data folder: %v", err)
 			return
 		}
-		p.before = append(p.before, past{admission.NewPredecessor(read, w.cfg.Params), data})
+		p.before = append(p.before, past{admission.NewPredecessor(read, es.cfg.Params), data})
 	}
 }
 
 // refuses reports whether the store of a data centre has newer numbers than the snapshots of an image. Without them the
 // image would settle its edges, which is excepted (docs/decisions/0103).
-func (r *dataCentre) refuses(w *World, old *image) bool {
+func (r *dataCentre) refuses(k *kernel, old *image) bool {
 	find := func(name string, instance uint64) *wire.RosterEntry {
 		i := slices.IndexFunc(r.stored.Roster, func(e wire.RosterEntry) bool { return e.Edge == name && e.Instance == instance })
 		if i < 0 {
@@ -69,7 +69,7 @@ func (r *dataCentre) refuses(w *World, old *image) bool {
 	for _, data := range old.data {
 		read, err := wire.DecodePast(data)
 		if err != nil {
-			w.oracle.fail(w, "a snapshot does not survive an image: %v", err)
+			k.fail("a snapshot does not survive an image: %v", err)
 			return false
 		}
 		if e := find(read.Head.From, read.Head.Instance); e == nil && find(wire.UnknownPast, 0) != nil || e != nil && e.Stored != 0 && e.Stored <= read.Number {
@@ -100,31 +100,31 @@ func (n *edgeNode) pastDue() fleettime.Mono {
 }
 
 // runPasts sends the due reports of earlier processes, and takes a due snapshot.
-func (w *World) runPasts(i int32) {
-	n := w.edges[i]
-	now := n.clock.read(w.now)
+func (es *edges) runPasts(i int32) {
+	n := es.all[i]
+	now := n.clock.read(es.now)
 	for _, p := range n.pasts.before {
 		if p.Due() <= now {
 			reports := p.Report(now)
 			for k := range reports {
-				w.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, w.cfg.Network.LAN, n.cutUp)
+				es.net.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, es.cfg.Network.LAN, n.cutUp)
 			}
 		}
 	}
 	if n.core.SnapshotDue() <= now {
-		w.takeSnapshot(i)
+		es.takeSnapshot(i)
 	}
 }
 
 // snapshotOf returns a snapshot of the edge for its data folder.
-func (w *World) snapshotOf(n *edgeNode) [][]byte {
-	now := n.clock.read(w.now)
+func (es *edges) snapshotOf(n *edgeNode) [][]byte {
+	now := n.clock.read(es.now)
 	number, head := n.core.BeginSnapshot(now)
 	changed, _, _ := n.core.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 1))
 	var err error
 	for k := range changed {
 		if n.pasts.room, err = new(wire.PastEncoder).AppendRoom(nil, &changed[k]); err != nil {
-			w.oracle.fail(w, "a snapshot cannot be encoded: %v", err)
+			es.fail("a snapshot cannot be encoded: %v", err)
 		}
 	}
 	var rooms, all [][]byte
@@ -133,7 +133,7 @@ func (w *World) snapshotOf(n *edgeNode) [][]byte {
 	}
 	data, err := new(wire.PastEncoder).Append(nil, number, &head, rooms)
 	if err != nil {
-		w.oracle.fail(w, "a snapshot cannot be encoded: %v", err)
+		es.fail("a snapshot cannot be encoded: %v", err)
 	}
 	for _, p := range n.pasts.before {
 		all = append(all, p.data)
@@ -142,22 +142,22 @@ func (w *World) snapshotOf(n *edgeNode) [][]byte {
 }
 
 // takeSnapshot takes a snapshot and plans the end of its write. The folder has it from some time in between on.
-func (w *World) takeSnapshot(i int32) {
-	n := w.edges[i]
-	core, data := n.core, w.snapshotOf(n)
-	took, fails, lands := time.Millisecond+time.Duration(w.chaos.Int64N(int64(4*time.Millisecond))), false, true
-	if n.pasts.failing > w.now {
-		switch w.chaos.IntN(3) {
+func (es *edges) takeSnapshot(i int32) {
+	n := es.all[i]
+	core, data := n.core, es.snapshotOf(n)
+	took, fails, lands := time.Millisecond+time.Duration(es.chaos.Int64N(int64(4*time.Millisecond))), false, true
+	if n.pasts.failing > es.now {
+		switch es.chaos.IntN(3) {
 		case 0:
-			fails, lands = true, w.chaos.IntN(2) == 0
+			fails, lands = true, es.chaos.IntN(2) == 0
 		case 1:
-			took += time.Duration(w.chaos.Int64N(int64(3 * time.Second)))
+			took += time.Duration(es.chaos.Int64N(int64(3 * time.Second)))
 		}
 	}
 	then := func(d time.Duration, do func()) {
-		w.in(d, func() {
+		es.in(d, func() {
 			if n.core == core && !n.down {
-				w.deliver(&n.proc, func() {
+				es.deliver(&n.proc, func() {
 					if n.core == core && !n.down {
 						do()
 					}
@@ -166,41 +166,41 @@ func (w *World) takeSnapshot(i int32) {
 		})
 	}
 	if lands {
-		then(time.Duration(w.chaos.Int64N(int64(took))), func() { w.keepPast(n, data) })
+		then(time.Duration(es.chaos.Int64N(int64(took))), func() { es.keepPast(n, data) })
 	}
 	if lag := 300 * time.Millisecond; took > lag {
 		then(lag, func() {
-			core.FolderLags(n.clock.read(w.now))
-			w.wakeEdge(i)
+			core.FolderLags(n.clock.read(es.now))
+			es.wake(i)
 		})
 	}
 	then(took, func() {
-		now := n.clock.read(w.now)
+		now := n.clock.read(es.now)
 		if emptied := false; fails {
-			if emptied = w.chaos.IntN(2) == 0; emptied {
+			if emptied = es.chaos.IntN(2) == 0; emptied {
 				n.pasts.data = nil
 			}
 			core.SnapshotFailed(now, emptied)
 		} else {
 			core.Snapshotted(now)
-			w.release(i)
+			es.release(i)
 		}
-		w.touch(n.region)
-		w.wakeEdge(i)
+		es.touch(n.region)
+		es.wake(i)
 	})
 }
 
 // keepPast stores snapshots in the data folder.
-func (w *World) keepPast(n *edgeNode, data [][]byte) {
-	if old := &n.pasts.image; w.cfg.Faults.OldImages && (old.data == nil || w.now-old.at > int64(imageEvery)) {
-		*old = image{w.now, data}
+func (es *edges) keepPast(n *edgeNode, data [][]byte) {
+	if old := &n.pasts.image; es.cfg.Faults.OldImages && (old.data == nil || es.now-old.at > int64(imageEvery)) {
+		*old = image{es.now, data}
 	}
 	n.pasts.place, n.pasts.data = n.place, data
 }
 
 // failFolder makes the writes of an edge's snapshots fail or take long.
 func (w *World) failFolder(f *fault) {
-	n := w.edges[f.who%len(w.edges)]
-	w.tracef("#%d the data folder of %s can hardly be written for %v", f.number, w.name(n), f.last)
+	n := w.edges.all[f.who%len(w.edges.all)]
+	w.tracef("#%d the data folder of %s can hardly be written for %v", f.number, n, f.last)
 	n.pasts.failing = max(n.pasts.failing, w.until(f))
 }

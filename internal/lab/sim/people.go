@@ -223,7 +223,7 @@ func (w *World) anyNetwork() ticket.Network {
 
 // ticketOf returns the ticket presented by visitor v, like open.
 func (w *World) ticketOf(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
-	t, known = w.open(n, &v.pass)
+	t, known = w.keys.open(n, &v.pass)
 	t.Network, t.Kept = v.network, v.kept
 	return t, known
 }
@@ -245,10 +245,10 @@ func (w *World) pick() int32 {
 }
 
 func (w *World) anyEdge(centre int32) int32 {
-	edges := w.regions[centre].edges
-	if w.copies > 0 && w.rng.IntN(3) == 0 {
-		for _, r := range w.regions[w.cfg.Centres:] { // the load balancer includes the copy
-			if !r.lost && r.name == w.regions[centre].name {
+	edges := w.centres.all[centre].edges
+	if w.centres.copies > 0 && w.rng.IntN(3) == 0 {
+		for _, r := range w.centres.all[w.cfg.Centres:] { // the load balancer includes the copy
+			if !r.lost && r.name == w.centres.all[centre].name {
 				edges = r.edges
 			}
 		}
@@ -292,7 +292,7 @@ func (w *World) visit(i int32, gen uint64) {
 
 // quit logs a visitor out, or just ends its visits. The session is over, since no one else has the cookie.
 func (w *World) quit(v *visitor) {
-	p, n := w.cfg.People.Quit, w.edges[v.edge]
+	p, n := w.cfg.People.Quit, w.edges.all[v.edge]
 	if p == 0 || v.copied || v.shared || w.rng.Float64() >= p || !w.reachable(n) {
 		return
 	}
@@ -300,7 +300,7 @@ func (w *World) quit(v *visitor) {
 	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also an unknown session: the reply was lost
 		w.oracle.dropTicket(w, t.ID)
 	}
-	w.wakeEdge(v.edge)
+	w.edges.wake(v.edge)
 }
 
 // parallel sends a page's n subrequests with the same cookie, at any edges. Replies arrive in any order; the browser
@@ -309,7 +309,7 @@ func (w *World) parallel(v *visitor, n int) {
 	last := v.pass
 	for range n {
 		k := w.anyEdge(v.centre)
-		e := w.edges[k]
+		e := w.edges.all[k]
 		if !w.reachable(e) || e.off {
 			continue
 		}
@@ -318,7 +318,7 @@ func (w *World) parallel(v *visitor, n int) {
 			continue
 		}
 		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
-		w.wakeEdge(k)
+		w.edges.wake(k)
 		w.touch(e.region)
 		if !d.Enters() {
 			continue // the session has just ended, or there was none; the page shows it
@@ -330,7 +330,7 @@ func (w *World) parallel(v *visitor, n int) {
 		w.oracle.setWaiting(v, queued)
 		v.edge = page
 		if d.Reseal {
-			last = w.seal(e, d.Ticket)
+			last = w.keys.seal(e, d.Ticket)
 		}
 	}
 	if w.rng.IntN(2) == 0 {
@@ -341,11 +341,11 @@ func (w *World) parallel(v *visitor, n int) {
 // request sends the visitor's request to its edge and handles the answer.
 func (w *World) request(i int32) {
 	v := &w.visitors[i]
-	n := w.edges[v.edge]
+	n := w.edges.all[v.edge]
 	if !w.reachable(n) {
 		// A balancer picks another edge, or there is no answer.
-		if v.edge = w.anyEdge(v.centre); !w.reachable(w.edges[v.edge]) {
-			if w.regions[v.centre].lost || (w.cfg.People.Move > 0 && w.rng.IntN(5) == 0) {
+		if v.edge = w.anyEdge(v.centre); !w.reachable(w.edges.all[v.edge]) {
+			if w.centres.all[v.centre].lost || (w.cfg.People.Move > 0 && w.rng.IntN(5) == 0) {
 				v.centre = int32(w.rng.IntN(w.cfg.Centres)) // or another data centre answers
 				v.edge = w.anyEdge(v.centre)
 			}
@@ -353,7 +353,7 @@ func (w *World) request(i int32) {
 			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: i, gen: v.gen})
 			return
 		}
-		n = w.edges[v.edge]
+		n = w.edges.all[v.edge]
 	}
 	if n.off || w.letPast(n, v) {
 		w.passBy(i)
@@ -368,7 +368,7 @@ func (w *World) request(i int32) {
 	}
 	d := n.core.Arrive(now, w.room, t)
 	if d.Fresh == admission.Elsewhere && !v.roamed && !v.shared && !v.copied {
-		w.oracle.fail(w, "%s takes a visitor for a copy that was always in one network", w.name(n))
+		w.fail("%s takes a visitor for a copy that was always in one network", n)
 	}
 	w.touch(n.region)
 	if d.Verdict == admission.Hold {
@@ -377,15 +377,15 @@ func (w *World) request(i int32) {
 		v.hold = h
 		v.gen++
 		w.plan(event{at: w.now + int64(d.Retry), kind: evGiveUp, node: i, gen: v.gen})
-		w.wakeEdge(v.edge)
+		w.edges.wake(v.edge)
 		return
 	}
 	w.answer(i, &d)
-	w.wakeEdge(v.edge)
+	w.edges.wake(v.edge)
 }
 
-// hangUp drops the connections of an edge's long-polled visitors, which ask again.
-func (w *World) hangUp(edge int32) {
+// dropHeld drops the connections of an edge's long-polled visitors, which ask again.
+func (w *World) dropHeld(edge int32) {
 	for k := range w.visitors {
 		if v := &w.visitors[k]; v.hold != nil && v.edge == edge {
 			v.hold = nil
@@ -412,7 +412,7 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		return
 	}
 	if d.Reseal {
-		v.pass = w.seal(w.edges[v.edge], d.Ticket)
+		v.pass = w.keys.seal(w.edges.all[v.edge], d.Ticket)
 	}
 	if p := &w.cfg.People; p.Copy > 0 && !v.copied && !w.calm && w.rng.Float64() < p.Copy {
 		w.copyPass(i)
@@ -464,7 +464,7 @@ func (w *World) giveUp(i int32, gen uint64) {
 	if v.gen != gen || v.hold == nil {
 		return
 	}
-	n := w.edges[v.edge]
+	n := w.edges.all[v.edge]
 	h := v.hold
 	if n.asleep > w.now {
 		w.plan(event{at: n.asleep, kind: evGiveUp, node: i, gen: gen})
@@ -475,13 +475,12 @@ func (w *World) giveUp(i int32, gen uint64) {
 	}
 	v.hold = nil
 	w.answer(i, &h.Decision)
-	w.wakeEdge(v.edge)
+	w.edges.wake(v.edge)
 }
 
-// release answers the long-polled visitors that an edge has admitted.
-func (w *World) release(edge int32) {
-	n := w.edges[edge]
-	for _, h := range n.core.Release(n.clock.read(w.now), nil) {
+// answerHeld answers long-polled visitors, about whom an edge has decided.
+func (w *World) answerHeld(edge int32, decided []*admission.Visit) {
+	for _, h := range decided {
 		i := h.Data.(int32)
 		if i < 0 { // not a visitor: see replay
 			if h.Decision.Enters() {

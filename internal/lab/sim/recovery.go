@@ -16,7 +16,6 @@ type recovery struct {
 	recovered int64 // when every edge had a lease again; 0 for not yet
 	whole     int64 // when every data centre had one too, and all ledgers were known
 	lastWord  int64 // last report of an ended node that knew the time, to a coordinator that did not
-	rejoined  int64 // when an operator last confirmed a data centre as the listed one
 	quiet     bool  // no visitors and no requests any more
 	use       float64
 	seconds   int
@@ -48,40 +47,40 @@ func (w *World) calmDown() {
 	w.tracef("nothing goes wrong any more")
 	w.calm = true
 	w.recovery.began = w.now
-	w.pairs = nil
+	w.net.pairs = nil
 	first := w.oracle.first
-	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.removed = first.total, first.rate, first.session, false
-	w.operator = operator{}
+	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.operator.removed = first.total, first.rate, first.session, false
+	w.operator.operatorState = operatorState{}
 	w.oracle.raise(w)
 	w.publish()
 	w.mendMembers()
 
-	w.pending, w.older = 0, 0
-	if g := w.newest(); g.gone || g.doomed {
-		w.startGlobal(false)
+	w.globals.pending, w.globals.older = 0, 0
+	if g := w.globals.newest(); g.gone || g.doomed {
+		w.globals.start(false)
 	}
-	for i := range w.globals[:len(w.globals)-1] {
-		w.globals[i].gone = true
+	for i := range w.globals.all[:len(w.globals.all)-1] {
+		w.globals.all[i].gone = true
 	}
-	for i, r := range w.regions {
+	for i, r := range w.centres.all {
 		if r.copied {
-			w.endCopy(int32(i))
+			w.centres.endCopy(int32(i))
 		}
 		r.failing = 0
 		if r.cutUp, r.cutDown = 0, 0; r.lost {
 			continue
 		}
 		if n := r.newest(); n.gone || n.doomed {
-			w.startRegion(int32(i), false)
+			w.centres.start(int32(i), false)
 		}
 		for _, n := range r.procs[:len(r.procs)-1] {
 			n.gone = true
 		}
-		w.rejoin(int32(i))
+		w.centres.rejoin(int32(i))
 	}
-	for i, n := range w.edges {
+	for i, n := range w.edges.all {
 		n.cutUp, n.cutDown = 0, 0
-		w.reviveEdge(int32(i))
+		w.edges.revive(int32(i))
 	}
 	// More visitors than the limits can take.
 	stay := time.Duration(w.cfg.People.Pages*float64(w.cfg.People.Think)) + w.cfg.Session
@@ -97,8 +96,8 @@ func (w *World) calmDown() {
 	deadline := handshake + life + wire.RateWindow + 3*time.Second
 	w.in(deadline, func() { w.wholeBy(deadline) })
 	w.in(handshake, func() { // an operator reacts to alarms
-		for i := range w.regions {
-			w.rejoin(int32(i))
+		for i := range w.centres.all {
+			w.centres.rejoin(int32(i))
 		}
 	})
 	w.in(handshake+life, func() { w.measure(fullDemand) })
@@ -108,7 +107,7 @@ func (w *World) calmDown() {
 	}
 	w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
 		if !w.recovery.settled && !w.timeLost() {
-			w.oracle.fail(w, "all visitors are gone, and %s", w.recovery.wrong)
+			w.fail("all visitors are gone, and %s", w.recovery.wrong)
 		}
 	})
 }
@@ -119,11 +118,11 @@ func (w *World) wholeBy(deadline time.Duration) {
 	if w.recovery.whole != 0 || w.timeLost() {
 		return
 	}
-	if by := w.recovery.rejoined + int64(deadline); by > w.now {
+	if by := w.centres.rejoined + int64(deadline); by > w.now {
 		w.in(time.Duration(by-w.now), func() { w.wholeBy(deadline) })
 		return
 	}
-	w.oracle.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
+	w.fail("%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
 // atHome demands a lease for every edge. After a rollback of the coordinators' lease, each leader with an old term ends
@@ -134,7 +133,7 @@ func (w *World) atHome() {
 	if w.recovery.recovered != 0 || w.timeLost() {
 		return
 	}
-	by := max(w.newest().began, w.recovery.rejoined) + int64(handshake)
+	by := max(w.globals.newest().began, w.centres.rejoined) + int64(handshake)
 	if last := w.recovery.lastWord; last != 0 {
 		by = max(by, last+int64(lastWait))
 	}
@@ -142,14 +141,14 @@ func (w *World) atHome() {
 		w.in(time.Duration(by-w.now), w.atHome)
 		return
 	}
-	w.oracle.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
+	w.fail("%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
 // hearLastWord records a late report of an ended data centre to a coordinator that does not know the time. By the
 // report the data centre knew it, so the coordinator waits for it, as for any that reported so recently.
 func (w *World) hearLastWord(from *regionProc, m *wire.Report) {
-	g, knew := w.newest(), m.AsOf > 0 && m.AsOfBound <= fleettime.Rough
-	if w.calm && w.regions[from.region].lost && knew && g.core.Time(g.clock.read(w.now)) == 0 {
+	g, knew := w.globals.newest(), m.AsOf > 0 && m.AsOfBound <= fleettime.Rough
+	if w.calm && w.centres.all[from.region].lost && knew && g.core.Time(g.clock.read(w.now)) == 0 {
 		w.recovery.lastWord = w.now
 	}
 }
@@ -175,15 +174,15 @@ func (w *World) timeLost() bool {
 	if !w.cfg.Faults.Clocks {
 		return false
 	}
-	if g := w.newest(); wrong(g.core.Time(g.clock.read(w.now))) {
+	if g := w.globals.newest(); wrong(g.core.Time(g.clock.read(w.now))) {
 		return true
 	}
-	for _, r := range w.regions {
+	for _, r := range w.centres.all {
 		if n := r.newest(); !r.lost && !r.copied && wrong(n.core.Status(n.clock.read(w.now)).Time) {
 			return true
 		}
 	}
-	for _, e := range w.edges {
+	for _, e := range w.edges.all {
 		if !e.lost && wrong(e.core.Time(e.clock.read(w.now))) {
 			return true
 		}
@@ -213,10 +212,10 @@ func (w *World) recover() {
 
 // homeless returns an edge without a lease; "" for none.
 func (w *World) homeless() string {
-	for _, e := range w.edges {
+	for _, e := range w.edges.all {
 		st := e.core.Status(e.clock.read(w.now))
-		if n := w.regions[e.region].newest(); !e.lost && (!st.Leased || !st.Sure || st.Follows.N != n.term) {
-			return fmt.Sprintf("%s has no lease from aggregator %d", w.name(e), n.term)
+		if n := w.centres.all[e.region].newest(); !e.lost && (!st.Leased || !st.Sure || st.Follows.N != n.term) {
+			return fmt.Sprintf("%s has no lease from aggregator %d", e, n.term)
 		}
 	}
 	return ""
@@ -224,9 +223,9 @@ func (w *World) homeless() string {
 
 // unknown returns a data centre without a known ledger; "" for none.
 func (w *World) unknown() string {
-	g := w.newest()
+	g := w.globals.newest()
 	lost := false
-	for _, r := range w.regions[:w.cfg.Centres] {
+	for _, r := range w.centres.all[:w.cfg.Centres] {
 		if lost = lost || r.lost; r.lost {
 			continue
 		}
@@ -275,11 +274,11 @@ func (w *World) goQuiet() {
 		if v.hold == nil {
 			continue
 		}
-		if n := w.edges[v.edge]; n.core.GiveUp(n.clock.read(w.now), v.hold) {
+		if n := w.edges.all[v.edge]; n.core.GiveUp(n.clock.read(w.now), v.hold) {
 			v.hold = nil
 			w.oracle.setWaiting(v, false)
 			w.end(int32(i))
-			w.wakeEdge(v.edge)
+			w.edges.wake(v.edge)
 		}
 	}
 }
@@ -295,10 +294,10 @@ func (w *World) settleUp() {
 
 // leftOver describes permits that are neither idle nor in the right place.
 func (w *World) leftOver() string {
-	root := w.newest().core.Ledger(w.room)
+	root := w.globals.newest().core.Ledger(w.room)
 	lost, reserved, lostHold := false, false, false
 	held, rate := int64(0), int64(0)
-	for _, r := range w.regions[:w.cfg.Centres] {
+	for _, r := range w.centres.all[:w.cfg.Centres] {
 		// The permits of an ended data centre return when it is reclaimed; it may be unlisted. So do those granted to
 		// its copy before the two were told apart.
 		for _, c := range root.Centres {
@@ -314,7 +313,7 @@ func (w *World) leftOver() string {
 		l := r.newest().core.Ledger(w.room)
 		idle, rateIdle, silent := max(0, l.Free), max(0, l.RateFree), false
 		for _, k := range r.edges {
-			e := w.edges[k]
+			e := w.edges.all[k]
 			silent = silent || e.lost || e.misjudged // reserved until its real end
 			if !e.lost {
 				credit, ridle := e.core.Spendable(e.clock.read(w.now), w.room)

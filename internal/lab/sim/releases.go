@@ -37,44 +37,44 @@ func (w *World) releaseNext(n int) {
 	pause := *w.operator.control.Pause
 	pause.Release = &room.Release{ID: id, N: n, At: int64(w.fleetTime())}
 	w.operator.control.Pause = &pause
-	w.edition++
-	for i := range w.globals {
+	w.operator.edition++
+	for i := range w.globals.all {
 		delay := time.Duration(w.chaos.Int64N(int64(500 * time.Millisecond))) // documents are read twice a second
 		if w.cfg.Faults.any() && w.chaos.IntN(4) == 0 {
 			delay *= 10
 		}
-		w.in(delay, func() { w.readGlobal(int32(i)) })
+		w.in(delay, func() { w.globals.read(int32(i)) })
 	}
 }
 
 // tendRelease does the work of a coordinator's shell: it claims a release in the store before the core may use it. The
 // first writer wins.
 func (w *World) tendRelease(i int32) {
-	n, control := w.globals[i], &w.operator.control
+	n, control := w.globals.all[i], &w.operator.control
 	r := control.Untaken(int64(w.fleetTime()))
-	if r == nil || n.edition != w.edition || n.writing == r.ID {
+	if r == nil || n.edition != w.operator.edition || n.writing == r.ID {
 		return
 	}
 	n.writing = r.ID
 	w.in(time.Duration(w.rng.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
 		now := control.Untaken(int64(w.fleetTime()))
-		if w.removed || now == nil || now.ID != r.ID || n.gone && w.chaos.IntN(2) == 0 {
+		if w.operator.removed || now == nil || now.ID != r.ID || n.gone && w.chaos.IntN(2) == 0 {
 			return // claimed by another, over, or the writer died before
 		}
 		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
 		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(w.fleetTime()))
 		w.operator.control = *taken.Rooms[""]
 		w.tracef("release %d is taken by coordinator %d", r.ID, i+1)
-		w.edition++
+		w.operator.edition++
 		if w.crashAt == r.ID && !w.calm {
 			w.crashAt = 0
-			w.crashTheCoordinator(&fault{number: w.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
+			w.globals.crashLeader(&fault{number: w.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
 		}
-		for k := range w.globals { // the writer knows it at once
+		for k := range w.globals.all { // the writer knows it at once
 			if k == int(i) {
-				w.readGlobal(int32(k))
+				w.globals.read(int32(k))
 			} else {
-				w.in(time.Duration(w.chaos.Int64N(int64(500*time.Millisecond))), func() { w.readGlobal(int32(k)) })
+				w.in(time.Duration(w.chaos.Int64N(int64(500*time.Millisecond))), func() { w.globals.read(int32(k)) })
 			}
 		}
 	})
@@ -96,7 +96,7 @@ func (j *oracle) checkPause(w *World, e *edgeNode) {
 			return
 		}
 	}
-	j.fail(w, "%s admits a visitor although it knows that the room is closed", w.name(e))
+	j.fail("%s admits a visitor although it knows that the room is closed", e)
 }
 
 // checkPasses checks that the admissions of a release, the passes at edges and the coordinator's rest do not exceed its
@@ -106,18 +106,18 @@ func (j *oracle) checkPasses(w *World) {
 		return
 	}
 	may := map[uint64]uint64{}
-	for _, e := range w.edges {
+	for _, e := range w.edges.all {
 		if p := e.core.Passes(w.room); p.Release != 0 && !e.down {
 			may[p.Release] += p.Granted - p.Returned - p.Spent
 		}
 	}
-	if g := w.newest(); !g.gone {
+	if g := w.globals.newest(); !g.gone {
 		p := g.core.Totals(w.room).Passes
 		may[p.Release] += p.Free
 	}
 	for id, r := range j.releases {
 		if r.in+int(may[id]) > r.n {
-			j.fail(w, "release %d is for %d visitors: %d were admitted and %d more may be", id, r.n, r.in, may[id])
+			j.fail("release %d is for %d visitors: %d were admitted and %d more may be", id, r.n, r.in, may[id])
 		}
 	}
 }

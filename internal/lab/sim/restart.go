@@ -18,17 +18,17 @@ func (w *World) keepTime() {
 	if w.cfg.Faults.Forgetful {
 		return
 	}
-	for _, n := range w.edges {
+	for _, n := range w.edges.all {
 		if !n.down && n.asleep <= w.now {
 			w.keep(&n.proc, 0, n.core.Known(n.clock.read(w.now)))
 		}
 	}
-	for _, n := range w.aggs {
+	for _, n := range w.centres.aggs {
 		if !n.gone && n.asleep <= w.now {
 			w.keep(&n.proc, 0, n.core.Known(n.clock.read(w.now)))
 		}
 	}
-	for _, n := range w.globals {
+	for _, n := range w.globals.all {
 		if !n.gone && n.asleep <= w.now {
 			w.keep(&n.proc, n.offset, n.core.Known(n.clock.read(w.now)))
 		}
@@ -36,41 +36,41 @@ func (w *World) keepTime() {
 }
 
 // keep stores a process's fleet time; offset is that of its machine's wall clock.
-func (w *World) keep(p *proc, offset time.Duration, k fleettime.Known) {
-	if k.OK() {
+func (k *kernel) keep(p *proc, offset time.Duration, is fleettime.Known) {
+	if is.OK() {
 		p.memory.record = fleettime.Record{
-			Boot: p.memory.boot, At: time.Duration(p.clock.read(w.now)), Wall: w.fleetTime().Add(offset), Time: k.Time, Bound: k.Bound, Guess: k.Guess,
+			Boot: p.memory.boot, At: time.Duration(p.clock.read(k.now)), Wall: k.fleetTime().Add(offset), Time: is.Time, Bound: is.Bound, Guess: is.Guess,
 		}
 	}
 }
 
 // remembers returns fleet time from the data folder of a starting process.
-func (w *World) remembers(p *proc, offset time.Duration) fleettime.Known {
-	k, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(w.now)), w.fleetTime().Add(offset))
+func (k *kernel) remembers(p *proc, offset time.Duration) fleettime.Known {
+	known, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(k.now)), k.fleetTime().Add(offset))
 	if err != nil {
 		return fleettime.Known{}
 	}
-	return k
+	return known
 }
 
 // newMachine starts a process on a rebooted machine: its monotonic clock starts anew.
-func (w *World) newMachine(p *proc, clock nodeClock) {
-	w.boots++
-	p.clock, p.memory.boot = clock, fmt.Sprint("boot", w.boots)
+func (k *kernel) newMachine(p *proc, clock nodeClock) {
+	k.boots++
+	p.clock, p.memory.boot = clock, fmt.Sprint("boot", k.boots)
 }
 
-// nextRegion returns a function that starts an aggregator in a data centre as soon as its store is readable.
-func (w *World) nextRegion(i int32) (next func() bool) {
-	r := w.regions[i]
+// next returns a function that starts an aggregator in a data centre as soon as its store is readable.
+func (cs *centres) next(i int32) (next func() bool) {
+	r := cs.all[i]
 	return func() bool {
-		if r.failing > w.now { // it cannot open the promises
-			w.succeed(time.Duration(r.failing-w.now)+time.Second, r.name+"'s aggregator", w.nextRegion(i))
+		if r.failing > cs.now { // it cannot open the promises
+			cs.succeed(time.Duration(r.failing-cs.now)+time.Second, r.name+"'s aggregator", cs.next(i))
 			return false
 		}
 		if r.lost {
 			return false
 		}
-		w.startRegion(i, false)
+		cs.start(i, false)
 		return true
 	}
 }
@@ -107,20 +107,20 @@ func (w *World) restartFleet(clean bool, d time.Duration, reboots float64) {
 			w.newMachine(p, w.clock())
 		}
 	}
-	for i, n := range w.edges {
+	for i, n := range w.edges.all {
 		if n.lost || n.down {
 			continue
 		}
 		if clean && n.asleep <= w.now {
-			w.leaveEdge(int32(i))
+			w.edges.leave(int32(i))
 		} else {
 			n.down = true
-			w.hangUp(int32(i))
+			w.edges.hangUp(int32(i))
 		}
 		anew(&n.proc)
-		w.in(back(), func() { w.reviveEdge(int32(i)) })
+		w.in(back(), func() { w.edges.revive(int32(i)) })
 	}
-	for i, r := range w.regions {
+	for i, r := range w.centres.all {
 		if n := r.newest(); !n.gone && !n.doomed && !r.lost {
 			n.doomed = true
 			later(func() {
@@ -128,17 +128,17 @@ func (w *World) restartFleet(clean bool, d time.Duration, reboots float64) {
 				r.again = &proc{clock: n.clock, memory: n.memory}
 				anew(r.again)
 			})
-			w.succeed(back()+ended, r.name+"'s aggregator", w.nextRegion(int32(i)))
+			w.succeed(back()+ended, r.name+"'s aggregator", w.centres.next(int32(i)))
 		}
 	}
-	if g := w.newest(); !g.gone && !g.doomed {
+	if g := w.globals.newest(); !g.gone && !g.doomed {
 		g.doomed = true
-		w.pending++
+		w.globals.pending++
 		later(func() {
 			g.gone = true
-			w.again = &globalProc{proc: proc{clock: g.clock, memory: g.memory}, offset: g.offset}
-			anew(&w.again.proc)
+			w.globals.again = &globalProc{proc: proc{clock: g.clock, memory: g.memory}, offset: g.offset}
+			anew(&w.globals.again.proc)
 		})
-		w.succeed(back()+ended, "the coordinator", w.nextGlobal)
+		w.succeed(back()+ended, "the coordinator", w.globals.next)
 	}
 }

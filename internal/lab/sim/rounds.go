@@ -25,11 +25,11 @@ func (j *oracle) checkRounds(w *World, e *edgeNode, d *admission.Decision) {
 			continue
 		}
 		if j.lots++; t.Place() >= r.Start() && int64(r.Called-r.Start()) <= draw.RoundParts {
-			j.fail(w, "%s admits a visitor that came during a round before earlier ones", w.name(e))
+			j.fail("%s admits a visitor that came during a round before earlier ones", e)
 		}
 		return
 	}
-	j.fail(w, "%s admits a visitor that no round has called", w.name(e))
+	j.fail("%s admits a visitor that no round has called", e)
 }
 
 // Random has a random room, or one that is random for a while, with an almost permanent queue and all kinds of faults.
@@ -54,7 +54,7 @@ type lots struct {
 
 // look records the progress of the rounds.
 func (l *lots) look(w *World) {
-	v := w.newest().core.Totals(w.room).View
+	v := w.globals.newest().core.Totals(w.room).View
 	if v == nil {
 		return
 	}

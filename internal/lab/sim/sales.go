@@ -83,7 +83,7 @@ func sellOut(seed uint64) soldOut {
 	w.runFor(last + warmUp)
 	w.cfg.Demand = Demand{}
 	w.arrivals.begin(w)
-	for w.oracle.waiting > 0 && w.now < int64(6*time.Hour) && !w.oracle.broken() {
+	for w.oracle.waiting > 0 && w.now < int64(6*time.Hour) && !w.broken() {
 		w.runFor(10 * time.Second)
 	}
 	return soldOut{s.name, w.meters.outcomes, w.result()}

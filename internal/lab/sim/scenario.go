@@ -13,79 +13,75 @@ import (
 // This file is the actions of scenarios, at chosen times instead of drawn by [Faults]. Edges are numbered through all
 // data centres, from 0.
 
-// endEdge ends the process of an edge; its long-polled visitors lose the connection and ask again.
-func (w *World) endEdge(i int32) {
-	n := w.edges[i]
+// end ends the process of an edge; its long-polled visitors lose the connection and ask again.
+func (es *edges) end(i int32) {
+	n := es.all[i]
 	if n.down {
 		return
 	}
-	w.tracef("%s of %s crashes", n.name, w.regions[n.region].name)
+	es.tracef("%s crashes", n)
 	n.down = true
-	w.hangUp(i)
+	es.hangUp(i)
 }
 
-// leaveEdge shuts an edge down with a goodbye.
-func (w *World) leaveEdge(i int32) {
-	n := w.edges[i]
-	w.tracef("%s of %s ends", n.name, w.regions[n.region].name)
-	now := n.clock.read(w.now)
-	for _, h := range n.core.Drain(now) {
-		k := h.Data.(int32)
-		w.visitors[k].hold = nil
-		w.answer(k, &h.Decision)
-	}
+// leave shuts an edge down with a goodbye.
+func (es *edges) leave(i int32) {
+	n := es.all[i]
+	es.tracef("%s ends", n)
+	now := n.clock.read(es.now)
+	es.answer(i, n.core.Drain(now))
 	reports := n.core.Leave(now)
-	if w.cfg.Faults.Pasts {
-		if data := w.snapshotOf(n); n.pasts.failing <= w.now {
-			w.keepPast(n, data)
+	if es.cfg.Faults.Pasts {
+		if data := es.snapshotOf(n); n.pasts.failing <= es.now {
+			es.keepPast(n, data)
 		}
 	}
 	for _, m := range reports {
-		w.send(event{kind: evReport, node: n.region, msg: &m}, w.cfg.Network.LAN, n.cutUp)
+		es.net.send(event{kind: evReport, node: n.region, msg: &m}, es.cfg.Network.LAN, n.cutUp)
 	}
 	n.down = true
 	n.ended = n.core.AllEnded()
 }
 
-// endRegion ends the leading aggregator of a data centre; another begins after d.
-func (w *World) endRegion(i int32, d time.Duration) {
-	w.tracef("the aggregator of %s crashes", w.regions[i].name)
-	w.regions[i].newest().gone = true
-	w.in(d, func() { w.startRegion(i, false) })
+// end ends the leading aggregator of a data centre; another begins after d.
+func (cs *centres) end(i int32, d time.Duration) {
+	cs.tracef("the aggregator of %s crashes", cs.all[i].name)
+	cs.all[i].newest().gone = true
+	cs.in(d, func() { cs.start(i, false) })
 }
 
-// endGlobal ends the coordinator; another begins after d.
-func (w *World) endGlobal(d time.Duration) {
-	w.tracef("the coordinator crashes")
-	w.newest().gone = true
-	w.in(d, func() { w.startGlobal(false) })
+// end ends the coordinator; another begins after d.
+func (gs *coordinators) end(d time.Duration) {
+	gs.tracef("the coordinator crashes")
+	gs.newest().gone = true
+	gs.in(d, func() { gs.start(false) })
 }
 
 // takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
 // stored one.
-func (w *World) takeOver(version int) {
-	w.tracef("the coordinator crashes")
-	w.newest().gone = true
-	w.in(2*time.Second, func() {
-		w.older, w.olderFor = version, time.Hour
-		w.startGlobal(false)
+func (gs *coordinators) takeOver(version int) {
+	gs.tracef("the coordinator crashes")
+	gs.newest().gone = true
+	gs.in(2*time.Second, func() {
+		gs.older, gs.olderFor = version, time.Hour
+		gs.start(false)
 	})
 }
 
-// cutCentre disconnects a data centre from global for d.
-func (w *World) cutCentre(i int32, d time.Duration) {
-	w.tracef("%s is cut off for %v", w.regions[i].name, d)
-	w.regions[i].cutUp, w.regions[i].cutDown = w.now+int64(d), w.now+int64(d)
+// cutOff disconnects a data centre from global for d.
+func (cs *centres) cutOff(i int32, d time.Duration) {
+	cs.tracef("%s is cut off for %v", cs.all[i].name, d)
+	cs.all[i].cutUp, cs.all[i].cutDown = cs.now+int64(d), cs.now+int64(d)
 }
 
 // isolate disconnects every edge from its regional for d, and every regional from global, like a loss of NATS.
 func (w *World) isolate(d time.Duration) {
 	w.tracef("nobody hears anybody for %v", d)
 	until := w.now + int64(d)
-	for _, n := range w.edges {
+	for _, n := range w.edges.all {
 		n.cutUp, n.cutDown = until, until
 	}
-	for _, r := range w.regions {
+	for _, r := range w.centres.all {
 		r.cutUp, r.cutDown = until, until
 	}
 }
@@ -107,9 +103,9 @@ func (w *World) goAway(centre int32) {
 		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
 			continue
 		}
-		if n := w.edges[v.edge]; v.hold != nil {
+		if n := w.edges.all[v.edge]; v.hold != nil {
 			n.core.Abandon(n.clock.read(w.now), v.hold)
-			w.wakeEdge(v.edge)
+			w.edges.wake(v.edge)
 		}
 		w.oracle.setWaiting(v, false)
 		w.end(int32(i))
@@ -162,8 +158,8 @@ func (w *World) replay(p *replays) {
 		if w.now > int64(p.until) {
 			return
 		}
-		k := int32(rng.IntN(len(w.edges)))
-		n, t := w.edges[k], p.tickets[rng.IntN(len(p.tickets))]
+		k := int32(rng.IntN(len(w.edges.all)))
+		n, t := w.edges.all[k], p.tickets[rng.IntN(len(p.tickets))]
 		p.shown++
 		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
 		case d.Enters():
@@ -171,7 +167,7 @@ func (w *World) replay(p *replays) {
 		case d.Verdict == admission.Hold:
 			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
-		w.wakeEdge(k)
+		w.edges.wake(k)
 		w.in(time.Duration(rng.ExpFloat64()/p.perSecond*1e9), next)
 	}
 	w.in(p.from, next)
@@ -179,7 +175,7 @@ func (w *World) replay(p *replays) {
 
 // holdFor makes an edge hold a request whose client hangs up after d.
 func (w *World) holdFor(edge int32, v *admission.Visit, d time.Duration) {
-	n := w.edges[edge]
+	n := w.edges.all[edge]
 	n.core.Hold(n.clock.read(w.now), v)
 	w.in(d, func() { n.core.Abandon(n.clock.read(w.now), v) })
 }
@@ -204,10 +200,10 @@ func (w *World) oldTickets(n int) (out []ticket.Ticket) {
 	}
 	for range n {
 		t := w.foreign()
-		t.Epoch = w.epoch + 1
+		t.Epoch = w.operator.epoch + 1
 		out = append(out, t)
 		t = w.foreign()
-		t.Epoch, t.Admitted, t.Until, t.Home = w.epoch, t.Seen-200, t.Seen-100, ticket.DCOf(w.regions[0].name)
+		t.Epoch, t.Admitted, t.Until, t.Home = w.operator.epoch, t.Seen-200, t.Seen-100, ticket.DCOf(w.centres.all[0].name)
 		out = append(out, t)
 	}
 	return append(append(out, waiting...), inside...)
@@ -223,7 +219,7 @@ func oneLook(v *visitor) { v.robot, v.waits, v.pages, v.leaves = true, true, 1, 
 func (w *World) runFor(d time.Duration) {
 	over := false
 	w.in(d, func() { over = true })
-	for !over && !w.oracle.broken() {
+	for !over && !w.broken() {
 		e, ok := w.agenda.next()
 		if !ok {
 			return
@@ -246,9 +242,9 @@ func (w *World) sessions() int {
 }
 
 // counted returns the number of sessions counted by the regionals, and the reserved part.
-func (w *World) counted() (n, reserved int64) {
-	for _, r := range w.regions {
-		l := r.newest().core.Ledger(w.room)
+func (cs *centres) counted() (n, reserved int64) {
+	for _, r := range cs.all {
+		l := r.newest().core.Ledger(cs.room)
 		n += l.Active
 		reserved += l.Reserved
 	}
@@ -261,11 +257,11 @@ func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.
 	v := &visitor{centre: centre}
 	var out []ticket.Ticket
 	for k := range n {
-		i := w.regions[centre].edges[k%len(w.regions[centre].edges)]
-		e := w.edges[i]
+		i := w.centres.all[centre].edges[k%len(w.centres.all[centre].edges)]
+		e := w.edges.all[i]
 		v.edge = i
 		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
-		w.wakeEdge(i)
+		w.edges.wake(i)
 		if d.Enters() {
 			w.oracle.issued(w, v, d)
 			out = append(out, d.Ticket)

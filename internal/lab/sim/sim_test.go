@@ -105,7 +105,7 @@ func TestTimeIsLearnedOverAWayOfSeconds(t *testing.T) {
 	c.Total, c.Rate, c.Demand.PerMinute = 40, 400, 200
 	c.Network.WAN = 2 * time.Second
 	w := New(c)
-	w.in(3*time.Minute, func() { w.endGlobal(2 * time.Second) })
+	w.in(3*time.Minute, func() { w.globals.end(2 * time.Second) })
 	r := w.Run()
 	if r.Fault != "" {
 		t.Fatal(r.Fault)
@@ -182,8 +182,8 @@ func TestTheJudgeSees(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := small()
 			tt.play(w)
-			if !strings.Contains(w.oracle.fault, tt.want) {
-				t.Errorf("the oracle says %q, want it to say %q", w.oracle.fault, tt.want)
+			if !strings.Contains(w.fault, tt.want) {
+				t.Errorf("the oracle says %q, want it to say %q", w.fault, tt.want)
 			}
 		})
 	}

@@ -57,8 +57,8 @@ func TestStories(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()
 			s.do(t, d)
-			if s.w != nil && s.w.oracle.broken() {
-				t.Fatalf("%s: broken: %s", d.Pos, s.w.oracle.fault)
+			if s.w != nil && s.w.broken() {
+				t.Fatalf("%s: broken: %s", d.Pos, s.w.fault)
 			}
 			if s.out.Len() == 0 {
 				return "ok\n"
@@ -152,7 +152,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			break
 		}
 		s.printf("  time  room   waiting  order    reserved  queued early  put out")
-		for done := time.Duration(0); done < whole && !w.oracle.broken(); done += every {
+		for done := time.Duration(0); done < whole && !w.broken(); done += every {
 			s.pass(every)
 		}
 
@@ -161,18 +161,18 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		switch word(0) {
 		case "edge":
 			i := int32(number(word(1)) - 1)
-			w.endEdge(i)
-			w.in(after, func() { w.startEdge(i) })
+			w.edges.end(i)
+			w.in(after, func() { w.edges.start(i) })
 		case "region":
-			w.endRegion(int32(number(word(1))-1), after)
+			w.centres.end(int32(number(word(1))-1), after)
 		case "global":
-			w.endGlobal(after)
+			w.globals.end(after)
 		default:
 			d.Fatalf(t, "no %q", word(0))
 		}
 
 	case "takeover":
-		w.takeOver(number(arg("list", "0")))
+		w.globals.takeOver(number(arg("list", "0")))
 
 	case "fleet":
 		if len(words) == 0 {
@@ -200,23 +200,23 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.restartFleet(!is("killed"), length(arg("for", "1s")), share)
 			return
 		}
-		for i := range w.edges {
+		for i := range w.edges.all {
 			at := time.Duration(i) * length(arg("every", "10s"))
-			w.in(at, func() { w.leaveEdge(int32(i)) })
-			w.in(at+2*time.Second, func() { w.startEdge(int32(i)) })
+			w.in(at, func() { w.edges.leave(int32(i)) })
+			w.in(at+2*time.Second, func() { w.edges.start(int32(i)) })
 		}
 
 	case "twin":
-		n := w.edges[number(word(1))-1]
+		n := w.edges.all[number(word(1))-1]
 		folder := fleettime.Lives{}
 		if is("copied") || is("proves") {
 			folder = n.folder
 		}
-		k := w.newEdge(n.region, n.name, folder, is("proves"))
+		k := w.edges.add(n.region, n.centre, n.name, folder, is("proves"))
 		s.printf("it is edge %d", k+1)
 
 	case "status":
-		for _, r := range w.regions {
+		for _, r := range w.centres.all {
 			st := r.newest().core.Status(r.newest().clock.read(w.now))
 			twins := r.newest().core.Edges().Twins
 			var edges []string
@@ -229,7 +229,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 
 	case "cut":
 		if word(0) == "edge" {
-			n := w.edges[number(word(1))-1]
+			n := w.edges.all[number(word(1))-1]
 			n.cutUp = w.now + int64(length(arg("for", "")))
 			n.cutDown = n.cutUp
 			break
@@ -238,7 +238,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.isolate(length(arg("for", "")))
 			break
 		}
-		w.cutCentre(int32(number(word(1))-1), length(arg("for", "")))
+		w.centres.cutOff(int32(number(word(1))-1), length(arg("for", "")))
 
 	case "home":
 		w.goHome()
@@ -247,7 +247,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		w.goAway(int32(number(word(0)) - 1))
 
 	case "books":
-		for _, r := range w.regions {
+		for _, r := range w.centres.all {
 			n := r.newest()
 			l := n.core.Ledger(w.room)
 			st := n.core.Status(n.clock.read(w.now))
@@ -267,7 +267,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		}
 
 	case "count":
-		n, reserved := w.counted()
+		n, reserved := w.centres.counted()
 		s.printf("%d sessions are valid, %d are counted, %d of them reserved", w.sessions(), n, reserved)
 
 	case "copy":
@@ -297,14 +297,14 @@ func (s *story) fleet() {
 		names = append(names, m.Name+" "+state)
 	}
 	s.printf("version %d lists %s", list.Version, strings.Join(names, ", "))
-	g := w.newest()
+	g := w.globals.newest()
 	c := g.core.Census(g.clock.read(w.now))
 	var unlisted []string
 	for _, d := range c.Unlisted {
 		unlisted = append(unlisted, d.Name)
 	}
 	s.printf("the coordinator knows version %d, unlisted %v; complete books: %v", c.Members, unlisted, g.core.Totals(w.room).Complete)
-	for _, r := range w.regions {
+	for _, r := range w.centres.all {
 		st := r.newest().core.Status(r.newest().clock.read(w.now))
 		follows := "follows it"
 		if st.Follows.N != g.term {
@@ -320,9 +320,9 @@ func (s *story) pass(d time.Duration) {
 	w.meters.begin(w)
 	used, reserved, looks := 0.0, 0.0, 0
 	until := w.now + int64(d)
-	for w.now < until && !w.oracle.broken() {
+	for w.now < until && !w.broken() {
 		w.runFor(min(730*time.Millisecond, time.Duration(until-w.now))) // at varying fractions of a second
-		n, p := w.counted()
+		n, p := w.centres.counted()
 		used += float64(w.sessions())
 		reserved += float64(p) / float64(max(1, n))
 		looks++
@@ -382,10 +382,10 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	var told []string
 	for k := range n {
 		i := int32(number(at[k%len(at)]) - 1)
-		e := w.edges[i]
+		e := w.edges.all[i]
 		v.edge, v.centre = i, e.region
 		d := e.core.Arrive(e.clock.read(w.now), w.room, brought)
-		w.wakeEdge(i)
+		w.edges.wake(i)
 		if d.Verdict == admission.Admit || d.Verdict == admission.Serve {
 			w.oracle.issued(w, v, d)
 		}

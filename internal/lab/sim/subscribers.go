@@ -26,10 +26,10 @@ func (w *World) subscribes(i int32) bool {
 		w.each(time.Second, w.callSubscribers)
 	}
 	v.kept = true
-	n := w.edges[v.edge]
+	n := w.edges.all[v.edge]
 	t, _ := w.ticketOf(n, v)
 	n.core.Away(n.clock.read(w.now), w.room, t, t.Answer)
-	w.wakeEdge(v.edge)
+	w.edges.wake(v.edge)
 	w.pushes.of[t.ID] = i
 	w.pushes.book.Set(w.fleetTime(), w.room, t.ID, 1, &push.Record{Place: t.Place(), Told: push.Confirmed, Sealed: []byte{1}})
 	return true
@@ -37,7 +37,7 @@ func (w *World) subscribes(i int32) bool {
 
 // callSubscribers tells who is called. It comes back half a minute later on average, or never.
 func (w *World) callSubscribers() {
-	view := w.newest().core.Totals(w.room).View
+	view := w.globals.newest().core.Totals(w.room).View
 	if view == nil {
 		return
 	}

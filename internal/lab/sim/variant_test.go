@@ -22,7 +22,7 @@ func TestSmallWorldsBreakNoPromiseAndRecover(t *testing.T) {
 func TestRecoveryAllowsForTheLastWord(t *testing.T) {
 	t.Parallel()
 	w := New(Small(1))
-	began := w.newest().began
+	began := w.globals.newest().began
 	for _, step := range []struct {
 		now, last time.Duration // since the coordinator began
 		judged    bool
@@ -36,8 +36,8 @@ func TestRecoveryAllowsForTheLastWord(t *testing.T) {
 		if step.last != 0 {
 			w.recovery.lastWord = began + int64(step.last)
 		}
-		if w.atHome(); (w.oracle.fault != "") != step.judged {
-			t.Errorf("%v after the coordinator began, %v after the last word: judged %q", step.now, step.now-step.last, w.oracle.fault)
+		if w.atHome(); (w.fault != "") != step.judged {
+			t.Errorf("%v after the coordinator began, %v after the last word: judged %q", step.now, step.now-step.last, w.fault)
 		}
 	}
 }

@@ -31,55 +31,51 @@ const warmUp = 2 * time.Second
 // epoch is the fleet time at which every simulation begins: the day of the worked example.
 var epoch = fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
 
-// World is one running experiment.
-type World struct {
-	cfg    Config
+// kernel is the base of all parts of a world: the experiment, true time, the agenda, the random sources and the trace.
+type kernel struct {
+	cfg    Config // operators and calmDown change it
 	room   room.ID
 	rng    *rand.Rand // visitors and network
 	chaos  *rand.Rand // faults, so that the same seed draws the same visitors with and without faults
-	now    int64      // true time, nanoseconds since the start
+	now    int64      // nanoseconds since the start
 	agenda agenda
-	guess  bool // a coordinator has used a wrong clock
 	events uint64
 	trace  func(format string, args ...any) // traces faults; may be nil
 
-	globals []*globalProc // all coordinators ever; the last is the newest
-	regions []*dataCentre
-	aggs    []*regionProc // all aggregators ever, by number
-	edges   []*edgeNode   // of all regions, region by region
-	lease   uint64        // highest term of a coordinator in the lease
-	pending int           // coordinators about to begin
-	rolled  uint64        // next term after a rollback of the lease; 0 for one above all
-
-	// The room set as last published.
-	edition uint64
-	epoch   uint32
-	removed bool
-	keys    keys
-
-	operator operator
-	crashAt  uint64 // release at which the claiming coordinator ends
-
-	members  membership
-	slowDocs bool        // a change of the list reaches most nodes late
-	again    *globalProc // machine of the next coordinator; nil for a new one
-	older    int         // version of the next coordinator's membership list; 0 for the stored one
-	olderFor time.Duration
-
-	renewed  int // edges that replaced others
-	faults   []fault
-	telling  int    // number of the current fault
-	folders  uint64 // data folders ever
-	boots    int    // boots of machines
-	twins    int    // additional edges of twins
-	copies   int    // additional data centres of copies
-	pairs    []pairCut
-	calm     bool
-	recovery recovery
+	calm    bool // no fault happens any more
+	telling int  // number of the current fault
+	boots   int  // boots of machines
 
 	touched   []int32 // data centres whose ledgers the event may have changed
 	isTouched []bool
-	rootMoved bool
+	rootMoved bool // so may the coordinator's
+
+	// The first broken promise: fault or, in a world where a coordinator used a wrong clock, excused. All nodes that knew
+	// the time may have ended, and then the promises do not hold.
+	fault, excused string
+	guess          bool   // a coordinator has used a wrong clock
+	atFault        func() // traces the ledgers of all nodes
+}
+
+// World is one running experiment.
+type World struct {
+	*kernel
+
+	net      *network
+	keys     *keys
+	edges    *edges
+	centres  *centres
+	globals  *coordinators
+	operator *roomDoc
+	crashAt  uint64 // release at which the claiming coordinator ends
+
+	members  *memberList
+	slowDocs bool // a change of the list reaches most nodes late
+
+	renewed  int // edges that replaced others
+	faults   []fault
+	twins    int // additional edges of twins
+	recovery recovery
 
 	visitors []visitor
 	free     []int32 // free slots of visitors
@@ -130,6 +126,28 @@ type globalProc struct {
 	offset  time.Duration // of its machine's wall clock
 }
 
+// coordinators are all coordinators ever.
+type coordinators struct {
+	*kernel
+	net     *network
+	doc     *roomDoc
+	list    *memberList
+	edges   *edges
+	centres *centres
+
+	all     []*globalProc // the last is the newest
+	lease   uint64        // highest term in the lease
+	pending int           // coordinators about to begin
+	rolled  uint64        // next term after a rollback of the lease; 0 for one above all
+
+	// The next coordinator.
+	again    *globalProc   // its machine; nil for a new one
+	older    int           // version of its membership list; 0 for the stored one
+	olderFor time.Duration // until then
+
+	tend func(i int32) // does the work of a coordinator's shell on the documents
+}
+
 // dataCentre is a data centre: its aggregators, newest last, and its store.
 type dataCentre struct {
 	name    string
@@ -155,6 +173,20 @@ func (r *dataCentre) forget() {
 // newest returns the aggregator with the highest term.
 func (r *dataCentre) newest() *regionProc { return r.procs[len(r.procs)-1] }
 
+// centres are the data centres, with their stores and aggregators.
+type centres struct {
+	*kernel
+	net   *network
+	doc   *roomDoc
+	list  *memberList
+	edges *edges
+
+	all      []*dataCentre
+	aggs     []*regionProc // all aggregators ever, by number
+	copies   int           // copied data centres
+	rejoined int64         // when an operator last confirmed a data centre as the listed one
+}
+
 type regionProc struct {
 	proc
 	id      int32
@@ -168,10 +200,25 @@ type regionProc struct {
 	kept    wire.Durable // in its data folder: at least the stored one
 }
 
+// edges are the processes of all edges.
+type edges struct {
+	*kernel
+	net  *network
+	doc  *roomDoc
+	keys *keys
+
+	all     []*edgeNode // data centre by data centre
+	folders uint64      // data folders ever
+
+	answer func(edge int32, decided []*admission.Visit) // answers long-polled visitors
+	hangUp func(edge int32)                             // drops the connections of long-polled visitors
+}
+
 type edgeNode struct {
 	proc
 	name      string
 	region    int32
+	centre    *dataCentre
 	folder    fleettime.Lives // its data folder, which lies at place
 	place     fleettime.Place
 	ended     admission.Ended // in the folder too
@@ -193,8 +240,10 @@ type edgeNode struct {
 	rules []bypass // the edge's rules of the room
 }
 
+func (n *edgeNode) String() string { return n.name + " of " + n.centre.name }
+
 // newest returns the coordinator with the highest term.
-func (w *World) newest() *globalProc { return w.globals[len(w.globals)-1] }
+func (gs *coordinators) newest() *globalProc { return gs.all[len(gs.all)-1] }
 
 // timer is the pending wake-up of a node.
 type timer struct {
@@ -204,27 +253,37 @@ type timer struct {
 
 // New returns the world of cfg at its beginning.
 func New(cfg Config) *World {
-	w := &World{
+	w := &World{kernel: &kernel{
 		cfg:   cfg,
 		room:  room.IDOf("sale"),
 		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x7665737469)),
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
+
+		isTouched: make([]bool, cfg.Centres),
+	}}
+	w.atFault = w.books
+	w.net, w.keys, w.operator = &network{kernel: w.kernel}, &keys{kernel: w.kernel}, &roomDoc{k: w.kernel, operatorState: operatorState{method: cfg.method()}}
+	w.members = newMemberList(w.kernel, cmp.Or(cfg.Listed, cfg.Centres))
+	w.edges = &edges{kernel: w.kernel, net: w.net, doc: w.operator, keys: w.keys, answer: w.answerHeld, hangUp: w.dropHeld}
+	w.centres = &centres{kernel: w.kernel, net: w.net, doc: w.operator, list: w.members, edges: w.edges}
+	w.globals = &coordinators{kernel: w.kernel, net: w.net, doc: w.operator, list: w.members, edges: w.edges, centres: w.centres}
+	w.globals.tend = func(i int32) {
+		w.tendMembers(w.globals.all[i])
+		w.tendRelease(i)
 	}
-	w.isTouched, w.operator.method = make([]bool, cfg.Centres), cfg.method()
 	w.oracle.begin(w)
 	w.meters.begin(w)
-	w.keys.begin(w)
-	w.members.begin(w, cmp.Or(cfg.Listed, cfg.Centres))
+	w.keys.begin()
 	w.arrivals.begin(w)
 
-	w.startGlobal(true)
+	w.globals.start(true)
 	for i := range cfg.Centres {
-		w.regions = append(w.regions, &dataCentre{name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
-		w.startRegion(int32(i), true)
+		w.centres.all = append(w.centres.all, &dataCentre{name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
+		w.centres.start(int32(i), true)
 	}
 	for i := range cfg.Centres {
 		for k := range cfg.Edges {
-			w.newEdge(int32(i), fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
+			w.edges.add(int32(i), w.centres.all[i], fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 		}
 	}
 	w.plan(event{at: int64(time.Second), kind: evSecond})
@@ -237,17 +296,17 @@ func New(cfg Config) *World {
 }
 
 // clock draws the monotonic clock of a machine.
-func (w *World) clock() nodeClock {
-	return nodeClock{offset: w.rng.Int64N(int64(time.Hour)), drift: (w.rng.Float64()*2 - 1) * w.cfg.Faults.drift()}
+func (k *kernel) clock() nodeClock {
+	return nodeClock{offset: k.rng.Int64N(int64(time.Hour)), drift: (k.rng.Float64()*2 - 1) * k.cfg.Faults.drift()}
 }
 
 func centreName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 
-// startGlobal starts a leading coordinator, with a term above all in its lease.
-func (w *World) startGlobal(bootstrap bool) {
-	list, names := w.members.at(w.members.store), []string{}
-	if w.older > 0 {
-		list = w.members.at(w.older)
+// start starts a leading coordinator, with a term above all in its lease.
+func (gs *coordinators) start(bootstrap bool) {
+	list, names := gs.list.at(gs.list.store), []string{}
+	if gs.older > 0 {
+		list = gs.list.at(gs.older)
 	}
 	for _, m := range list.List {
 		if !m.Removed {
@@ -255,167 +314,167 @@ func (w *World) startGlobal(bootstrap bool) {
 		}
 	}
 	// Terms count up from the newest in the lease. A lease restored from a backup may lack some.
-	term := w.lease + 1
-	if w.rolled > 0 {
-		term, w.rolled = w.rolled, 0
+	term := gs.lease + 1
+	if gs.rolled > 0 {
+		term, gs.rolled = gs.rolled, 0
 	}
-	w.lease = term
-	n := &globalProc{term: term, began: w.now, edition: w.edition}
-	n.clock = w.clock()
+	gs.lease = term
+	n := &globalProc{term: term, began: gs.now, edition: gs.doc.edition}
+	n.clock = gs.clock()
 	if !bootstrap {
-		n.offset = w.cfg.Faults.wall(w.chaos)
+		n.offset = gs.cfg.Faults.wall(gs.chaos)
 	}
-	n.nonce = w.rng.Uint64()
-	if w.newMachine(&n.proc, n.clock); w.again != nil {
-		n.clock, n.memory, n.offset, w.again = w.again.clock, w.again.memory, w.again.offset, nil
+	n.nonce = gs.rng.Uint64()
+	if gs.newMachine(&n.proc, n.clock); gs.again != nil {
+		n.clock, n.memory, n.offset, gs.again = gs.again.clock, gs.again.memory, gs.again.offset, nil
 	}
-	n.core = root.New(n.clock.read(w.now), root.Config{
-		Time: w.remembers(&n.proc, n.offset),
-		Term: wire.Term{N: term, Nonce: n.nonce}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
+	n.core = root.New(n.clock.read(gs.now), root.Config{
+		Time: gs.remembers(&n.proc, n.offset),
+		Term: wire.Term{N: term, Nonce: n.nonce}, Centres: names, Params: gs.cfg.Params, Bootstrap: bootstrap,
 	})
 	n.core.SetLease(fleettime.Never)
-	n.told = w.roomsBy(n)
-	n.core.SetRooms(n.clock.read(w.now), n.told)
-	w.globals = append(w.globals, n)
-	w.chooseMembers(int32(len(w.globals) - 1))
-	w.wakeGlobal(int32(len(w.globals) - 1))
+	n.told = gs.rooms(n)
+	n.core.SetRooms(n.clock.read(gs.now), n.told)
+	gs.all = append(gs.all, n)
+	gs.chooseMembers(int32(len(gs.all) - 1))
+	gs.wake(int32(len(gs.all) - 1))
 }
 
-// startRegion starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
-func (w *World) startRegion(i int32, bootstrap bool) {
-	r := w.regions[i]
-	n := &regionProc{id: int32(len(w.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, edition: w.edition}
-	if w.newMachine(&n.proc, w.clock()); r.again != nil {
+// start starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
+func (cs *centres) start(i int32, bootstrap bool) {
+	r := cs.all[i]
+	n := &regionProc{id: int32(len(cs.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, edition: cs.doc.edition}
+	if cs.newMachine(&n.proc, cs.clock()); r.again != nil {
 		n.clock, n.memory, r.again = r.again.clock, r.again.memory, nil
 	}
 	r.owner = n.term
-	if w.cfg.Faults.Wipe && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
-		w.tracef("the store of %s is lost", r.name)
+	if cs.cfg.Faults.Wipe && !bootstrap && !cs.calm && cs.chaos.IntN(3) == 0 {
+		cs.tracef("the store of %s is lost", r.name)
 		r.forget()
 	}
-	if w.cfg.Faults.Torn && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
-		w.tear(r)
+	if cs.cfg.Faults.Torn && !bootstrap && !cs.calm && cs.chaos.IntN(3) == 0 {
+		cs.tear(r)
 	}
-	own, ownTerm := w.ownMemory(r)
-	n.core = region.New(n.clock.read(w.now), region.Config{
-		Time: w.remembers(&n.proc, 0),
-		DC:   r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, CompactAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
-		ClusterID: w.clusterIDOf(i, len(r.procs)),
+	own, ownTerm := cs.ownMemory(r)
+	n.core = region.New(n.clock.read(cs.now), region.Config{
+		Time: cs.remembers(&n.proc, 0),
+		DC:   r.name, Term: wire.Term{N: n.term, Nonce: cs.rng.Uint64()}, Params: cs.cfg.Params, Bootstrap: bootstrap, CompactAbove: cs.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
+		ClusterID: cs.clusterIDOf(i, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleettime.Never)
-	n.told = w.regionRooms(n)
-	n.core.SetRooms(n.clock.read(w.now), n.told)
+	n.told = cs.rooms(n)
+	n.core.SetRooms(n.clock.read(cs.now), n.told)
 	if n.members = max(r.members, 1); bootstrap {
 		r.members = 1
 	}
-	n.core.SetMembers(n.clock.read(w.now), w.members.at(n.members))
+	n.core.SetMembers(n.clock.read(cs.now), cs.list.at(n.members))
 	r.procs = append(r.procs, n)
-	w.aggs = append(w.aggs, n)
-	w.in(rejoinAfter, func() { w.rejoin(i) })
-	if n.members < w.members.store {
-		w.in(time.Duration(w.chaos.ExpFloat64()*float64(300*time.Millisecond)), func() { w.tellRegion(n.id, w.members.store) })
+	cs.aggs = append(cs.aggs, n)
+	cs.in(rejoinAfter, func() { cs.rejoin(i) })
+	if n.members < cs.list.store {
+		cs.in(time.Duration(cs.chaos.ExpFloat64()*float64(300*time.Millisecond)), func() { cs.tell(n.id, cs.list.store) })
 	}
-	w.store(n.id)
-	w.wakeRegion(n.id)
+	cs.store(n.id)
+	cs.wake(n.id)
 }
 
-// newEdge adds and starts an edge, in its own data folder, which may be a copy, or on a clone of the machine, which is
+// add adds and starts an edge, in its own data folder, which may be a copy, or on a clone of the machine, which is
 // indistinguishable.
-func (w *World) newEdge(region int32, name string, folder fleettime.Lives, clone bool) int32 {
-	n := &edgeNode{name: name, region: region, folder: folder, place: w.newPlace()}
+func (es *edges) add(region int32, centre *dataCentre, name string, folder fleettime.Lives, clone bool) int32 {
+	n := &edgeNode{name: name, region: region, centre: centre, folder: folder, place: es.newPlace()}
 	if clone {
 		n.place = folder.Place
 	}
-	w.newMachine(&n.proc, w.clock())
-	i := int32(len(w.edges))
-	w.edges = append(w.edges, n)
-	w.regions[region].edges = append(w.regions[region].edges, i)
-	w.startEdge(i)
+	es.newMachine(&n.proc, es.clock())
+	i := int32(len(es.all))
+	es.all = append(es.all, n)
+	centre.edges = append(centre.edges, i)
+	es.start(i)
 	return i
 }
 
 // newPlace returns the place of a new data folder.
-func (w *World) newPlace() fleettime.Place {
-	w.folders++
-	return fleettime.Place{Inode: w.folders, Boot: "boot"}
+func (es *edges) newPlace() fleettime.Place {
+	es.folders++
+	return fleettime.Place{Inode: es.folders, Boot: "boot"}
 }
 
 // ownMemory returns the memory of the next leader of a data centre with an empty store: often it has led there before,
 // in this process or in one that was killed, whose data folder has the promises that it was storing.
-func (w *World) ownMemory(r *dataCentre) (wire.Durable, uint64) {
-	if r.stored.Version != 0 || len(r.procs) == 0 || w.chaos.IntN(4) == 0 {
+func (cs *centres) ownMemory(r *dataCentre) (wire.Durable, uint64) {
+	if r.stored.Version != 0 || len(r.procs) == 0 || cs.chaos.IntN(4) == 0 {
 		return wire.Durable{}, 0
 	}
-	n := r.procs[len(r.procs)-1-w.chaos.IntN(min(3, len(r.procs)))]
-	if n.kept.Version > 0 && w.chaos.IntN(2) == 0 {
+	n := r.procs[len(r.procs)-1-cs.chaos.IntN(min(3, len(r.procs)))]
+	if n.kept.Version > 0 && cs.chaos.IntN(2) == 0 {
 		return n.kept.Clone(), n.term
 	}
 	return n.core.Durable(), n.term
 }
 
-// startEdge begins a life of an edge.
-func (w *World) startEdge(i int32) {
-	n := w.edges[i]
+// start begins a life of an edge.
+func (es *edges) start(i int32) {
+	n := es.all[i]
 	past, _ := n.folder.Succeed(n.place)
-	n.down, n.synced, n.forgotten, n.edition = false, false, false, w.edition
-	n.keys = w.keys.newest
+	n.down, n.synced, n.forgotten, n.edition = false, false, false, es.doc.edition
+	n.keys = es.keys.newest
 	n.core = admission.New(admission.Config{
-		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended, Rand: w.fork(),
-		Stores: w.cfg.Faults.Pasts,
+		Edge: n.name, DC: n.centre.name, Params: es.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended, Rand: es.fork(),
+		Stores: es.cfg.Faults.Pasts,
 	})
 	n.keep()
-	w.settleBefore(n)
-	now := n.clock.read(w.now)
-	n.core.Restore(now, w.remembers(&n.proc, 0))
-	n.core.Guess(now, w.fleetTime().Add(w.cfg.Faults.wall(w.chaos)))
-	w.tellEdge(n, now)
-	w.wakeEdge(i)
+	es.settleBefore(n)
+	now := n.clock.read(es.now)
+	n.core.Restore(now, es.remembers(&n.proc, 0))
+	n.core.Guess(now, es.fleetTime().Add(es.cfg.Faults.wall(es.chaos)))
+	es.tell(n, now)
+	es.wake(i)
 }
 
 // keep stores the edge's instances in its data folder.
 func (n *edgeNode) keep() { n.folder = fleettime.Lives{Place: n.place, Instances: n.core.Instances()} }
 
-// edgeRooms returns the room set as read by an edge; rooms is the version of the other roles.
-func (w *World) edgeRooms(n *edgeNode) []admission.Room {
-	if w.removed {
+// rooms returns the room set as read by an edge; rooms is the version of the other roles.
+func (es *edges) rooms(n *edgeNode) []admission.Room {
+	if es.doc.removed {
 		return nil
 	}
-	r := admission.RoomOf(w.operator.inForce(w, n.core.Time(n.clock.read(w.now)), 0))
-	r.Epoch, r.Cap, r.Probation, r.Session = w.epoch, w.cfg.Cap, w.cfg.Probation, w.cfg.Session
+	r := admission.RoomOf(es.doc.inForce(n.core.Time(n.clock.read(es.now)), 0))
+	r.Epoch, r.Cap, r.Probation, r.Session = es.doc.epoch, es.cfg.Cap, es.cfg.Probation, es.cfg.Session
 	return []admission.Room{r}
 }
 
 // fork returns a separate source of randomness, so that nodes draw independently.
-func (w *World) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
+func (k *kernel) fork() *rand.Rand { return rand.New(rand.NewPCG(k.rng.Uint64(), k.rng.Uint64())) }
 
-// roomsBy returns the room set as read by a coordinator.
-func (w *World) roomsBy(n *globalProc) []ledger.RoomConfig {
-	return w.rooms(n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset)))
+// rooms returns the room set as read by a coordinator.
+func (gs *coordinators) rooms(n *globalProc) []ledger.RoomConfig {
+	return gs.doc.ledgerRooms(n.core.Clock(n.clock.read(gs.now), gs.fleetTime().Add(n.offset)))
 }
 
-// regionRooms returns the room set as read by an aggregator: by fleet time if known, else by its machine's clock, which
+// rooms returns the room set as read by an aggregator: by fleet time if known, else by its machine's clock, which
 // is right.
-func (w *World) regionRooms(n *regionProc) []ledger.RoomConfig {
-	at, known := n.core.Clock(n.clock.read(w.now))
+func (cs *centres) rooms(n *regionProc) []ledger.RoomConfig {
+	at, known := n.core.Clock(n.clock.read(cs.now))
 	if !known {
-		at = w.fleetTime()
+		at = cs.fleetTime()
 	}
-	return w.rooms(at, 0)
+	return cs.doc.ledgerRooms(at, 0)
 }
 
-func (w *World) rooms(at fleettime.Time, bound time.Duration) []ledger.RoomConfig {
-	if w.removed {
+func (o *roomDoc) ledgerRooms(at fleettime.Time, bound time.Duration) []ledger.RoomConfig {
+	if o.removed {
 		return nil
 	}
-	r := ledger.ConfigOf(w.operator.inForce(w, at, bound))
-	r.Session, r.Cap, r.LostWait = w.cfg.Session, w.cfg.Cap, 15*time.Minute
+	r := ledger.ConfigOf(o.inForce(at, bound))
+	r.Session, r.Cap, r.LostWait = o.k.cfg.Session, o.k.cfg.Cap, 15*time.Minute
 	return []ledger.RoomConfig{r}
 }
 
 // fleetTime returns true fleet time.
-func (w *World) fleetTime() fleettime.Time { return epoch + fleettime.Time(w.now/1e6) }
+func (k *kernel) fleetTime() fleettime.Time { return epoch + fleettime.Time(k.now/1e6) }
 
-func (w *World) plan(e event) { w.agenda.plan(e) }
+func (k *kernel) plan(e event) { k.agenda.plan(e) }
 
 // Trace makes the world print every fault with printf, with its time in seconds.
 func (w *World) Trace(printf func(format string, args ...any)) { w.trace = printf }
@@ -425,7 +484,7 @@ func (w *World) Run() *Result {
 	end := int64(w.cfg.Length)
 	for {
 		e, ok := w.agenda.next()
-		if !ok || e.at > end || w.oracle.broken() {
+		if !ok || e.at > end || w.broken() {
 			break
 		}
 		w.now = e.at
@@ -439,10 +498,10 @@ func (w *World) Run() *Result {
 }
 
 // touch records that the ledger of a data centre may have changed.
-func (w *World) touch(region int32) {
-	if w.cfg.Strict && !w.isTouched[region] {
-		w.isTouched[region] = true
-		w.touched = append(w.touched, region)
+func (k *kernel) touch(region int32) {
+	if k.cfg.Strict && !k.isTouched[region] {
+		k.isTouched[region] = true
+		k.touched = append(k.touched, region)
 	}
 }
 
@@ -470,28 +529,37 @@ func (w *World) handle(e *event) {
 	case evGiveUp:
 		w.giveUp(e.node, e.gen)
 	case evEdge:
-		if n := w.edges[e.node]; n.timer.gen == e.gen && !w.asleep(&n.proc, e) {
+		if n := w.edges.all[e.node]; n.timer.gen == e.gen && !w.asleep(&n.proc, e) {
 			n.timer.at = 0
 			if !n.down {
-				w.runEdge(e.node)
+				w.edges.run(e.node)
 			}
 		}
 	case evRegion:
-		if n := w.aggs[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
+		if n := w.centres.aggs[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
 			n.timer.at = 0
-			w.runRegion(e.node)
+			w.centres.run(e.node)
 		}
 	case evGlobal:
-		if n := w.globals[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
+		if n := w.globals.all[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
 			n.timer.at = 0
-			w.runGlobal(e.node)
+			w.globals.run(e.node)
 		}
 	case evReport:
-		w.takeReport(e)
+		if e.node >= 0 {
+			w.centres.takeReport(e)
+		} else {
+			w.hearLastWord(w.centres.aggs[e.gen], e.msg.(*wire.Report))
+			w.globals.takeReport(e)
+		}
 	case evGrant:
-		w.takeGrant(e)
+		if e.node >= 0 {
+			w.edges.takeGrant(e)
+		} else {
+			w.centres.takeGrant(e)
+		}
 	case evStored:
-		w.takeStored(e)
+		w.centres.takeStored(e)
 	case evDo:
 		e.msg.(func())()
 	case evFault:
@@ -505,23 +573,23 @@ func (w *World) handle(e *event) {
 }
 
 // asleep reports whether a process is stopped; the event is repeated when it continues.
-func (w *World) asleep(p *proc, e *event) bool {
-	if p.asleep <= w.now {
+func (k *kernel) asleep(p *proc, e *event) bool {
+	if p.asleep <= k.now {
 		return false
 	}
 	e.at = p.asleep
-	w.plan(*e)
+	k.plan(*e)
 	return true
 }
 
 // due plans the wake-up of a node at reading m of its clock.
-func (w *World) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
-	at := w.now
-	if m > c.read(w.now) {
+func (k *kernel) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
+	at := k.now
+	if m > c.read(k.now) {
 		if m == fleettime.Never {
 			return
 		}
-		at = max(c.when(m), w.now+1000) // rounding must not make it now
+		at = max(c.when(m), k.now+1000) // rounding must not make it now
 	}
 	if t.at != 0 && t.at <= at {
 		return
@@ -529,63 +597,63 @@ func (w *World) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
 	t.gen++
 	t.at = max(at, 1)
 	e.at, e.gen = at, t.gen
-	w.plan(e)
+	k.plan(e)
 }
 
-func (w *World) wakeEdge(i int32) {
-	n := w.edges[i]
-	w.due(&n.timer, n.clock, min(n.core.Due(), n.pastDue()), event{kind: evEdge, node: i})
+func (es *edges) wake(i int32) {
+	n := es.all[i]
+	es.due(&n.timer, n.clock, min(n.core.Due(), n.pastDue()), event{kind: evEdge, node: i})
 }
 
-func (w *World) wakeRegion(i int32) {
-	n := w.aggs[i]
-	w.due(&n.timer, n.clock, min(n.core.GrantsDue(), n.core.ReportDue()), event{kind: evRegion, node: i})
+func (cs *centres) wake(i int32) {
+	n := cs.aggs[i]
+	cs.due(&n.timer, n.clock, min(n.core.GrantsDue(), n.core.ReportDue()), event{kind: evRegion, node: i})
 }
 
-func (w *World) wakeGlobal(i int32) {
-	n := w.globals[i]
-	w.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal, node: i})
+func (gs *coordinators) wake(i int32) {
+	n := gs.all[i]
+	gs.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal, node: i})
 }
 
-// runEdge is the pump of an edge: it reports when due.
-func (w *World) runEdge(i int32) {
-	n := w.edges[i]
-	w.runPasts(i)
-	now := n.clock.read(w.now)
+// run is the pump of an edge: it reports when due.
+func (es *edges) run(i int32) {
+	n := es.all[i]
+	es.runPasts(i)
+	now := n.clock.read(es.now)
 	if n.core.Due() <= now {
 		reports := n.core.Report(now)
 		for k := range reports {
-			w.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, w.cfg.Network.LAN, n.cutUp)
+			es.net.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, es.cfg.Network.LAN, n.cutUp)
 		}
-		w.touch(n.region)
+		es.touch(n.region)
 	}
-	w.wakeEdge(i)
+	es.wake(i)
 }
 
-// runRegion is the pump of a regional.
-func (w *World) runRegion(i int32) {
-	n := w.aggs[i]
-	r := w.regions[n.region]
+// run is the pump of a regional.
+func (cs *centres) run(i int32) {
+	n := cs.aggs[i]
+	r := cs.all[n.region]
 	if by, fenced := n.core.Fenced(); fenced {
-		w.tracef("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
+		cs.tracef("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
 		n.gone = true
 		return
 	}
 	if n.core.Rejoins() && !r.lost {
-		w.tracef("%s goes on under another site", r.name)
+		cs.tracef("%s goes on under another site", r.name)
 		r.stored, n.gone = n.core.Durable(), true
-		w.startRegion(n.region, false)
+		cs.start(n.region, false)
 		return
 	}
-	now := n.clock.read(w.now)
-	w.touch(n.region)
+	now := n.clock.read(cs.now)
+	cs.touch(n.region)
 	if n.core.GrantsDue() <= now {
 		grants := n.core.Grants(now)
 		for k := range grants {
 			g := &grants[k]
 			for _, to := range r.edges { // all edges of the name
-				if w.edges[to].name == g.To && !w.edges[to].lost {
-					w.send(event{kind: evGrant, node: to, gen: uint64(i), msg: g}, w.cfg.Network.LAN, w.edges[to].cutDown)
+				if cs.edges.all[to].name == g.To && !cs.edges.all[to].lost {
+					cs.net.send(event{kind: evGrant, node: to, gen: uint64(i), msg: g}, cs.cfg.Network.LAN, cs.edges.all[to].cutDown)
 				}
 			}
 		}
@@ -593,65 +661,65 @@ func (w *World) runRegion(i int32) {
 	if n.core.ReportDue() <= now {
 		reports := n.core.Report(now)
 		for k := range reports {
-			w.send(event{kind: evReport, node: -1, gen: uint64(i), msg: &reports[k]}, w.cfg.Network.WAN, r.cutUp)
+			cs.net.send(event{kind: evReport, node: -1, gen: uint64(i), msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
 		}
 	}
-	w.store(i)
-	w.wakeRegion(i)
+	cs.store(i)
+	cs.wake(i)
 }
 
 // store starts to write a regional's promises.
-func (w *World) store(i int32) {
-	n := w.aggs[i]
+func (cs *centres) store(i int32) {
+	n := cs.aggs[i]
 	if n.writing != 0 || n.gone {
 		return
 	}
 	if d, ok := n.core.Unsaved(); ok {
 		n.writing, n.kept = d.Version, d
-		w.write(i, d, int64(time.Millisecond))
+		cs.write(i, d, int64(time.Millisecond))
 	}
 }
 
 // write plans the completion of a write of d.
-func (w *World) write(i int32, d wire.Durable, delay int64) {
-	delay += w.rng.Int64N(int64(4*time.Millisecond)) + w.slowDisk()
-	w.plan(event{at: w.now + delay, kind: evStored, node: i, msg: d})
+func (cs *centres) write(i int32, d wire.Durable, delay int64) {
+	delay += cs.rng.Int64N(int64(4*time.Millisecond)) + cs.slowDisk()
+	cs.plan(event{at: cs.now + delay, kind: evStored, node: i, msg: d})
 }
 
 // tear makes the store lose sections of dead edges, read back by the same code as in nodes.
-func (w *World) tear(r *dataCentre) {
+func (cs *centres) tear(r *dataCentre) {
 	p, torn := wire.Promises{Durable: r.stored.Clone()}, ""
 	for i := range p.Durable.Roster {
-		if e := &p.Durable.Roster[i]; len(e.Rooms) > 0 && w.chaos.IntN(2) == 0 {
+		if e := &p.Durable.Roster[i]; len(e.Rooms) > 0 && cs.chaos.IntN(2) == 0 {
 			e.Rooms, torn = nil, e.Edge
 		}
 	}
 	if torn != "" {
-		w.tracef("the store of %s loses what it held of %s, and maybe others", r.name, torn)
+		cs.tracef("the store of %s loses what it held of %s, and maybe others", r.name, torn)
 		p.Lose()
 		r.stored = p.Durable
 	}
 }
 
 // takeStored completes or refuses a write.
-func (w *World) takeStored(e *event) {
-	n := w.aggs[e.node]
-	r := w.regions[n.region]
+func (cs *centres) takeStored(e *event) {
+	n := cs.aggs[e.node]
+	r := cs.all[n.region]
 	d := e.msg.(wire.Durable)
-	if n.gone && w.chaos.IntN(2) == 0 {
+	if n.gone && cs.chaos.IntN(2) == 0 {
 		return // it died during the write
 	}
 	if r.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
 		if !n.gone {
-			w.tracef("%s: a write of term %d is refused, it stops", r.name, n.term)
+			cs.tracef("%s: a write of term %d is refused, it stops", r.name, n.term)
 		}
 		n.gone = true
 		return
 	}
-	failing := w.cfg.Faults.Disk && !w.calm && w.chaos.IntN(10) == 0
-	if r.failing > w.now {
+	failing := cs.cfg.Faults.Disk && !cs.calm && cs.chaos.IntN(10) == 0
+	if r.failing > cs.now {
 		failing = true
-	} else if !failing || w.chaos.IntN(2) == 0 { // else it failed, or its success was not reported
+	} else if !failing || cs.chaos.IntN(2) == 0 { // else it failed, or its success was not reported
 		r.stored = d
 	}
 	if n.gone {
@@ -662,72 +730,71 @@ func (w *World) takeStored(e *event) {
 			d = newer
 		}
 		n.writing, n.kept = d.Version, d
-		w.write(e.node, d, int64(50*time.Millisecond))
+		cs.write(e.node, d, int64(50*time.Millisecond))
 		return
 	}
 	n.writing = 0
-	n.core.Saved(n.clock.read(w.now), d.Version)
-	w.store(e.node)
-	w.wakeRegion(e.node)
+	n.core.Saved(n.clock.read(cs.now), d.Version)
+	cs.store(e.node)
+	cs.wake(e.node)
 }
 
-func (w *World) runGlobal(i int32) {
-	n := w.globals[i]
+func (gs *coordinators) run(i int32) {
+	n := gs.all[i]
 	if n.gone {
 		return
 	}
 	if by, fenced := n.core.Fenced(); fenced {
-		w.tracef("the coordinator of term %d has seen term %d and stops", n.term, by)
+		gs.tracef("the coordinator of term %d has seen term %d and stops", n.term, by)
 		n.gone = true
 		// Its lease was older than the fleet: the next candidate knows better.
-		w.lease = max(w.lease, by)
-		if n == w.newest() && w.pending == 0 {
-			w.pending++
-			w.succeed(w.takeover(), "the coordinator", w.nextGlobal)
+		gs.lease = max(gs.lease, by)
+		if n == gs.newest() && gs.pending == 0 {
+			gs.pending++
+			gs.succeed(gs.takeover(), "the coordinator", gs.next)
 		}
 		return
 	}
-	w.rootMoved = true
-	now := n.clock.read(w.now)
-	if n.offset != 0 && n.core.Time(now) == 0 && !w.timeKnown() {
+	gs.rootMoved = true
+	now := n.clock.read(gs.now)
+	if n.offset != 0 && n.core.Time(now) == 0 && !gs.timeKnown() {
 		n.offset = 0 // the whole fleet starts anew: then the machine's clock has to be right
 	}
 	unknown := n.core.Time(now) == 0
-	n.core.SetTime(now, w.fleetTime().Add(n.offset))
-	if t := n.core.Time(now); unknown && (t > w.fleetTime().Add(time.Second) || t < w.fleetTime().Add(-time.Second)) && t != 0 {
-		w.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(w.fleetTime()))
-		w.guess = true
+	n.core.SetTime(now, gs.fleetTime().Add(n.offset))
+	if t := n.core.Time(now); unknown && (t > gs.fleetTime().Add(time.Second) || t < gs.fleetTime().Add(-time.Second)) && t != 0 {
+		gs.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(gs.fleetTime()))
+		gs.guess = true
 	}
 	if n.core.GrantsDue() <= now {
 		grants := n.core.Grants(now)
 		for m := range grants {
 			g := &grants[m]
-			for k, r := range w.regions {
+			for k, r := range gs.centres.all {
 				if r.name == g.To {
-					w.cfg.Faults.vague(g, k)
-					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: g}, w.cfg.Network.WAN, r.cutDown)
+					gs.cfg.Faults.vague(g, k)
+					gs.net.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: g}, gs.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
 	}
-	w.tendMembers(n)
-	w.tendRelease(i)
-	w.wakeGlobal(i)
+	gs.tend(i)
+	gs.wake(i)
 }
 
 // timeKnown reports whether any node that could tell a new coordinator knows fleet time: an aggregator, or an edge
 // connected to its aggregator. Disconnected data centres count: they report later, and may receive a guess until then.
-func (w *World) timeKnown() bool {
-	for _, r := range w.regions {
-		if n := r.newest(); !n.gone && n.asleep <= w.now && n.core.Synced(n.clock.read(w.now)) {
+func (gs *coordinators) timeKnown() bool {
+	for _, r := range gs.centres.all {
+		if n := r.newest(); !n.gone && n.asleep <= gs.now && n.core.Synced(n.clock.read(gs.now)) {
 			return true
 		}
 	}
-	for i, n := range w.edges {
-		up := w.regions[n.region].newest()
+	for i, n := range gs.edges.all {
+		up := gs.centres.all[n.region].newest()
 		me, parent := nodeID{0, int32(i)}, nodeID{1, up.id}
-		heard := !up.gone && n.cutUp <= w.now && n.cutDown <= w.now && up.asleep <= w.now && !w.deaf(me, parent) && !w.deaf(parent, me)
-		if heard && !n.down && n.asleep <= w.now && n.synced {
+		heard := !up.gone && n.cutUp <= gs.now && n.cutDown <= gs.now && up.asleep <= gs.now && !gs.net.deaf(me, parent) && !gs.net.deaf(parent, me)
+		if heard && !n.down && n.asleep <= gs.now && n.synced {
 			return true
 		}
 	}
