@@ -341,7 +341,7 @@ func (x *Crowd) gather(seed uint64) *World {
 				ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true,
 				Prequeue: int64(epoch.Add(5 * time.Second)), Start: int64(start), End: int64(start.Add(time.Hour)),
 			})
-			w.oracle.raise(w)
+			w.oracle.raise()
 			w.publish()
 		})
 	}
@@ -361,7 +361,7 @@ func (x *Crowd) gather(seed uint64) *World {
 // change applies an operator's change of the limits.
 func (w *World) change(c *Change) {
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session = c.Of(w.cfg.Total, w.cfg.Rate, w.cfg.Session)
-	w.oracle.raise(w)
+	w.oracle.raise()
 	w.publish()
 	w.hearAnew()
 }

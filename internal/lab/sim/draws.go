@@ -88,7 +88,7 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	}
 	o.draws.board = next
 	w.watchPhases()
-	w.oracle.raise(w)
+	w.oracle.raise()
 	w.publish()
 }
 
@@ -122,22 +122,22 @@ func (o *roomDoc) drawn() []draw.Event {
 }
 
 // undrawn reports whether a waiting visitor's place is still to be drawn: it is shown to nobody before.
-func (w *World) undrawn(t *ticket.Ticket) bool {
-	e := w.operator.event
-	return e != nil && e.Shuffle && t.Joined < w.operator.drawn()[0].Closes() && t.Place() == t.Joined
+func (o *roomDoc) undrawn(t *ticket.Ticket) bool {
+	e := o.event
+	return e != nil && e.Shuffle && t.Joined < o.drawn()[0].Closes() && t.Place() == t.Joined
 }
 
 // checkDraw checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the
 // drawn one, and late visitors are behind all drawn ones. Only the certain part of the event is checked.
-func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
-	o := w.operator
+func (j *oracle) checkDraw(e *edgeNode, t *ticket.Ticket) {
+	o := j.doc
 	const sure = 3 * time.Second
 	if o.event == nil || !o.event.Shuffle || e.told.Shut == admission.QueuedAll {
 		return
 	}
-	now, end := w.fleetTime(), fleettime.Time(o.event.End)
+	now, end := j.fleetTime(), fleettime.Time(o.event.End)
 	n := o.draws.board.Of(o.drawn()[0])
-	if now < fleettime.Time(o.event.Start).Add(fleettime.MaxError) || now >= end.Add(-sure-w.cfg.Faults.Vague) || n != nil && n.Void != "" {
+	if now < fleettime.Time(o.event.Start).Add(fleettime.MaxError) || now >= end.Add(-sure-j.cfg.Faults.Vague) || n != nil && n.Void != "" {
 		return
 	}
 	r := n.Drawn()

@@ -256,7 +256,9 @@ func (k *kernel) fail(format string, args ...any) {
 	}
 	text := fmt.Sprintf("%v: ", time.Duration(k.now)) + fmt.Sprintf(format, args...)
 	k.tracef("%s", text)
-	k.atFault()
+	if k.trace != nil {
+		k.atFault()
+	}
 	if k.guess {
 		k.excused = text
 	} else {
@@ -265,46 +267,43 @@ func (k *kernel) fail(format string, args ...any) {
 }
 
 // books traces the ledgers of all nodes.
-func (w *World) books() {
-	if w.trace == nil {
-		return
-	}
-	for i, g := range w.globals.all {
+func (j *oracle) books() {
+	for i, g := range j.globals.all {
 		if g.gone {
 			continue
 		}
-		l := g.core.Ledger(w.room)
-		w.tracef("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
+		l := g.core.Ledger(j.room)
+		j.tracef("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
 		for _, c := range l.Centres {
-			w.tracef("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
+			j.tracef("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
 		}
 	}
-	for i, r := range w.centres.all {
-		c := &w.oracle.centres[i]
-		w.tracef("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(w.now))
+	for i, r := range j.fleet.centres.all {
+		c := &j.centres[i]
+		j.tracef("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(j.now))
 		for _, n := range r.procs {
 			if n.gone {
 				continue
 			}
-			now := n.clock.read(w.now)
-			l, st := n.core.Ledger(w.room), n.core.Status(now)
-			w.tracef("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d reserved %d, settled %v, declared %v, generation %d, watermark %v ago",
+			now := n.clock.read(j.now)
+			l, st := n.core.Ledger(j.room), n.core.Status(now)
+			j.tracef("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d reserved %d, settled %v, declared %v, generation %d, watermark %v ago",
 				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Reserved,
-				l.Settled, l.Reconstructed, l.Gen, w.fleetTime().Sub(st.Watermark))
+				l.Settled, l.Reconstructed, l.Gen, j.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
-				w.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Instance, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
+				j.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Instance, e.State, j.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
 			}
 		}
 		for _, k := range r.edges {
-			e := w.edges.all[k]
-			now := e.clock.read(w.now)
-			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
-			w.tracef("  %s %016x, lease epoch %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
+			e := j.edges.all[k]
+			now := e.clock.read(j.now)
+			l, st := e.core.Ledger(now, j.room), e.core.Status(now)
+			j.tracef("  %s %016x, lease epoch %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
 				e.name, st.Instance, st.LeaseEpoch, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
-				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(w.fleetTime()))
+				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(j.fleetTime()))
 		}
 		for id, until := range c.until {
-			w.tracef("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(w.fleetTime()))*time.Millisecond)
+			j.tracef("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(j.fleetTime()))*time.Millisecond)
 		}
 	}
 }
@@ -674,7 +673,7 @@ func (w *World) changeLimits(f *fault) {
 	w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
 	w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
 	w.tracef("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
-	w.oracle.raise(w)
+	w.oracle.raise()
 	w.publish()
 }
 

@@ -377,7 +377,7 @@ func flood() Finding {
 			w.bring(all)
 		}
 		r := w.Run()
-		m := &w.meters
+		m := w.meters
 		return seen{people: float64(m.inside - m.robots), told: m.told / float64(max(1, m.tellings))}, all.came, r.Fault
 	}
 	var with, without seen
@@ -422,7 +422,7 @@ func replayed(tickets int, perSecond float64) Finding {
 			w.replay(old)
 		}
 		r := w.Run()
-		m := &w.meters
+		m := w.meters
 		s.let += float64(m.inside - m.robots)
 		s.people, s.told, s.real, s.tellings = s.people+m.people, s.told+m.told, s.real+m.real, s.tellings+float64(m.tellings)
 		return old.shown, r.Fault
@@ -570,7 +570,7 @@ func (o copying) inside() (seen [4]int, fault string) {
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
-			w.oracle.issued(w, &visitor{edge: k}, d)
+			w.oracle.issued(&visitor{edge: k}, d)
 			if next = 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second))); o.next != nil {
 				next = o.next(w.now, i, clients, rng)
 			}
@@ -648,7 +648,7 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 			d := n.core.Arrive(n.clock.read(w.now), w.room, jar)
 			w.edges.wake(k)
 			if d.Enters() {
-				w.oracle.issued(w, &visitor{edge: k}, d)
+				w.oracle.issued(&visitor{edge: k}, d)
 			} else {
 				out++
 			}

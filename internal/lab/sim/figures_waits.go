@@ -93,7 +93,7 @@ func eventStart() Finding {
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
 		w.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Overrides: room.Overrides{"total_active_users": 20_000, "new_users_per_minute": 12_000}})
-		w.oracle.raise(w)
+		w.oracle.raise()
 		w.publish()
 	})
 	w.in(begin-3*time.Second, func() {
@@ -149,7 +149,7 @@ func drawStart() Finding {
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
 		w.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end + time.Minute), Shuffle: true})
-		w.oracle.raise(w)
+		w.oracle.raise()
 		w.publish()
 	})
 	w.in(begin-draw.Lead-3*time.Second, func() {

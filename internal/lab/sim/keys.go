@@ -41,9 +41,10 @@ func keyTime(t fleettime.Time) fleettime.Time { return epoch.Add(keyPace * t.Sub
 // cookieName is bound into every seal.
 const cookieName = "__Host-sale"
 
-func (k *keys) begin() {
+func newKeys(kn *kernel) *keys {
+	k := &keys{kernel: kn}
 	if !k.cfg.Network.Sealed {
-		return
+		return k
 	}
 	var seed [32]byte
 	for i := range seed {
@@ -51,6 +52,7 @@ func (k *keys) begin() {
 	}
 	k.scratch, k.chance = ticket.NewScratch(seed), rand.NewChaCha8(seed)
 	k.turn(epoch.Add(-time.Hour))
+	return k
 }
 
 // turn adds a key to the ring.

@@ -49,64 +49,64 @@ func (h *hearing) observe(now, settling int64, is hearing, whole bool) {
 	*h = is
 }
 
-func (l *limits) begin(w *World) {
-	l.set = limit{w.cfg.Total, w.cfg.Rate}
+func (l *limits) begin(j *oracle) {
+	l.set = limit{j.cfg.Total, j.cfg.Rate}
 	l.highest = l.set
 }
 
 // observe reads the operator's limits, and now and then the links.
-func (l *limits) observe(w *World) {
+func (l *limits) observe(j *oracle) {
 	was := l.set
-	l.set.total, l.set.rate, _ = w.operator.limits()
+	l.set.total, l.set.rate, _ = j.doc.limits()
 	if l.set.total < was.total {
-		l.lowered.total = w.now
+		l.lowered.total = j.now
 	}
 	if l.set.rate < was.rate {
-		l.lowered.rate = w.now
+		l.lowered.rate = j.now
 	}
 	l.highest.total, l.highest.rate = max(l.highest.total, l.set.total), max(l.highest.rate, l.set.rate)
-	if w.now-l.at < int64(100*time.Millisecond) {
+	if j.now-l.at < int64(100*time.Millisecond) {
 		return
 	}
-	l.at = w.now
-	if n := len(w.centres.all) - len(l.centres); n > 0 {
+	l.at = j.now
+	if n := len(j.fleet.centres.all) - len(l.centres); n > 0 {
 		l.centres = append(l.centres, make([]hearing, n)...)
 	}
-	if n := len(w.edges.all) - len(l.edges); n > 0 {
+	if n := len(j.edges.all) - len(l.edges); n > 0 {
 		l.edges = append(l.edges, make([]hearing, n)...)
 	}
-	knows := w.now
-	for i, r := range w.centres.all {
+	knows := j.now
+	for i, r := range j.fleet.centres.all {
 		h := &l.centres[i]
-		if f := &w.cfg.Faults; h.regional != r.newest().core && (f.Wipe || f.Blank || f.Rollback || f.Torn) {
+		if f := &j.cfg.Faults; h.regional != r.newest().core && (f.Wipe || f.Blank || f.Rollback || f.Torn) {
 			h.knows = 0 // its successor need not know of the bound
 		}
-		h.observe(w.now, l.settling(w), hearing{regional: r.newest().core, global: w.globals.newest().core}, w.linked(r))
-		if !r.lost && !w.oracle.centres[i].forsaken {
+		h.observe(j.now, l.settling(j), hearing{regional: r.newest().core, global: j.globals.newest().core}, j.linked(r))
+		if !r.lost && !j.centres[i].forsaken {
 			knows = min(knows, h.knows)
 		}
 	}
-	for i, e := range w.edges.all {
+	for i, e := range j.edges.all {
 		h := &l.edges[i]
 		if h.edge != e.core {
 			h.knows = l.centres[e.region].knows // it has the permits that it gets there
 		}
-		h.observe(w.now, l.settling(w), hearing{edge: e.core, regional: w.centres.all[e.region].newest().core, global: w.globals.newest().core}, w.hears(int32(i)))
-		if !e.down && !w.oracle.centres[e.region].forsaken {
+		h.observe(j.now, l.settling(j), hearing{edge: e.core, regional: j.fleet.centres.all[e.region].newest().core, global: j.globals.newest().core}, j.hears(int32(i)))
+		if !e.down && !j.centres[e.region].forsaken {
 			knows = min(knows, h.knows)
 		}
 	}
-	if l.highest.total > l.set.total && knows > l.lowered.total && w.oracle.active <= l.set.total {
+	if l.highest.total > l.set.total && knows > l.lowered.total && j.active <= l.set.total {
 		l.highest.total = l.set.total
 	}
-	if l.highest.rate > l.set.rate && knows > l.lowered.rate && w.oracle.rate(w.now) <= l.set.rate {
+	if l.highest.rate > l.set.rate && knows > l.lowered.rate && j.rate(j.now) <= l.set.rate {
 		l.highest.rate = l.set.rate
 	}
 }
 
 // settling is the time in which a change reaches a connected edge, and its unused permits are taken back.
-func (l *limits) settling(w *World) int64 {
-	f := &w.cfg.Faults
+func (l *limits) settling(j *oracle) int64 {
+	f := &j.cfg.Faults
 	d := 10*time.Second + 2*f.Late + 2*f.Vague
 	if f.Disk {
 		d += 10 * time.Second
@@ -115,37 +115,37 @@ func (l *limits) settling(w *World) int64 {
 }
 
 // of returns the limits that bind the newcomers of an edge.
-func (l *limits) of(w *World, e *edgeNode) limit {
-	l.observe(w)
+func (l *limits) of(j *oracle, e *edgeNode) limit {
+	l.observe(j)
 	out := l.highest
-	i := slices.Index(w.edges.all, e)
-	if i >= len(l.edges) || w.oracle.centres[e.region].forsaken || !w.hears(int32(i)) {
+	i := slices.Index(j.edges.all, e)
+	if i >= len(l.edges) || j.centres[e.region].forsaken || !j.hears(int32(i)) {
 		return out
 	}
 	since := l.edges[i].since
-	if w.now-max(since, l.lowered.total) > l.settling(w) {
+	if j.now-max(since, l.lowered.total) > l.settling(j) {
 		out.total = l.set.total
 	}
-	if w.now-max(since, l.lowered.rate) > l.settling(w) {
+	if j.now-max(since, l.lowered.rate) > l.settling(j) {
 		out.rate = l.set.rate
 	}
 	return out
 }
 
 // hears reports whether an edge is connected to its newest regional, and that to the newest coordinator.
-func (w *World) hears(i int32) bool {
-	e := w.edges.all[i]
-	r := w.centres.all[e.region]
+func (fl *fleet) hears(i int32) bool {
+	e := fl.edges.all[i]
+	r := fl.centres.all[e.region]
 	me, parent := nodeID{0, i}, nodeID{1, r.newest().id}
-	return !e.down && w.up(&e.proc) && max(e.cutUp, e.cutDown) <= w.now && !w.net.deaf(me, parent) && !w.net.deaf(parent, me) && w.linked(r)
+	return !e.down && fl.up(&e.proc) && max(e.cutUp, e.cutDown) <= fl.now && !fl.net.deaf(me, parent) && !fl.net.deaf(parent, me) && fl.linked(r)
 }
 
 // linked reports whether the newest regional of a data centre is connected to the newest coordinator.
-func (w *World) linked(r *dataCentre) bool {
-	n, g := r.newest(), w.globals.newest()
-	me, top := nodeID{1, n.id}, nodeID{2, int32(len(w.globals.all) - 1)}
-	return w.up(&n.proc) && w.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= w.now && g.members == w.members.store &&
-		!w.net.deaf(me, top) && !w.net.deaf(top, me)
+func (fl *fleet) linked(r *dataCentre) bool {
+	n, g := r.newest(), fl.globals.newest()
+	me, top := nodeID{1, n.id}, nodeID{2, int32(len(fl.globals.all) - 1)}
+	return fl.up(&n.proc) && fl.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= fl.now && g.members == fl.list.store &&
+		!fl.net.deaf(me, top) && !fl.net.deaf(top, me)
 }
 
 // up reports whether a process runs.

@@ -151,7 +151,7 @@ func (w *World) removeCentre(i int, forsaken bool) {
 	}
 	w.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
 	if forsaken && w.cfg.Faults.cutsCentres() {
-		w.oracle.forsake(w, i)
+		w.oracle.forsake(i)
 	}
 	w.writeMembers(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))

@@ -12,6 +12,10 @@ import (
 
 // meters measure the quality of a run; the oracle checks its correctness.
 type meters struct {
+	*kernel
+	doc    *roomDoc
+	oracle *oracle
+
 	arrived, gaveUp int
 	inside          int // admitted visitors
 	past            int // requests that bypassed the room by a rule
@@ -44,26 +48,28 @@ func (o *outcome) err() float64 { return math.Abs(o.told-o.actual) / max(o.actua
 // inside reports whether the wait was in the forecast range.
 func (o *outcome) inside() bool { return o.low <= o.actual && o.actual <= o.high }
 
-func (m *meters) begin(*World) { *m = meters{verdicts: map[admission.Reason]int{}} }
+func (m *meters) begin() {
+	*m = meters{kernel: m.kernel, doc: m.doc, oracle: m.oracle, verdicts: map[admission.Reason]int{}}
+}
 
 // putOut records that an active visitor has to wait.
-func (m *meters) putOut(w *World, v *visitor) {
+func (m *meters) putOut(v *visitor) {
 	if v.heard != nil {
 		v.heard = &Hearing{}
 	}
-	if w.now-v.served < int64(w.cfg.Session) {
+	if m.now-v.served < int64(m.cfg.Session) {
 		m.early++
 	}
 }
 
 // entered records an admission.
-func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
+func (m *meters) entered(v *visitor, d admission.Decision) {
 	m.inside++
 	if v.robot {
 		m.robots++
 		return
 	}
-	wait := float64(w.now-v.came) / 1e9
+	wait := float64(m.now-v.came) / 1e9
 	if v.kept { // came is when it came back
 		m.back = append(m.back, wait)
 		return
@@ -72,13 +78,13 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 		m.waits = append(m.waits, wait)
 	}
 	if v.heard != nil {
-		m.words.Entered(v.heard, d.Ticket.Place(), time.Duration(v.came), time.Duration(w.now))
+		m.words.Entered(v.heard, d.Ticket.Place(), time.Duration(v.came), time.Duration(m.now))
 	}
 	if v.told.high > 0 {
 		v.told.actual = wait
 		m.outcomes = append(m.outcomes, v.told)
 	}
-	if w.oracle.waiting > 0 {
+	if m.oracle.waiting > 0 {
 		m.joined = append(m.joined, int64(d.Ticket.Place()))
 	}
 }
@@ -96,18 +102,18 @@ func (m *meters) orders() []float64 {
 }
 
 // waitingPage records a waiting page.
-func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
+func (m *meters) waitingPage(v *visitor, d admission.Decision) {
 	m.verdicts[d.Reason]++
 	if d.Known && !v.robot {
 		m.told += d.Wait.Seconds()
 		m.people += float64(d.Waiting)
-		m.real += float64(w.oracle.waiting)
+		m.real += float64(m.oracle.waiting)
 		m.tellings++
 	}
 	if v.heard != nil {
 		v.heard.Hear(Telling{
-			At: time.Duration(w.now), Answer: true, Known: d.Known, Wait: d.Wait, Low: d.Low, High: d.High,
-			Ahead: d.Ahead, Counting: d.Counting || w.undrawn(&d.Ticket), Next: d.Next, Longer: d.Longer, Quartiles: d.Quartiles,
+			At: time.Duration(m.now), Answer: true, Known: d.Known, Wait: d.Wait, Low: d.Low, High: d.High,
+			Ahead: d.Ahead, Counting: d.Counting || m.doc.undrawn(&d.Ticket), Next: d.Next, Longer: d.Longer, Quartiles: d.Quartiles,
 		})
 	}
 	if v.queued {
@@ -115,10 +121,10 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	}
 	m.queued++
 	if d.Known {
-		v.told = outcome{joined: w.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
+		v.told = outcome{joined: m.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
 	}
-	free := min(w.cfg.Total-w.oracle.active, w.cfg.Rate-w.oracle.rate(w.now))
-	if free > w.oracle.waiting {
+	free := min(m.cfg.Total-m.oracle.active, m.cfg.Rate-m.oracle.rate(m.now))
+	if free > m.oracle.waiting {
 		m.queuedFree++
 	}
 }
@@ -128,16 +134,16 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 const sampleGap = 1100 * time.Millisecond
 
 // sample samples the use of the limits.
-func (m *meters) sample(w *World) {
-	w.in(sampleGap, func() { m.sample(w) })
-	if w.oracle.waiting < min(100, w.cfg.Total) {
+func (m *meters) sample() {
+	m.in(sampleGap, m.sample)
+	if m.oracle.waiting < min(100, m.cfg.Total) {
 		return
 	}
-	w.oracle.tick(w)
+	m.oracle.tick()
 	m.saturated++
-	m.useT += float64(w.oracle.active) / float64(w.cfg.Total)
-	m.useR += float64(w.oracle.rate(w.now)) / float64(w.cfg.Rate)
-	m.use += max(float64(w.oracle.active)/float64(w.cfg.Total), float64(w.oracle.rate(w.now))/float64(w.cfg.Rate))
+	m.useT += float64(m.oracle.active) / float64(m.cfg.Total)
+	m.useR += float64(m.oracle.rate(m.now)) / float64(m.cfg.Rate)
+	m.use += max(float64(m.oracle.active)/float64(m.cfg.Total), float64(m.oracle.rate(m.now))/float64(m.cfg.Rate))
 }
 
 // Result is the result of a run.
@@ -164,7 +170,7 @@ type Result struct {
 }
 
 func (w *World) result() *Result {
-	m := &w.meters
+	m := w.meters
 	r := &Result{
 		Config: w.cfg, Fault: w.fault, Excused: w.excused, Events: w.events, Elapsed: time.Duration(w.now),
 		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,

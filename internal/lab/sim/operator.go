@@ -56,6 +56,10 @@ func (o *roomDoc) settings() settings {
 
 const firstName = "sale"
 
+func newRoomDoc(k *kernel) *roomDoc {
+	return &roomDoc{k: k, operatorState: operatorState{method: k.cfg.method()}}
+}
+
 // inForce returns the room as read at a time known up to bound, by the same code as in nodes.
 func (o *roomDoc) inForce(at fleettime.Time, bound time.Duration) *room.Room {
 	want := o.settings()
@@ -140,7 +144,7 @@ func (w *World) giveEvent(e *room.Event) {
 func (w *World) watchPhases() {
 	o, now := w.operator, w.fleetTime()
 	for _, p := range o.inForce(now, 0).Plan[1:] {
-		w.in(fleettime.Time(p.From).Sub(now), func() { w.oracle.raise(w) })
+		w.in(fleettime.Time(p.From).Sub(now), func() { w.oracle.raise() })
 		// Each node checks the clock four times a second.
 		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
 			if at := fleettime.Time(p.From).Sub(now) + off; at > 0 {
@@ -238,7 +242,7 @@ func (es *edges) tell(n *edgeNode, now fleettime.Mono) {
 // announce publishes a control, and publishes again when it ends.
 func (w *World) announce(f *fault, format string, args ...any) {
 	w.tracef("#%d "+format, append([]any{f.number}, args...)...)
-	w.oracle.raise(w)
+	w.oracle.raise()
 	w.publish()
 }
 
@@ -247,7 +251,7 @@ func (w *World) revertAfter(f *fault, do func()) {
 	w.in(f.last, func() {
 		if !w.calm {
 			do()
-			w.oracle.raise(w)
+			w.oracle.raise()
 			w.publish()
 		}
 	})
@@ -293,7 +297,7 @@ func (w *World) mark(f *fault) room.Mark {
 func (w *World) rereadAfter(f *fault) {
 	w.in(f.last+2*time.Millisecond, func() {
 		if !w.calm {
-			w.oracle.raise(w)
+			w.oracle.raise()
 			w.publish()
 		}
 	})

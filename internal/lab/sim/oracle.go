@@ -19,7 +19,7 @@ import (
 // A ticket may have valid cookies of several homes, because its visitor moved or it was copied. T limits tickets, so
 // each counts once. The data centre of its longest valid cookie accounts for it: the others may have dropped it.
 type oracle struct {
-	*kernel
+	*fleet
 
 	centres []truth
 	homes   map[uint64]int16  // data centres with a valid cookie of the ticket
@@ -94,21 +94,22 @@ type deed struct {
 	held, rate int64
 }
 
-func (j *oracle) begin(w *World) {
-	j.kernel = w.kernel
+func newOracle(fl *fleet) *oracle {
+	j := &oracle{fleet: fl}
 	j.homes = map[uint64]int16{}
 	j.latest = map[uint64]latest{}
 	j.stamps = map[uint64]stamps{}
 	j.releases = map[uint64]*releasing{}
-	j.centres = make([]truth, w.cfg.Centres)
+	j.centres = make([]truth, j.cfg.Centres)
 	for i := range j.centres {
 		j.centres[i] = truth{home: ticket.DCOf(centreName(i)), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}}
 	}
-	j.first.total, j.first.rate, j.first.session = w.cfg.Total, w.cfg.Rate, w.cfg.Session
-	j.limits.begin(w)
-	j.ledgers.total, j.ledgers.rate = w.cfg.Total, w.cfg.Rate
-	j.lines = make([]deed, w.cfg.Centres)
-	j.follows = !w.cfg.Cap || w.cfg.Faults.Policy
+	j.first.total, j.first.rate, j.first.session = j.cfg.Total, j.cfg.Rate, j.cfg.Session
+	j.limits.begin(j)
+	j.ledgers.total, j.ledgers.rate = j.cfg.Total, j.cfg.Rate
+	j.lines = make([]deed, j.cfg.Centres)
+	j.follows = !j.cfg.Cap || j.cfg.Faults.Policy
+	return j
 }
 
 // copied adds a data centre with the name of another one. Tickets of that home belong to the original.
@@ -131,26 +132,26 @@ func (j *oracle) setWaiting(v *visitor, yes bool) {
 }
 
 // issued records the admission of a visitor with the ticket of d.
-func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
+func (j *oracle) issued(v *visitor, d admission.Decision) {
 	j.setWaiting(v, false)
 	id, until := d.Ticket.ID, d.Ticket.Until
 	// Under faults an edge may be off by more, within the time that others wait for it.
-	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
-		j.fail("a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
+	if !j.cfg.Faults.any() && int64(until)*1000 <= int64(j.fleetTime())-250 {
+		j.fail("a ticket that expired at %d was served at %d", until, j.fleetTime()/1000)
 	}
-	e := w.edges.all[v.edge]
+	e := j.edges.all[v.edge]
 	if d.Verdict == admission.Admit {
-		j.admit(w, e)
-		j.checkDraw(w, e, &d.Ticket)
-		j.checkRounds(w, e, &d)
+		j.admit(e)
+		j.checkDraw(e, &d.Ticket)
+		j.checkRounds(e, &d)
 		if j.seeAdmitted != nil {
 			j.seeAdmitted(&d.Ticket)
 		}
 		if e.told.Shut != admission.None {
-			j.checkPause(w, e)
+			j.checkPause(e)
 		}
 		for _, s := range e.told.Gather { // tolerance of fleet time; a manual release precedes an event
-			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
+			if now := j.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
 				j.fail("%s admits a visitor %v before the start of an event that it knows", e, s.Until.Sub(now))
 			}
 		}
@@ -184,13 +185,13 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 		j.addTickets(home, 1, lost)
 		j.latest[id] = latest{home, until}
 	}
-	j.follow(w, id, v.edge)
+	j.follow(id, v.edge)
 	total := j.limits.highest.total
 	if d.Verdict == admission.Admit {
-		total = j.limits.of(w, e).total
+		total = j.limits.of(j, e).total
 	}
-	if j.active > j.peak || j.active > total-w.cfg.below {
-		j.tick(w)
+	if j.active > j.peak || j.active > total-j.cfg.below {
+		j.tick()
 		j.peak = max(j.peak, j.active)
 		j.overcommit = max(j.overcommit, j.active-total)
 		uncounted := j.moved
@@ -199,7 +200,7 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 				uncounted += c.here - c.moved
 			}
 		}
-		if j.active > total+uncounted-w.cfg.below {
+		if j.active > total+uncounted-j.cfg.below {
 			j.fail("%d sessions are valid, the limit is %d%s", j.active, total, beside(uncounted))
 		}
 	}
@@ -221,10 +222,10 @@ func (j *oracle) addTickets(centre, n int, lost bool) {
 }
 
 // dropTicket records that a visitor left and keeps no cookie.
-func (j *oracle) dropTicket(w *World, id uint64) {
+func (j *oracle) dropTicket(id uint64) {
 	for i := range j.centres {
 		if c := &j.centres[i]; c.until[id] != 0 {
-			j.end(w, c, id)
+			j.end(c, id)
 		}
 	}
 }
@@ -248,17 +249,17 @@ func (j *oracle) homeOf(home ticket.DC) int {
 }
 
 // follow records the edge that stamped a ticket, and whether the ticket can be counted.
-func (j *oracle) follow(w *World, id uint64, edge int32) {
+func (j *oracle) follow(id uint64, edge int32) {
 	if !j.follows {
 		return // no stamps without a lease
 	}
-	n := w.edges.all[edge]
+	n := j.edges.all[edge]
 	s, known := j.stamps[id]
 	was := s.away && s.moved
 	if !known {
 		s.edge = edge
 	}
-	leased := n.core.Leased(n.clock.read(w.now))
+	leased := n.core.Leased(n.clock.read(j.now))
 	n.forgotten = n.forgotten && !leased
 	s.moved = s.moved || s.edge != edge || n.forgotten // a forgotten edge
 	s.away = s.away || !leased
@@ -292,11 +293,11 @@ func (m *window) count(now int64) int {
 }
 
 // admit records an admission and checks the window that ends with it.
-func (j *oracle) admit(w *World, e *edgeNode) {
-	j.centres[e.region].minute.add(w.now)
-	n := j.rate(w.now)
+func (j *oracle) admit(e *edgeNode) {
+	j.centres[e.region].minute.add(j.now)
+	n := j.rate(j.now)
 	j.peakRate = max(j.peakRate, n)
-	if limit := j.limits.of(w, e).rate; n > limit {
+	if limit := j.limits.of(j, e).rate; n > limit {
 		j.fail("%d admissions in 60 s, the limit is %d", n, limit)
 	}
 }
@@ -314,24 +315,24 @@ func (j *oracle) rate(now int64) int {
 
 // tick expires tickets. A session ends once no reachable edge accepts its ticket. tick runs only if a count seems too
 // high, and before every figure: in between, ended sessions are still counted.
-func (j *oracle) tick(w *World) {
+func (j *oracle) tick() {
 	for i := range j.centres {
 		c := &j.centres[i]
 		t, some := fleettime.Time(math.MaxInt64), false
-		for _, e := range w.edges.all {
+		for _, e := range j.edges.all {
 			if !e.down && e.synced {
-				t, some = min(t, e.core.ExpiryTime(e.clock.read(w.now), c.home)), true
+				t, some = min(t, e.core.ExpiryTime(e.clock.read(j.now), c.home)), true
 			}
 		}
 		if !some {
-			t = w.fleetTime()
+			t = j.fleetTime()
 		}
-		j.expire(w, c, t.Second())
+		j.expire(c, t.Second())
 	}
 }
 
 // expire ends the sessions of a data centre with tickets valid until second s or earlier.
-func (j *oracle) expire(w *World, c *truth, s int64) {
+func (j *oracle) expire(c *truth, s int64) {
 	if c.ended == 0 {
 		c.ended = s
 	}
@@ -339,7 +340,7 @@ func (j *oracle) expire(w *World, c *truth, s int64) {
 		second := c.ended + 1
 		for _, id := range c.bucket[second] {
 			if int64(c.until[id]) == second {
-				j.end(w, c, id)
+				j.end(c, id)
 			}
 		}
 		delete(c.bucket, second)
@@ -348,11 +349,11 @@ func (j *oracle) expire(w *World, c *truth, s int64) {
 
 // end removes the cookie of one home from the count. If it was the latest, another home accounts for the ticket: a copy
 // was renewed there before all its edges knew that the session had moved.
-func (j *oracle) end(w *World, c *truth, id uint64) {
+func (j *oracle) end(c *truth, id uint64) {
 	delete(c.until, id)
 	if j.homes[id]--; j.homes[id] > 0 {
 		if l := j.latest[id]; c == &j.centres[l.centre] {
-			j.reassign(w, id, l.centre)
+			j.reassign(id, l.centre)
 		}
 		return
 	}
@@ -368,7 +369,7 @@ func (j *oracle) end(w *World, c *truth, id uint64) {
 }
 
 // reassign finds the home that accounts for a ticket whose latest cookie has expired.
-func (j *oracle) reassign(w *World, id uint64, from int) {
+func (j *oracle) reassign(id uint64, from int) {
 	next := latest{}
 	for i := range j.centres {
 		if until := j.centres[i].until[id]; until > next.until {
@@ -379,8 +380,8 @@ func (j *oracle) reassign(w *World, id uint64, from int) {
 	j.addTickets(from, -1, lost)
 	j.addTickets(next.centre, 1, lost)
 	j.latest[id] = next
-	if c := &j.centres[next.centre]; !w.edges.accepted(id, c.home, next.until) {
-		j.end(w, c, id)
+	if c := &j.centres[next.centre]; !j.edges.accepted(id, c.home, next.until) {
+		j.end(c, id)
 	}
 }
 
@@ -404,18 +405,18 @@ func (es *edges) accepted(id uint64, home ticket.DC, until uint32) bool {
 }
 
 // raise records an edit of the limits.
-func (j *oracle) raise(w *World) {
-	j.limits.observe(w)
+func (j *oracle) raise() {
+	j.limits.observe(j)
 	l := &j.ledgers
 	l.total, l.rate, l.rateSince = max(l.total, j.limits.set.total), max(l.rate, j.limits.set.rate), 0
 }
 
 // settle determines the limits of the ledgers: a lowered one once the newest coordinator awaits no permit beyond it.
 // The limits of sessions and admissions do not depend on it.
-func (j *oracle) settle(w *World, root *root.Ledger) {
+func (j *oracle) settle(root *root.Ledger) {
 	l := &j.ledgers
-	total, rate, unbound := w.operator.limits()
-	if root.Unbound && w.operator.unboundSoon() {
+	total, rate, unbound := j.doc.limits()
+	if root.Unbound && j.doc.unboundSoon() {
 		l.total, l.rate = math.MaxInt32, math.MaxInt32
 	}
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
@@ -427,9 +428,9 @@ func (j *oracle) settle(w *World, root *root.Ledger) {
 	}
 	if root.RateFree >= 0 {
 		if l.rateSince == 0 {
-			l.rateSince = w.now
+			l.rateSince = j.now
 		}
-		if w.now-l.rateSince > int64(time.Minute) {
+		if j.now-l.rateSince > int64(time.Minute) {
 			l.rate = rate
 		}
 	} else {
@@ -438,101 +439,101 @@ func (j *oracle) settle(w *World, root *root.Ledger) {
 }
 
 // forsake excludes a data centre that was removed by force.
-func (j *oracle) forsake(w *World, i int) {
-	j.centres[i].forsaken, j.centres[i].reachable = true, w.now
+func (j *oracle) forsake(i int) {
+	j.centres[i].forsaken, j.centres[i].reachable = true, j.now
 }
 
 // readmit includes data centres again that the coordinator could reach for long enough to void their ledgers, and for
 // all old sessions to end.
-func (j *oracle) readmit(w *World) {
+func (j *oracle) readmit() {
 	for i := range j.centres {
-		c, r := &j.centres[i], w.centres.all[i]
+		c, r := &j.centres[i], j.fleet.centres.all[i]
 		if !c.forsaken {
 			continue
 		}
-		if g := w.globals.newest(); g.gone || g.asleep > w.now || r.cutUp > w.now || r.cutDown > w.now || r.newest().gone ||
-			slices.ContainsFunc(w.net.pairs, func(p pairCut) bool { return p.until > w.now }) {
-			c.reachable = w.now
+		if g := j.globals.newest(); g.gone || g.asleep > j.now || r.cutUp > j.now || r.cutDown > j.now || r.newest().gone ||
+			slices.ContainsFunc(j.net.pairs, func(p pairCut) bool { return p.until > j.now }) {
+			c.reachable = j.now
 		}
-		if w.now-c.reachable > int64(w.longestLife()+wire.RateWindow+30*time.Second) {
+		if j.now-c.reachable > int64(j.longestLife()+wire.RateWindow+30*time.Second) {
 			c.forsaken = false
 		}
 	}
 }
 
 // checkLedgers checks all ledgers.
-func (j *oracle) checkLedgers(w *World) {
-	j.readmit(w)
-	for i := range w.centres.all {
-		j.checkCentre(w, i)
+func (j *oracle) checkLedgers() {
+	j.readmit()
+	for i := range j.fleet.centres.all {
+		j.checkCentre(i)
 	}
-	j.checkTotals(w)
+	j.checkTotals()
 }
 
 // checkCentre checks the invariants beyond the count (docs/GUARANTEES.md, invariants): in every data centre true
 // sessions, unspent permits and free permits fit into its allocation. Ledgers under reconstruction after a takeover are
 // checked once complete.
-func (j *oracle) checkCentre(w *World, i int) {
-	r := w.centres.all[i]
+func (j *oracle) checkCentre(i int) {
+	r := j.fleet.centres.all[i]
 	n := r.newest()
 	line := &j.lines[i]
 	*line = deed{}
 	if n.gone {
 		return
 	}
-	l := n.core.Ledger(w.room)
+	l := n.core.Ledger(j.room)
 	if !l.Settled || j.centres[i].forsaken {
 		return
 	}
 	line.held = int64(l.Granted) - int64(l.Returned)
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
 	line.known = !l.Reconstructed
-	if (w.cfg.Cap || w.cfg.Faults.Policy) && !n.core.Leased(n.clock.read(w.now)) {
+	if (j.cfg.Cap || j.cfg.Faults.Policy) && !n.core.Leased(n.clock.read(j.now)) {
 		line.known = false // global may have granted its permits to others
 	}
 	credit, rcredit := int64(0), int64(0)
 	for _, k := range r.edges {
-		e := w.edges.all[k]
-		now := e.clock.read(w.now)
+		e := j.edges.all[k]
+		now := e.clock.read(j.now)
 		if e.down {
 			continue
 		}
-		c, rc := e.core.Spendable(now, w.room)
+		c, rc := e.core.Spendable(now, j.room)
 		credit += int64(c)
 		rcredit += int64(rc)
 	}
-	line.shut = credit+rcredit == 0 && n.core.Status(n.clock.read(w.now)).Standing != wire.Listed
+	line.shut = credit+rcredit == 0 && n.core.Status(n.clock.read(j.now)).Standing != wire.Listed
 	c := &j.centres[i]
 	sum := credit + max(0, l.Free)
 	if int64(c.here-c.moved)+sum > line.held {
-		j.tick(w)
+		j.tick()
 	}
 	if total := int64(c.here-c.moved) + sum; total > line.held {
 		j.fail("%s: %d sessions + %d unspent + %d free > %d allocated (counted %d, of which reserved %d)%s",
 			r.name, c.here, credit, l.Free, line.held, l.Active, l.Reserved, beside(c.moved))
 	}
-	used := int64(c.minute.count(w.now))
+	used := int64(c.minute.count(j.now))
 	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
 		j.fail("%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit, l.RateFree, line.rate)
 	}
 }
 
 // checkTotals checks that all allocated and free permits fit into the limits (I4).
-func (j *oracle) checkTotals(w *World) {
-	j.limits.observe(w)
-	g := w.globals.newest()
+func (j *oracle) checkTotals() {
+	j.limits.observe(j)
+	g := j.globals.newest()
 	if g.gone {
 		return
 	}
-	j.root = g.core.Totals(w.room)
-	j.settle(w, &j.root)
-	j.checkPasses(w)
+	j.root = g.core.Totals(j.room)
+	j.settle(&j.root)
+	j.checkPasses()
 	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
 	for i, l := range j.lines {
 		if j.centres[i].forsaken {
 			continue
 		}
-		if l.shut || (!l.known && w.centres.all[i].copied) {
+		if l.shut || (!l.known && j.fleet.centres.all[i].copied) {
 			continue // it has no permits, and allocates none
 		}
 		if !l.known {

@@ -298,7 +298,7 @@ func (w *World) quit(v *visitor) {
 	}
 	t, known := w.ticketOf(n, v)
 	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also an unknown session: the reply was lost
-		w.oracle.dropTicket(w, t.ID)
+		w.oracle.dropTicket(t.ID)
 	}
 	w.edges.wake(v.edge)
 }
@@ -326,7 +326,7 @@ func (w *World) parallel(v *visitor, n int) {
 		page := v.edge
 		v.edge = k
 		queued := v.queued
-		w.oracle.issued(w, v, d)
+		w.oracle.issued(v, d)
 		w.oracle.setWaiting(v, queued)
 		v.edge = page
 		if d.Reseal {
@@ -405,7 +405,7 @@ func (w *World) answer(i int32, d *admission.Decision) {
 	if p := w.cfg.People.Lost; p > 0 && !w.calm && w.rng.Float64() < p {
 		if d.Enters() { // the permits are spent, even if the reply is lost
 			queued := v.queued
-			w.oracle.issued(w, v, *d)
+			w.oracle.issued(v, *d)
 			w.oracle.setWaiting(v, queued)
 		}
 		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
@@ -420,9 +420,9 @@ func (w *World) answer(i int32, d *admission.Decision) {
 	}
 	if d.Enters() {
 		if !v.inside && !v.copied {
-			w.meters.entered(w, v, *d)
+			w.meters.entered(v, *d)
 		}
-		w.oracle.issued(w, v, *d)
+		w.oracle.issued(v, *d)
 		if v.waits {
 			w.end(i) // has had its one page
 			return
@@ -438,7 +438,7 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		return
 	}
 	if v.inside { // the session had ended before the next page
-		w.meters.putOut(w, v)
+		w.meters.putOut(v)
 		v.inside = false
 		v.came = w.now
 	}
@@ -446,7 +446,7 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		w.rejected(i, d)
 		return
 	}
-	w.meters.waitingPage(w, v, *d)
+	w.meters.waitingPage(v, *d)
 	if v.robot && !v.waits {
 		w.end(i)
 		return
@@ -484,7 +484,7 @@ func (w *World) answerHeld(edge int32, decided []*admission.Visit) {
 		i := h.Data.(int32)
 		if i < 0 { // not a visitor: see replay
 			if h.Decision.Enters() {
-				w.oracle.issued(w, &visitor{edge: edge}, h.Decision)
+				w.oracle.issued(&visitor{edge: edge}, h.Decision)
 			}
 			continue
 		}

@@ -51,7 +51,7 @@ func (w *World) calmDown() {
 	first := w.oracle.first
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.operator.removed = first.total, first.rate, first.session, false
 	w.operator.operatorState = operatorState{}
-	w.oracle.raise(w)
+	w.oracle.raise()
 	w.publish()
 	w.mendMembers()
 
@@ -89,7 +89,7 @@ func (w *World) calmDown() {
 	w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen})
 	w.recover()
 
-	life := w.longestLife()
+	life := w.oracle.longestLife()
 	w.in(handshake, w.atHome)
 	// If an edge, its regional and the coordinator ended together, the edge's counts are unknown until all of them have
 	// expired.
@@ -103,9 +103,9 @@ func (w *World) calmDown() {
 	w.in(handshake+life, func() { w.measure(fullDemand) })
 	w.in(handshake+life+fullDemand, w.goQuiet)
 	for s := range 6 {
-		w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, w.settleUp)
+		w.in(recoveryLength(w.oracle.longest(), w.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, w.settleUp)
 	}
-	w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
+	w.in(recoveryLength(w.oracle.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
 		if !w.recovery.settled && !w.timeLost() {
 			w.fail("all visitors are gone, and %s", w.recovery.wrong)
 		}
@@ -154,15 +154,15 @@ func (w *World) hearLastWord(from *regionProc, m *wire.Report) {
 }
 
 // longest returns the longest session_duration of the run.
-func (w *World) longest() time.Duration {
-	if w.cfg.Faults.Session {
-		return 2 * w.oracle.first.session
+func (j *oracle) longest() time.Duration {
+	if j.cfg.Faults.Session {
+		return 2 * j.first.session
 	}
-	return w.oracle.first.session
+	return j.first.session
 }
 
-func (w *World) longestLife() time.Duration {
-	return time.Duration(wire.Life(w.longest())) * time.Second
+func (j *oracle) longestLife() time.Duration {
+	return time.Duration(wire.Life(j.longest())) * time.Second
 }
 
 // timeLost reports whether a node uses a wrong fleet time: if all nodes that knew it ended at once, a leader's wrong
@@ -256,7 +256,7 @@ func (w *World) measure(left time.Duration) {
 	if left <= 0 || w.recovery.quiet {
 		return
 	}
-	w.oracle.tick(w)
+	w.oracle.tick()
 	m := &w.recovery
 	m.seconds++
 	m.use += max(float64(w.oracle.active)/float64(w.cfg.Total), float64(w.oracle.rate(w.now))/float64(w.cfg.Rate))

@@ -88,11 +88,11 @@ func (j *oracle) newestRelease() (id uint64) {
 }
 
 // checkPause records an admission in a paused room.
-func (j *oracle) checkPause(w *World, e *edgeNode) {
+func (j *oracle) checkPause(e *edgeNode) {
 	if e.told.Shut == admission.QueuedAll {
-		if r := j.releases[e.core.Passes(w.room).Release]; r != nil {
-			r.in, r.last = r.in+1, w.now
-			j.checkPasses(w)
+		if r := j.releases[e.core.Passes(j.room).Release]; r != nil {
+			r.in, r.last = r.in+1, j.now
+			j.checkPasses()
 			return
 		}
 	}
@@ -101,18 +101,18 @@ func (j *oracle) checkPause(w *World, e *edgeNode) {
 
 // checkPasses checks that the admissions of a release, the passes at edges and the coordinator's rest do not exceed its
 // number.
-func (j *oracle) checkPasses(w *World) {
+func (j *oracle) checkPasses() {
 	if len(j.releases) == 0 {
 		return
 	}
 	may := map[uint64]uint64{}
-	for _, e := range w.edges.all {
-		if p := e.core.Passes(w.room); p.Release != 0 && !e.down {
+	for _, e := range j.edges.all {
+		if p := e.core.Passes(j.room); p.Release != 0 && !e.down {
 			may[p.Release] += p.Granted - p.Returned - p.Spent
 		}
 	}
-	if g := w.globals.newest(); !g.gone {
-		p := g.core.Totals(w.room).Passes
+	if g := j.globals.newest(); !g.gone {
+		p := g.core.Totals(j.room).Passes
 		may[p.Release] += p.Free
 	}
 	for id, r := range j.releases {

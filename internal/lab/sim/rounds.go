@@ -13,8 +13,8 @@ import (
 
 // checkRounds checks an admission in a random room, by the state of its edge: nobody enters without a call by a round,
 // and nobody that came during a round enters before all who waited before it.
-func (j *oracle) checkRounds(w *World, e *edgeNode, d *admission.Decision) {
-	v := e.core.Ledger(e.clock.read(w.now), w.room).View
+func (j *oracle) checkRounds(e *edgeNode, d *admission.Decision) {
+	v := e.core.Ledger(e.clock.read(j.now), j.room).View
 	if v == nil || len(v.Rounds) == 0 || !v.Queues() || d.Reason != admission.Slot || e.told.Shut == admission.QueuedAll {
 		return
 	}

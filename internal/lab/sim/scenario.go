@@ -163,7 +163,7 @@ func (w *World) replay(p *replays) {
 		p.shown++
 		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
 		case d.Enters():
-			w.oracle.issued(w, &visitor{edge: k}, d)
+			w.oracle.issued(&visitor{edge: k}, d)
 		case d.Verdict == admission.Hold:
 			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
@@ -232,12 +232,12 @@ func (w *World) runFor(d time.Duration) {
 
 // measureFrom resets all figures after d, once the fleet is in the state to measure.
 func (w *World) measureFrom(d time.Duration) {
-	w.in(d, func() { w.meters.begin(w) })
+	w.in(d, func() { w.meters.begin() })
 }
 
 // sessions returns the number of valid sessions.
 func (w *World) sessions() int {
-	w.oracle.tick(w)
+	w.oracle.tick()
 	return w.oracle.active
 }
 
@@ -263,7 +263,7 @@ func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.
 		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
 		w.edges.wake(i)
 		if d.Enters() {
-			w.oracle.issued(w, v, d)
+			w.oracle.issued(v, d)
 			out = append(out, d.Ticket)
 		}
 	}

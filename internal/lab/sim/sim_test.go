@@ -146,7 +146,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 func TestTheJudgeSees(t *testing.T) {
 	t.Parallel()
 	enter := func(w *World, id uint64, until int64) {
-		w.oracle.issued(w, &visitor{}, admission.Decision{
+		w.oracle.issued(&visitor{}, admission.Decision{
 			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.oracle.centres[0].home},
 		})
 	}
@@ -176,7 +176,7 @@ func TestTheJudgeSees(t *testing.T) {
 		{"an expired ticket", "was served at", func(w *World) { enter(w, 1, epoch.Second()+59) }},
 		{"a session without a permit", "1 sessions + 0 unspent", func(w *World) {
 			enter(w, 1, soon)
-			w.oracle.checkLedgers(w)
+			w.oracle.checkLedgers()
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestTheJudgeSees(t *testing.T) {
 			enter(w, 1, soon+5) // renewed
 			for s := int64(60); s <= at; s++ {
 				w.now = s*int64(time.Second) + int64(100*time.Millisecond) // edges are a little behind
-				w.oracle.tick(w)
+				w.oracle.tick()
 			}
 			if w.oracle.active != want {
 				t.Errorf("after %d s %d sessions are valid, want %d", at, w.oracle.active, want)

@@ -317,7 +317,7 @@ func (s *story) fleet() {
 // pass runs for d and prints a line about it.
 func (s *story) pass(d time.Duration) {
 	w := s.w
-	w.meters.begin(w)
+	w.meters.begin()
 	used, reserved, looks := 0.0, 0.0, 0
 	until := w.now + int64(d)
 	for w.now < until && !w.broken() {
@@ -327,7 +327,7 @@ func (s *story) pass(d time.Duration) {
 		reserved += float64(p) / float64(max(1, n))
 		looks++
 	}
-	m := &w.meters
+	m := w.meters
 	waiting, order := "nobody", "-"
 	if w.oracle.waiting > 0 {
 		waiting = "people"
@@ -387,7 +387,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 		d := e.core.Arrive(e.clock.read(w.now), w.room, brought)
 		w.edges.wake(i)
 		if d.Verdict == admission.Admit || d.Verdict == admission.Serve {
-			w.oracle.issued(w, v, d)
+			w.oracle.issued(v, d)
 		}
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {

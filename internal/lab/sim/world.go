@@ -59,13 +59,10 @@ type kernel struct {
 
 // World is one running experiment.
 type World struct {
-	*kernel
+	*fleet
+	oracle *oracle
+	meters *meters
 
-	net      *network
-	keys     *keys
-	edges    *edges
-	centres  *centres
-	globals  *coordinators
 	operator *roomDoc
 	crashAt  uint64 // release at which the claiming coordinator ends
 
@@ -80,11 +77,8 @@ type World struct {
 	visitors []visitor
 	free     []int32 // free slots of visitors
 	arrivals arrivals
-
-	oracle oracle
-	meters meters
-	asking rules.Scratch
-	pushes subscribers
+	asking   rules.Scratch
+	pushes   subscribers
 }
 
 // nodeClock is the monotonic clock of one machine, with an offset and a drift.
@@ -124,6 +118,27 @@ type globalProc struct {
 	members int    // version of its membership list
 	core    *root.Allocator
 	offset  time.Duration // of its machine's wall clock
+}
+
+// fleet are the processes, the network between them, and the documents that they read.
+type fleet struct {
+	*kernel
+	net     *network
+	keys    *keys
+	doc     *roomDoc
+	list    *memberList
+	edges   *edges
+	centres *centres
+	globals *coordinators
+}
+
+// newFleet returns a fleet without processes.
+func newFleet(k *kernel) *fleet {
+	net, keys, doc, list := &network{kernel: k}, newKeys(k), newRoomDoc(k), newMemberList(k, cmp.Or(k.cfg.Listed, k.cfg.Centres))
+	edges := &edges{kernel: k, net: net, doc: doc, keys: keys}
+	centres := &centres{kernel: k, net: net, doc: doc, list: list, edges: edges}
+	globals := &coordinators{kernel: k, net: net, doc: doc, list: list, edges: edges, centres: centres}
+	return &fleet{k, net, keys, doc, list, edges, centres, globals}
 }
 
 // coordinators are all coordinators ever.
@@ -253,27 +268,23 @@ type timer struct {
 
 // New returns the world of cfg at its beginning.
 func New(cfg Config) *World {
-	w := &World{kernel: &kernel{
+	w := &World{fleet: newFleet(&kernel{
 		cfg:   cfg,
 		room:  room.IDOf("sale"),
 		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x7665737469)),
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
 
 		isTouched: make([]bool, cfg.Centres),
-	}}
-	w.atFault = w.books
-	w.net, w.keys, w.operator = &network{kernel: w.kernel}, &keys{kernel: w.kernel}, &roomDoc{k: w.kernel, operatorState: operatorState{method: cfg.method()}}
-	w.members = newMemberList(w.kernel, cmp.Or(cfg.Listed, cfg.Centres))
-	w.edges = &edges{kernel: w.kernel, net: w.net, doc: w.operator, keys: w.keys, answer: w.answerHeld, hangUp: w.dropHeld}
-	w.centres = &centres{kernel: w.kernel, net: w.net, doc: w.operator, list: w.members, edges: w.edges}
-	w.globals = &coordinators{kernel: w.kernel, net: w.net, doc: w.operator, list: w.members, edges: w.edges, centres: w.centres}
+	})}
+	w.operator, w.members = w.doc, w.list
+	w.oracle = newOracle(w.fleet)
+	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
+	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.answerHeld, w.dropHeld
 	w.globals.tend = func(i int32) {
 		w.tendMembers(w.globals.all[i])
 		w.tendRelease(i)
 	}
-	w.oracle.begin(w)
-	w.meters.begin(w)
-	w.keys.begin()
+	w.meters.begin()
 	w.arrivals.begin(w)
 
 	w.globals.start(true)
@@ -291,7 +302,7 @@ func New(cfg Config) *World {
 	w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen})
 	w.now = 0
 	w.beginFaults()
-	w.in(sampleGap, func() { w.meters.sample(w) })
+	w.in(sampleGap, w.meters.sample)
 	return w
 }
 
@@ -512,10 +523,10 @@ func (w *World) look() {
 	}
 	for _, i := range w.touched {
 		w.isTouched[i] = false
-		w.oracle.checkCentre(w, int(i))
+		w.oracle.checkCentre(int(i))
 	}
 	w.touched, w.rootMoved = w.touched[:0], false
-	w.oracle.checkTotals(w)
+	w.oracle.checkTotals()
 }
 
 func (w *World) handle(e *event) {
@@ -565,8 +576,8 @@ func (w *World) handle(e *event) {
 	case evFault:
 		w.runFault(&w.faults[e.node])
 	case evSecond:
-		w.oracle.tick(w)
-		w.oracle.checkLedgers(w)
+		w.oracle.tick()
+		w.oracle.checkLedgers()
 		w.keepTime()
 		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
 	}
