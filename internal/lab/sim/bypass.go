@@ -68,37 +68,37 @@ func (es *edges) compiled(told []room.Rule) (out []bypass) {
 
 // letPast reports whether a rule at the edge bypasses the room for a visitor, as its gate asks. The oracle knows the
 // allowed paths: no other request may pass, and one that passes is neither counted nor queued.
-func (w *World) letPast(n *edgeNode, v *visitor) bool {
+func (vs *visitors) letPast(n *edgeNode, v *visitor) bool {
 	if len(n.rules) == 0 {
 		return false
 	}
 	path := asks[v.asks]
-	req := rules.Request{Method: "GET", Scheme: "https", Host: "sale.example", Version: "HTTP/1.1", Time: int64(w.fleetTime() / 1000)}
+	req := rules.Request{Method: "GET", Scheme: "https", Host: "sale.example", Version: "HTTP/1.1", Time: int64(vs.fleetTime() / 1000)}
 	if !match.Readings(path, func(reading string) bool { req.Paths = append(req.Paths, strings.Clone(reading)); return true }) {
 		req.Paths = nil
 	}
-	w.asking.Ask(&req)
-	past := slices.ContainsFunc(n.rules, func(b bypass) bool { return b.rule.Match(&w.asking) })
-	w.asking.Forget()
+	vs.asking.Ask(&req)
+	past := slices.ContainsFunc(n.rules, func(b bypass) bool { return b.rule.Match(&vs.asking) })
+	vs.asking.Forget()
 	should := slices.ContainsFunc(n.rules, func(b bypass) bool { return slices.Contains(b.past, path) })
 	switch {
 	case past && !should:
-		w.fail("%s bypasses the room for %s, which a site may read as a path without a rule", n, path)
+		vs.fail("%s bypasses the room for %s, which a site may read as a path without a rule", n, path)
 	case should && !past:
-		w.fail("%s counts or queues a request for %s, which a rule bypasses", n, path)
+		vs.fail("%s counts or queues a request for %s, which a rule bypasses", n, path)
 	}
 	if past {
-		w.meters.past++
+		vs.meters.past++
 	}
 	return past
 }
 
 // asksFor draws a request path.
-func (w *World) asksFor() uint8 {
-	if !w.cfg.Faults.Rules || w.rng.IntN(2) == 0 {
+func (vs *visitors) asksFor() uint8 {
+	if !vs.cfg.Faults.Rules || vs.rng.IntN(2) == 0 {
 		return 0
 	}
-	return uint8(w.rng.IntN(len(asks)))
+	return uint8(vs.rng.IntN(len(asks)))
 }
 
 // Bypasses edits the rules of the room all the time, while coordinators, aggregators and edges are replaced and data

@@ -350,8 +350,7 @@ func (x *Crowd) gather(seed uint64) *World {
 		last = x.Start()
 	}
 	w.runFor(firstComes + last)
-	w.cfg.Demand = Demand{}
-	w.arrivals.begin(w)
+	w.visitors.demand(Demand{})
 	for w.oracle.waiting > 0 && w.now < int64(time.Hour) && !w.broken() {
 		w.runFor(10 * time.Second)
 	}
@@ -368,8 +367,8 @@ func (w *World) change(c *Change) {
 
 // hearAnew has earlier forecasts replaced by the first one after [Heard].
 func (w *World) hearAnew() {
-	for i := range w.visitors {
-		if h := w.visitors[i].heard; h != nil {
+	for i := range w.visitors.all {
+		if h := w.visitors.all[i].heard; h != nil {
 			h.Anew(time.Duration(w.now) + Heard)
 		}
 	}

@@ -75,8 +75,8 @@ func TestADrawEntersByRank(t *testing.T) {
 		var entrants []entrant
 		wrong, off := 0, 0
 		w.in(begin-time.Millisecond, func() {
-			for i := range w.visitors {
-				k := &w.visitors[i].pass.ticket
+			for i := range w.visitors.all {
+				k := &w.visitors.all[i].pass.ticket
 				if k.ID == 0 || k.Flags&ticket.Returned == 0 || k.Joined >= epoch.Add(begin-draw.Lead) {
 					continue
 				}

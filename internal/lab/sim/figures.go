@@ -273,13 +273,13 @@ func restartedEdge() Finding {
 		took := time.Duration(-1)
 		left := map[uint64]bool{}
 		w.in(fill+d, func() {
-			for i := range w.visitors {
-				if v := &w.visitors[i]; v.inside {
+			for i := range w.visitors.all {
+				if v := &w.visitors.all[i]; v.inside {
 					left[v.pass.ticket.ID] = true
 				}
 			}
 			w.edges.end(0)
-			w.goHome()
+			w.visitors.goHome()
 			w.in(2*time.Second, func() { w.edges.start(0) })
 			began := w.now
 			var look func()
@@ -344,8 +344,8 @@ func hourAlone() Finding {
 	people, stayed := 0, 0
 	inside := func() int {
 		n := 0
-		for i := range w.visitors {
-			if w.visitors[i].inside {
+		for i := range w.visitors.all {
+			if w.visitors.all[i].inside {
 				n++
 			}
 		}
@@ -374,7 +374,7 @@ func flood() Finding {
 		w.measureFrom(fill)
 		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, centre: -1, behave: noCookies}
 		if robots {
-			w.bring(all)
+			w.visitors.bring(all)
 		}
 		r := w.Run()
 		m := w.meters
@@ -414,12 +414,12 @@ func replayed(tickets int, perSecond float64) Finding {
 		w.measureFrom(fill)
 		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
 		w.in(fill-30*time.Second, func() {
-			if old.tickets = w.oldTickets((tickets + 3) / 4); tickets == 1 {
+			if old.tickets = w.visitors.oldTickets((tickets + 3) / 4); tickets == 1 {
 				old.tickets = old.tickets[2:3]
 			}
 		})
 		if perSecond > 0 {
-			w.replay(old)
+			w.visitors.replay(old)
 		}
 		r := w.Run()
 		m := w.meters
@@ -542,7 +542,7 @@ func (o copying) inside() (seen [4]int, fault string) {
 		c.Length, c.Total, c.Demand.PerMinute = 4*time.Minute+last, 2000, 0
 	}
 	w := New(c)
-	place := w.foreign()
+	place := w.visitors.foreign()
 	jars := make([]ticket.Ticket, clients)
 	rng := rand.New(rand.NewPCG(1, 0x636f7079))
 	entered := int64(0)
@@ -585,7 +585,7 @@ func (o copying) inside() (seen [4]int, fault string) {
 				}
 			}
 		case d.Verdict == admission.Hold:
-			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: jars[i], Data: int32(-1)}, 500*time.Millisecond)
+			w.edges.hold(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: jars[i], Data: int32(-1)}, 500*time.Millisecond)
 		}
 		jars[i] = d.Ticket
 		w.in(next, func() { ask(i) })
@@ -666,7 +666,7 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 	}
 	twice := int64(0)
 	w.in(10*time.Second, func() {
-		jar = w.foreign()
+		jar = w.visitors.foreign()
 		jar.Epoch = w.operator.epoch
 		page()
 		w.each(100*time.Millisecond, func() {
@@ -692,10 +692,10 @@ func parallelAsOne() Finding {
 	w := New(c)
 	var admitted, renewed, later int64
 	w.in(10*time.Second, func() {
-		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.foreign())
-		tickets := w.parallelRequests(0, 50, first.Ticket)
+		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.visitors.foreign())
+		tickets := w.visitors.parallelRequests(0, 50, first.Ticket)
 		w.in(2*time.Second, func() { admitted, _ = w.centres.counted() })
-		w.in(20*time.Second, func() { tickets = w.parallelRequests(0, 50, tickets[len(tickets)-1]) })
+		w.in(20*time.Second, func() { tickets = w.visitors.parallelRequests(0, 50, tickets[len(tickets)-1]) })
 		w.in(22*time.Second, func() { renewed, _ = w.centres.counted() })
 		// The second of its first stamp is over, that of the renewal is not.
 		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.centres.counted() })
@@ -716,7 +716,7 @@ func abandoners() Finding {
 		w := New(c)
 		w.measureFrom(10 * time.Minute)
 		if leavers {
-			w.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, centre: -1, behave: oneLook})
+			w.visitors.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, centre: -1, behave: oneLook})
 		}
 		r := w.Run()
 		return float64(w.meters.inside - w.meters.robots), r.Fault

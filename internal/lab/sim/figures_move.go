@@ -13,10 +13,10 @@ func moveOut() Finding {
 	moved, metric := 0, int64(0)
 	w.in(fill, func() { w.centres.cutOff(0, 10*time.Minute) })
 	w.in(fill+10*time.Second, func() {
-		for i := range w.visitors {
-			if v := &w.visitors[i]; v.inside && v.centre == 0 {
+		for i := range w.visitors.all {
+			if v := &w.visitors.all[i]; v.inside && v.centre == 0 {
 				v.centre = 1 + int32(i)%2
-				v.edge = w.anyEdge(v.centre)
+				v.edge = w.visitors.anyEdge(v.centre)
 				moved++
 			}
 		}
@@ -44,8 +44,8 @@ func awayAndBack() Finding {
 		n.cutUp, n.cutDown = until, until
 	})
 	w.in(fill+10*time.Second, func() {
-		for i := range w.visitors {
-			if v := &w.visitors[i]; v.inside && v.edge == 0 {
+		for i := range w.visitors.all {
+			if v := &w.visitors.all[i]; v.inside && v.edge == 0 {
 				v.edge = 1 + int32(i)%3
 				went = append(went, int32(i))
 			}
@@ -53,7 +53,7 @@ func awayAndBack() Finding {
 	})
 	w.in(fill+40*time.Second, func() {
 		for _, i := range went {
-			w.visitors[i].edge = 0
+			w.visitors.all[i].edge = 0
 		}
 	})
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })

@@ -337,27 +337,27 @@ func (w *World) renameRoom(f *fault) {
 }
 
 // passBy passes a visitor through a suspended room: no decision, no count.
-func (w *World) passBy(i int32) {
-	v := &w.visitors[i]
+func (vs *visitors) passBy(i int32) {
+	v := &vs.all[i]
 	if v.pages = max(0, v.pages-1); v.pages == 0 {
-		w.oracle.setWaiting(v, false)
-		w.end(i)
+		vs.oracle.setWaiting(v, false)
+		vs.end(i)
 		return
 	}
 	v.gen++
-	w.plan(event{at: w.now + 1 + int64(w.rng.ExpFloat64()*float64(w.cfg.People.Think)), kind: evVisit, node: i, gen: v.gen})
+	vs.plan(event{at: vs.now + 1 + int64(vs.rng.ExpFloat64()*float64(vs.cfg.People.Think)), kind: evVisit, node: i, gen: v.gen})
 }
 
 // rejected makes a visitor without a place return later, or not at all.
-func (w *World) rejected(i int32, d *admission.Decision) {
-	v := &w.visitors[i]
+func (vs *visitors) rejected(i int32, d *admission.Decision) {
+	v := &vs.all[i]
 	if d.Reseal {
-		w.fail("a rejecting room gave a place to a newcomer")
+		vs.fail("a rejecting room gave a place to a newcomer")
 	}
-	w.oracle.setWaiting(v, false)
-	if v.robot || w.rng.IntN(2) == 0 {
-		w.end(i)
+	vs.oracle.setWaiting(v, false)
+	if v.robot || vs.rng.IntN(2) == 0 {
+		vs.end(i)
 		return
 	}
-	w.plan(event{at: w.now + int64(2*time.Second) + w.rng.Int64N(int64(10*time.Second)), kind: evVisit, node: i, gen: v.gen})
+	vs.plan(event{at: vs.now + int64(2*time.Second) + vs.rng.Int64N(int64(10*time.Second)), kind: evVisit, node: i, gen: v.gen})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/rules"
 	"vestibule/internal/core/ticket"
 )
 
@@ -49,6 +50,20 @@ func DefaultPeople() People {
 	return People{Pages: 6, Think: 20 * time.Second, Patience: 30 * time.Minute, Stay: 0.7}
 }
 
+// visitors are the people with their browsers.
+type visitors struct {
+	*fleet
+	oracle *oracle
+	meters *meters
+
+	all      []visitor
+	free     []int32 // free slots of all
+	arrivals arrivals
+	asking   rules.Scratch
+	pushes   subscribers
+	quiet    bool // no visitors and no requests any more
+}
+
 // visitor is one person with a browser.
 type visitor struct {
 	gen    uint64 // of its pending event; older events are void
@@ -82,10 +97,13 @@ type arrivals struct {
 	gen  uint64  // of the planned arrival
 }
 
-func (a *arrivals) begin(w *World) {
+// demand changes the demand, from the next arrival on.
+func (vs *visitors) demand(d Demand) {
+	vs.cfg.Demand = d
+	a := &vs.arrivals
 	a.gen++
-	a.peak = w.cfg.Demand.PerMinute
-	for _, s := range w.cfg.Demand.Spikes {
+	a.peak = d.PerMinute
+	for _, s := range d.Spikes {
 		a.peak += s.PerMinute
 	}
 	a.peak /= float64(time.Minute)
@@ -107,30 +125,32 @@ func (d *Demand) at(t int64) (base float64, spikes []float64) {
 	return d.PerMinute, spikes
 }
 
-func (a *arrivals) next(w *World) int64 {
-	if a.peak <= 0 {
-		return math.MaxInt64
+// planArrival plans the next arrival.
+func (vs *visitors) planArrival() {
+	at := int64(math.MaxInt64)
+	if a := &vs.arrivals; a.peak > 0 {
+		at = vs.now + int64(vs.rng.ExpFloat64()/a.peak)
 	}
-	return w.now + int64(w.rng.ExpFloat64()/a.peak)
+	vs.plan(event{at: at, kind: evArrival, gen: vs.arrivals.gen})
 }
 
 // arrive adds a visitor, or none, and plans the next arrival.
-func (w *World) arrive() {
-	defer func() { w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen}) }()
-	base, spikes := w.cfg.Demand.at(w.now)
-	draw := w.rng.Float64() * w.arrivals.peak * float64(time.Minute)
+func (vs *visitors) arrive() {
+	defer vs.planArrival()
+	base, spikes := vs.cfg.Demand.at(vs.now)
+	draw := vs.rng.Float64() * vs.arrivals.peak * float64(time.Minute)
 	centre := int32(-1)
 	switch {
 	case draw < base:
-		centre = w.pick()
+		centre = vs.pick()
 	default:
 		draw -= base
 		for i, s := range spikes {
 			if draw < s {
-				if c := w.cfg.Demand.Spikes[i].Centre; c > 0 {
+				if c := vs.cfg.Demand.Spikes[i].Centre; c > 0 {
 					centre = int32(c - 1)
 				} else {
-					centre = w.pick()
+					centre = vs.pick()
 				}
 				break
 			}
@@ -140,361 +160,361 @@ func (w *World) arrive() {
 	if centre < 0 {
 		return // thinned out
 	}
-	i := w.newcomer(centre)
-	w.meters.arrived++
-	w.request(i)
+	i := vs.newcomer(centre)
+	vs.meters.arrived++
+	vs.request(i)
 }
 
 // newcomer returns a new visitor of a data centre.
-func (w *World) newcomer(centre int32) int32 {
-	i := w.newVisitor()
-	p := &w.cfg.People
-	v := &w.visitors[i]
-	*v = visitor{gen: v.gen + 1, centre: centre, came: w.now, leaves: math.MaxInt64, pages: w.pages()}
-	v.edge, v.network = w.anyEdge(centre), w.anyNetwork()
-	v.asks = w.asksFor()
-	v.robot = p.Robots > 0 && w.rng.Float64() < p.Robots
-	if w.meters.words != nil {
+func (vs *visitors) newcomer(centre int32) int32 {
+	i := vs.newVisitor()
+	p := &vs.cfg.People
+	v := &vs.all[i]
+	*v = visitor{gen: v.gen + 1, centre: centre, came: vs.now, leaves: math.MaxInt64, pages: vs.pages()}
+	v.edge, v.network = vs.anyEdge(centre), vs.anyNetwork()
+	v.asks = vs.asksFor()
+	v.robot = p.Robots > 0 && vs.rng.Float64() < p.Robots
+	if vs.meters.words != nil {
 		v.heard = &Hearing{}
 	}
 	if p.Patience > 0 {
-		v.leaves = w.now + int64(w.rng.ExpFloat64()*float64(p.Patience))
+		v.leaves = vs.now + int64(vs.rng.ExpFloat64()*float64(p.Patience))
 	}
 	return i
 }
 
 // newVisitor returns the number of a blank visitor.
-func (w *World) newVisitor() int32 {
-	if n := len(w.free); n > 0 {
-		i := w.free[n-1]
-		w.free = w.free[:n-1]
+func (vs *visitors) newVisitor() int32 {
+	if n := len(vs.free); n > 0 {
+		i := vs.free[n-1]
+		vs.free = vs.free[:n-1]
 		return i
 	}
-	w.visitors = append(w.visitors, visitor{})
-	return int32(len(w.visitors) - 1)
+	vs.all = append(vs.all, visitor{})
+	return int32(len(vs.all) - 1)
 }
 
 // copyPass adds a visitor with a copy of the cookie of visitor i.
-func (w *World) copyPass(i int32) {
-	k := w.newVisitor()
-	from := &w.visitors[i]
+func (vs *visitors) copyPass(i int32) {
+	k := vs.newVisitor()
+	from := &vs.all[i]
 	from.shared = true
-	v := &w.visitors[k]
+	v := &vs.all[k]
 	*v = visitor{
-		gen: v.gen + 1, centre: int32(w.rng.IntN(w.cfg.Centres)), came: w.now, leaves: from.leaves, pages: w.pages(),
+		gen: v.gen + 1, centre: int32(vs.rng.IntN(vs.cfg.Centres)), came: vs.now, leaves: from.leaves, pages: vs.pages(),
 		pass: from.pass, old: from.old, inside: from.inside, copied: true,
 	}
-	v.edge, v.network = w.anyEdge(v.centre), w.anyNetwork()
-	w.plan(event{at: w.now + w.rng.Int64N(2*int64(w.cfg.People.Think)+1), kind: evVisit, node: k, gen: v.gen})
+	v.edge, v.network = vs.anyEdge(v.centre), vs.anyNetwork()
+	vs.plan(event{at: vs.now + vs.rng.Int64N(2*int64(vs.cfg.People.Think)+1), kind: evVisit, node: k, gen: v.gen})
 }
 
 // misbehave applies the drawn misbehaviour of visitor v before a request.
-func (w *World) misbehave(v *visitor) {
-	p := &w.cfg.People
-	if p.Move > 0 && w.rng.Float64() < p.Move {
-		v.centre = int32(w.rng.IntN(w.cfg.Centres))
-		v.edge = w.anyEdge(v.centre)
+func (vs *visitors) misbehave(v *visitor) {
+	p := &vs.cfg.People
+	if p.Move > 0 && vs.rng.Float64() < p.Move {
+		v.centre = int32(vs.rng.IntN(vs.cfg.Centres))
+		v.edge = vs.anyEdge(v.centre)
 	}
-	if p.Roam > 0 && w.rng.Float64() < p.Roam {
-		v.network, v.roamed = w.anyNetwork(), true
+	if p.Roam > 0 && vs.rng.Float64() < p.Roam {
+		v.network, v.roamed = vs.anyNetwork(), true
 	}
-	if p.Drop > 0 && w.rng.Float64() < p.Drop {
+	if p.Drop > 0 && vs.rng.Float64() < p.Drop {
 		v.pass, v.old = pass{}, pass{}
 		if v.inside {
-			v.inside, v.came = false, w.now
+			v.inside, v.came = false, vs.now
 		}
 	}
 	if p.Old > 0 {
-		if w.rng.Float64() < p.Old {
+		if vs.rng.Float64() < p.Old {
 			v.pass, v.old = v.old, v.pass
-		} else if w.rng.IntN(4) == 0 {
+		} else if vs.rng.IntN(4) == 0 {
 			v.old = v.pass
 		}
 	}
 }
 
 // anyNetwork draws one of a few networks, if tickets are bound.
-func (w *World) anyNetwork() ticket.Network {
-	if !w.cfg.People.Bound {
+func (vs *visitors) anyNetwork() ticket.Network {
+	if !vs.cfg.People.Bound {
 		return 0
 	}
-	return ticket.Network(2 + 2*w.rng.IntN(8))
+	return ticket.Network(2 + 2*vs.rng.IntN(8))
 }
 
 // ticketOf returns the ticket presented by visitor v, like open.
-func (w *World) ticketOf(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
-	t, known = w.keys.open(n, &v.pass)
+func (vs *visitors) ticketOf(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
+	t, known = vs.keys.open(n, &v.pass)
 	t.Network, t.Kept = v.network, v.kept
 	return t, known
 }
 
 // pages draws a number of pages: geometric, at least one.
-func (w *World) pages() int32 {
+func (vs *visitors) pages() int32 {
 	n := int32(1)
-	for w.cfg.People.Pages > 1 && w.rng.Float64() > 1/w.cfg.People.Pages && n < 1000 {
+	for vs.cfg.People.Pages > 1 && vs.rng.Float64() > 1/vs.cfg.People.Pages && n < 1000 {
 		n++
 	}
 	return n
 }
 
-func (w *World) pick() int32 {
-	if w.rng.Float64() < w.cfg.Demand.Skew {
+func (vs *visitors) pick() int32 {
+	if vs.rng.Float64() < vs.cfg.Demand.Skew {
 		return 0
 	}
-	return int32(w.rng.IntN(w.cfg.Centres))
+	return int32(vs.rng.IntN(vs.cfg.Centres))
 }
 
-func (w *World) anyEdge(centre int32) int32 {
-	edges := w.centres.all[centre].edges
-	if w.centres.copies > 0 && w.rng.IntN(3) == 0 {
-		for _, r := range w.centres.all[w.cfg.Centres:] { // the load balancer includes the copy
-			if !r.lost && r.name == w.centres.all[centre].name {
+func (vs *visitors) anyEdge(centre int32) int32 {
+	edges := vs.centres.all[centre].edges
+	if vs.centres.copies > 0 && vs.rng.IntN(3) == 0 {
+		for _, r := range vs.centres.all[vs.cfg.Centres:] { // the load balancer includes the copy
+			if !r.lost && r.name == vs.centres.all[centre].name {
 				edges = r.edges
 			}
 		}
 	}
-	return edges[w.rng.IntN(len(edges))]
+	return edges[vs.rng.IntN(len(edges))]
 }
 
 // visit is a visitor's next step: a poll, or the next page.
-func (w *World) visit(i int32, gen uint64) {
-	v := &w.visitors[i]
+func (vs *visitors) visit(i int32, gen uint64) {
+	v := &vs.all[i]
 	if v.gen != gen {
 		return
 	}
-	if !v.inside && w.now >= v.leaves {
-		w.meters.gaveUp++
-		w.oracle.setWaiting(v, false)
-		w.end(i)
+	if !v.inside && vs.now >= v.leaves {
+		vs.meters.gaveUp++
+		vs.oracle.setWaiting(v, false)
+		vs.end(i)
 		return
 	}
-	if w.recovery.quiet || (v.inside && v.pages == 0) {
-		w.oracle.setWaiting(v, false)
-		if v.inside && !w.recovery.quiet {
-			w.quit(v)
+	if vs.quiet || (v.inside && v.pages == 0) {
+		vs.oracle.setWaiting(v, false)
+		if v.inside && !vs.quiet {
+			vs.quit(v)
 		}
-		w.end(i)
+		vs.end(i)
 		return
 	}
-	if w.rng.Float64() >= w.cfg.People.Stay {
-		v.edge = w.anyEdge(v.centre)
+	if vs.rng.Float64() >= vs.cfg.People.Stay {
+		v.edge = vs.anyEdge(v.centre)
 	}
-	if !w.calm {
-		w.misbehave(v)
-		if p := &w.cfg.People; v.inside && p.Parallel > 0 && w.rng.Float64() < p.Parallel {
-			w.parallel(v, 1+w.rng.IntN(7))
-		} else if p.Burst > 0 && w.rng.Float64() < p.Burst {
-			w.parallel(v, 50)
+	if !vs.calm {
+		vs.misbehave(v)
+		if p := &vs.cfg.People; v.inside && p.Parallel > 0 && vs.rng.Float64() < p.Parallel {
+			vs.parallel(v, 1+vs.rng.IntN(7))
+		} else if p.Burst > 0 && vs.rng.Float64() < p.Burst {
+			vs.parallel(v, 50)
 		}
 	}
-	w.request(i)
+	vs.request(i)
 }
 
 // quit logs a visitor out, or just ends its visits. The session is over, since no one else has the cookie.
-func (w *World) quit(v *visitor) {
-	p, n := w.cfg.People.Quit, w.edges.all[v.edge]
-	if p == 0 || v.copied || v.shared || w.rng.Float64() >= p || !w.reachable(n) {
+func (vs *visitors) quit(v *visitor) {
+	p, n := vs.cfg.People.Quit, vs.edges.all[v.edge]
+	if p == 0 || v.copied || v.shared || vs.rng.Float64() >= p || !vs.reachable(n) {
 		return
 	}
-	t, known := w.ticketOf(n, v)
-	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also an unknown session: the reply was lost
-		w.oracle.dropTicket(t.ID)
+	t, known := vs.ticketOf(n, v)
+	if known && n.core.Quit(n.clock.read(vs.now), vs.room, t) { // also an unknown session: the reply was lost
+		vs.oracle.dropTicket(t.ID)
 	}
-	w.edges.wake(v.edge)
+	vs.edges.wake(v.edge)
 }
 
 // parallel sends a page's n subrequests with the same cookie, at any edges. Replies arrive in any order; the browser
 // keeps the last cookie, which is one of theirs or the page's.
-func (w *World) parallel(v *visitor, n int) {
+func (vs *visitors) parallel(v *visitor, n int) {
 	last := v.pass
 	for range n {
-		k := w.anyEdge(v.centre)
-		e := w.edges.all[k]
-		if !w.reachable(e) || e.off {
+		k := vs.anyEdge(v.centre)
+		e := vs.edges.all[k]
+		if !vs.reachable(e) || e.off {
 			continue
 		}
-		t, known := w.ticketOf(e, v)
+		t, known := vs.ticketOf(e, v)
 		if !known {
 			continue
 		}
-		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
-		w.edges.wake(k)
-		w.touch(e.region)
+		d := e.core.Arrive(e.clock.read(vs.now), vs.room, t)
+		vs.edges.wake(k)
+		vs.touch(e.region)
 		if !d.Enters() {
 			continue // the session has just ended, or there was none; the page shows it
 		}
 		page := v.edge
 		v.edge = k
 		queued := v.queued
-		w.oracle.issued(v, d)
-		w.oracle.setWaiting(v, queued)
+		vs.oracle.issued(v, d)
+		vs.oracle.setWaiting(v, queued)
 		v.edge = page
 		if d.Reseal {
-			last = w.keys.seal(e, d.Ticket)
+			last = vs.keys.seal(e, d.Ticket)
 		}
 	}
-	if w.rng.IntN(2) == 0 {
+	if vs.rng.IntN(2) == 0 {
 		v.pass = last
 	}
 }
 
 // request sends the visitor's request to its edge and handles the answer.
-func (w *World) request(i int32) {
-	v := &w.visitors[i]
-	n := w.edges.all[v.edge]
-	if !w.reachable(n) {
+func (vs *visitors) request(i int32) {
+	v := &vs.all[i]
+	n := vs.edges.all[v.edge]
+	if !vs.reachable(n) {
 		// A balancer picks another edge, or there is no answer.
-		if v.edge = w.anyEdge(v.centre); !w.reachable(w.edges.all[v.edge]) {
-			if w.centres.all[v.centre].lost || (w.cfg.People.Move > 0 && w.rng.IntN(5) == 0) {
-				v.centre = int32(w.rng.IntN(w.cfg.Centres)) // or another data centre answers
-				v.edge = w.anyEdge(v.centre)
+		if v.edge = vs.anyEdge(v.centre); !vs.reachable(vs.edges.all[v.edge]) {
+			if vs.centres.all[v.centre].lost || (vs.cfg.People.Move > 0 && vs.rng.IntN(5) == 0) {
+				v.centre = int32(vs.rng.IntN(vs.cfg.Centres)) // or another data centre answers
+				v.edge = vs.anyEdge(v.centre)
 			}
 			v.gen++
-			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: i, gen: v.gen})
+			vs.plan(event{at: vs.now + int64(time.Second), kind: evVisit, node: i, gen: v.gen})
 			return
 		}
-		n = w.edges.all[v.edge]
+		n = vs.edges.all[v.edge]
 	}
-	if n.off || w.letPast(n, v) {
-		w.passBy(i)
+	if n.off || vs.letPast(n, v) {
+		vs.passBy(i)
 		return
 	}
-	now := n.clock.read(w.now)
-	t, known := w.ticketOf(n, v)
+	now := n.clock.read(vs.now)
+	t, known := vs.ticketOf(n, v)
 	if !known {
 		v.gen++
-		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(time.Second)), kind: evVisit, node: i, gen: v.gen})
+		vs.plan(event{at: vs.now + int64(time.Second) + vs.rng.Int64N(int64(time.Second)), kind: evVisit, node: i, gen: v.gen})
 		return
 	}
-	d := n.core.Arrive(now, w.room, t)
+	d := n.core.Arrive(now, vs.room, t)
 	if d.Fresh == admission.Elsewhere && !v.roamed && !v.shared && !v.copied {
-		w.fail("%s takes a visitor for a copy that was always in one network", n)
+		vs.fail("%s takes a visitor for a copy that was always in one network", n)
 	}
-	w.touch(n.region)
+	vs.touch(n.region)
 	if d.Verdict == admission.Hold {
-		h := &admission.Visit{Room: w.room, Ticket: d.Ticket, Data: i}
+		h := &admission.Visit{Room: vs.room, Ticket: d.Ticket, Data: i}
 		n.core.Hold(now, h)
 		v.hold = h
 		v.gen++
-		w.plan(event{at: w.now + int64(d.Retry), kind: evGiveUp, node: i, gen: v.gen})
-		w.edges.wake(v.edge)
+		vs.plan(event{at: vs.now + int64(d.Retry), kind: evGiveUp, node: i, gen: v.gen})
+		vs.edges.wake(v.edge)
 		return
 	}
-	w.answer(i, &d)
-	w.edges.wake(v.edge)
+	vs.answer(i, &d)
+	vs.edges.wake(v.edge)
 }
 
 // dropHeld drops the connections of an edge's long-polled visitors, which ask again.
-func (w *World) dropHeld(edge int32) {
-	for k := range w.visitors {
-		if v := &w.visitors[k]; v.hold != nil && v.edge == edge {
+func (vs *visitors) dropHeld(edge int32) {
+	for k := range vs.all {
+		if v := &vs.all[k]; v.hold != nil && v.edge == edge {
 			v.hold = nil
 			v.gen++
-			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: int32(k), gen: v.gen})
+			vs.plan(event{at: vs.now + int64(time.Second), kind: evVisit, node: int32(k), gen: v.gen})
 		}
 	}
 }
 
 // reachable reports whether visitors reach the edge: it runs, and has been ready in this life.
-func (w *World) reachable(n *edgeNode) bool { return !n.down && n.synced && n.asleep <= w.now }
+func (vs *visitors) reachable(n *edgeNode) bool { return !n.down && n.synced && n.asleep <= vs.now }
 
 // answer handles the edge's answer to a visitor's request.
-func (w *World) answer(i int32, d *admission.Decision) {
-	v := &w.visitors[i]
+func (vs *visitors) answer(i int32, d *admission.Decision) {
+	v := &vs.all[i]
 	v.gen++
-	if p := w.cfg.People.Lost; p > 0 && !w.calm && w.rng.Float64() < p {
+	if p := vs.cfg.People.Lost; p > 0 && !vs.calm && vs.rng.Float64() < p {
 		if d.Enters() { // the permits are spent, even if the reply is lost
 			queued := v.queued
-			w.oracle.issued(v, *d)
-			w.oracle.setWaiting(v, queued)
+			vs.oracle.issued(v, *d)
+			vs.oracle.setWaiting(v, queued)
 		}
-		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
+		vs.plan(event{at: vs.now + int64(time.Second) + vs.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
 		return
 	}
 	if d.Reseal {
-		v.pass = w.keys.seal(w.edges.all[v.edge], d.Ticket)
+		v.pass = vs.keys.seal(vs.edges.all[v.edge], d.Ticket)
 	}
-	if p := &w.cfg.People; p.Copy > 0 && !v.copied && !w.calm && w.rng.Float64() < p.Copy {
-		w.copyPass(i)
-		v = &w.visitors[i]
+	if p := &vs.cfg.People; p.Copy > 0 && !v.copied && !vs.calm && vs.rng.Float64() < p.Copy {
+		vs.copyPass(i)
+		v = &vs.all[i]
 	}
 	if d.Enters() {
 		if !v.inside && !v.copied {
-			w.meters.entered(v, *d)
+			vs.meters.entered(v, *d)
 		}
-		w.oracle.issued(v, *d)
+		vs.oracle.issued(v, *d)
 		if v.waits {
-			w.end(i) // has had its one page
+			vs.end(i) // has had its one page
 			return
 		}
-		v.inside, v.served = true, w.now
-		think := int64(w.rng.ExpFloat64() * float64(w.cfg.People.Think))
-		if d.Verdict == admission.Admit && w.cfg.Probation > 0 {
-			think = min(think, w.rng.Int64N(int64(2*time.Second))) // subresources of the page
+		v.inside, v.served = true, vs.now
+		think := int64(vs.rng.ExpFloat64() * float64(vs.cfg.People.Think))
+		if d.Verdict == admission.Admit && vs.cfg.Probation > 0 {
+			think = min(think, vs.rng.Int64N(int64(2*time.Second))) // subresources of the page
 		} else {
 			v.pages--
 		}
-		w.plan(event{at: w.now + think, kind: evVisit, node: i, gen: v.gen})
+		vs.plan(event{at: vs.now + think, kind: evVisit, node: i, gen: v.gen})
 		return
 	}
 	if v.inside { // the session had ended before the next page
-		w.meters.putOut(v)
+		vs.meters.putOut(v)
 		v.inside = false
-		v.came = w.now
+		v.came = vs.now
 	}
 	if d.Reason == admission.Rejected && d.Fresh != admission.Kept {
-		w.rejected(i, d)
+		vs.rejected(i, d)
 		return
 	}
-	w.meters.waitingPage(v, *d)
+	vs.meters.waitingPage(v, *d)
 	if v.robot && !v.waits {
-		w.end(i)
+		vs.end(i)
 		return
 	}
-	if w.subscribes(i) {
+	if vs.subscribes(i) {
 		return
 	}
-	w.oracle.setWaiting(v, true)
-	w.plan(event{at: min(w.now+int64(d.Retry), max(v.leaves, w.now+1)), kind: evVisit, node: i, gen: v.gen})
+	vs.oracle.setWaiting(v, true)
+	vs.plan(event{at: min(vs.now+int64(d.Retry), max(v.leaves, vs.now+1)), kind: evVisit, node: i, gen: v.gen})
 }
 
 // giveUp ends the long poll of a visitor.
-func (w *World) giveUp(i int32, gen uint64) {
-	v := &w.visitors[i]
+func (vs *visitors) giveUp(i int32, gen uint64) {
+	v := &vs.all[i]
 	if v.gen != gen || v.hold == nil {
 		return
 	}
-	n := w.edges.all[v.edge]
+	n := vs.edges.all[v.edge]
 	h := v.hold
-	if n.asleep > w.now {
-		w.plan(event{at: n.asleep, kind: evGiveUp, node: i, gen: gen})
+	if n.asleep > vs.now {
+		vs.plan(event{at: n.asleep, kind: evGiveUp, node: i, gen: gen})
 		return
 	}
-	if !n.core.GiveUp(n.clock.read(w.now), h) {
+	if !n.core.GiveUp(n.clock.read(vs.now), h) {
 		return
 	}
 	v.hold = nil
-	w.answer(i, &h.Decision)
-	w.edges.wake(v.edge)
+	vs.answer(i, &h.Decision)
+	vs.edges.wake(v.edge)
 }
 
 // answerHeld answers long-polled visitors, about whom an edge has decided.
-func (w *World) answerHeld(edge int32, decided []*admission.Visit) {
+func (vs *visitors) answerHeld(edge int32, decided []*admission.Visit) {
 	for _, h := range decided {
 		i := h.Data.(int32)
 		if i < 0 { // not a visitor: see replay
 			if h.Decision.Enters() {
-				w.oracle.issued(&visitor{edge: edge}, h.Decision)
+				vs.oracle.issued(&visitor{edge: edge}, h.Decision)
 			}
 			continue
 		}
-		w.visitors[i].hold = nil
-		w.answer(i, &h.Decision)
+		vs.all[i].hold = nil
+		vs.answer(i, &h.Decision)
 	}
 }
 
 // end forgets a visitor; the oracle keeps the ticket.
-func (w *World) end(i int32) {
-	w.visitors[i] = visitor{gen: w.visitors[i].gen + 1}
-	w.free = append(w.free, i)
+func (vs *visitors) end(i int32) {
+	vs.all[i] = visitor{gen: vs.all[i].gen + 1}
+	vs.free = append(vs.free, i)
 }

@@ -16,7 +16,6 @@ type recovery struct {
 	recovered int64 // when every edge had a lease again; 0 for not yet
 	whole     int64 // when every data centre had one too, and all ledgers were known
 	lastWord  int64 // last report of an ended node that knew the time, to a coordinator that did not
-	quiet     bool  // no visitors and no requests any more
 	use       float64
 	seconds   int
 	settled   bool // no permit is left over
@@ -84,9 +83,8 @@ func (w *World) calmDown() {
 	}
 	// More visitors than the limits can take.
 	stay := time.Duration(w.cfg.People.Pages*float64(w.cfg.People.Think)) + w.cfg.Session
-	w.cfg.Demand = Demand{PerMinute: max(w.cfg.Demand.PerMinute, 2*min(float64(w.cfg.Total)/stay.Minutes(), float64(w.cfg.Rate))+4)}
-	w.arrivals.begin(w)
-	w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen})
+	w.visitors.demand(Demand{PerMinute: max(w.cfg.Demand.PerMinute, 2*min(float64(w.cfg.Total)/stay.Minutes(), float64(w.cfg.Rate))+4)})
+	w.visitors.planArrival()
 	w.recover()
 
 	life := w.oracle.longestLife()
@@ -253,7 +251,7 @@ func (w *World) holdsForLost(st region.Status) bool {
 
 // measure samples the use of the effective limit, once a second.
 func (w *World) measure(left time.Duration) {
-	if left <= 0 || w.recovery.quiet {
+	if left <= 0 || w.visitors.quiet {
 		return
 	}
 	w.oracle.tick()
@@ -266,18 +264,17 @@ func (w *World) measure(left time.Duration) {
 // goQuiet sends all visitors away.
 func (w *World) goQuiet() {
 	w.tracef("everybody goes; %.2f of the limits were used", w.recovery.use/float64(max(1, w.recovery.seconds)))
-	w.recovery.quiet = true
-	w.cfg.Demand.PerMinute = 0
-	w.arrivals.begin(w)
-	for i := range w.visitors {
-		v := &w.visitors[i]
+	w.visitors.quiet = true
+	w.visitors.demand(Demand{Skew: w.cfg.Demand.Skew, Spikes: w.cfg.Demand.Spikes})
+	for i := range w.visitors.all {
+		v := &w.visitors.all[i]
 		if v.hold == nil {
 			continue
 		}
 		if n := w.edges.all[v.edge]; n.core.GiveUp(n.clock.read(w.now), v.hold) {
 			v.hold = nil
 			w.oracle.setWaiting(v, false)
-			w.end(int32(i))
+			w.visitors.end(int32(i))
 			w.edges.wake(v.edge)
 		}
 	}

@@ -81,8 +81,7 @@ func sellOut(seed uint64) soldOut {
 	}
 	w := New(c)
 	w.runFor(last + warmUp)
-	w.cfg.Demand = Demand{}
-	w.arrivals.begin(w)
+	w.visitors.demand(Demand{})
 	for w.oracle.waiting > 0 && w.now < int64(6*time.Hour) && !w.broken() {
 		w.runFor(10 * time.Second)
 	}

@@ -87,28 +87,28 @@ func (w *World) isolate(d time.Duration) {
 }
 
 // goHome ends the visits of all active visitors; their tickets stay valid until they expire.
-func (w *World) goHome() {
-	for i := range w.visitors {
-		if v := &w.visitors[i]; v.inside {
+func (vs *visitors) goHome() {
+	for i := range vs.all {
+		if v := &vs.all[i]; v.inside {
 			v.inside, v.pages = false, 0
-			w.end(int32(i))
+			vs.end(int32(i))
 		}
 	}
 }
 
 // goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.
-func (w *World) goAway(centre int32) {
-	for i := range w.visitors {
-		v := &w.visitors[i]
+func (vs *visitors) goAway(centre int32) {
+	for i := range vs.all {
+		v := &vs.all[i]
 		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
 			continue
 		}
-		if n := w.edges.all[v.edge]; v.hold != nil {
-			n.core.Abandon(n.clock.read(w.now), v.hold)
-			w.edges.wake(v.edge)
+		if n := vs.edges.all[v.edge]; v.hold != nil {
+			n.core.Abandon(n.clock.read(vs.now), v.hold)
+			vs.edges.wake(v.edge)
 		}
-		w.oracle.setWaiting(v, false)
-		w.end(int32(i))
+		vs.oracle.setWaiting(v, false)
+		vs.end(int32(i))
 	}
 }
 
@@ -123,24 +123,24 @@ type crowd struct {
 }
 
 // bring adds a crowd.
-func (w *World) bring(c *crowd) {
-	c.rng = rand.New(rand.NewPCG(w.cfg.Seed, 0x63726f7764))
+func (vs *visitors) bring(c *crowd) {
+	c.rng = rand.New(rand.NewPCG(vs.cfg.Seed, 0x63726f7764))
 	var next func()
 	next = func() {
-		if w.now > int64(c.until) {
+		if vs.now > int64(c.until) {
 			return
 		}
 		centre := c.centre
 		if centre < 0 {
-			centre = int32(c.rng.IntN(w.cfg.Centres))
+			centre = int32(c.rng.IntN(vs.cfg.Centres))
 		}
-		i := w.newcomer(centre)
+		i := vs.newcomer(centre)
 		c.came++
-		c.behave(&w.visitors[i])
-		w.request(i)
-		w.in(time.Duration(c.rng.ExpFloat64()/c.perSecond*1e9), next)
+		c.behave(&vs.all[i])
+		vs.request(i)
+		vs.in(time.Duration(c.rng.ExpFloat64()/c.perSecond*1e9), next)
 	}
-	w.in(c.from, next)
+	vs.in(c.from, next)
 }
 
 // replays present tickets again and again, each at any edge, by clients that ignore the answers.
@@ -151,59 +151,59 @@ type replays struct {
 	shown       int
 }
 
-func (w *World) replay(p *replays) {
-	rng := rand.New(rand.NewPCG(w.cfg.Seed, 0x7265706c6179))
+func (vs *visitors) replay(p *replays) {
+	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x7265706c6179))
 	var next func()
 	next = func() {
-		if w.now > int64(p.until) {
+		if vs.now > int64(p.until) {
 			return
 		}
-		k := int32(rng.IntN(len(w.edges.all)))
-		n, t := w.edges.all[k], p.tickets[rng.IntN(len(p.tickets))]
+		k := int32(rng.IntN(len(vs.edges.all)))
+		n, t := vs.edges.all[k], p.tickets[rng.IntN(len(p.tickets))]
 		p.shown++
-		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
+		switch d := n.core.Arrive(n.clock.read(vs.now), vs.room, t); {
 		case d.Enters():
-			w.oracle.issued(&visitor{edge: k}, d)
+			vs.oracle.issued(&visitor{edge: k}, d)
 		case d.Verdict == admission.Hold:
-			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
+			vs.edges.hold(k, &admission.Visit{Room: vs.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
-		w.edges.wake(k)
-		w.in(time.Duration(rng.ExpFloat64()/p.perSecond*1e9), next)
+		vs.edges.wake(k)
+		vs.in(time.Duration(rng.ExpFloat64()/p.perSecond*1e9), next)
 	}
-	w.in(p.from, next)
+	vs.in(p.from, next)
 }
 
-// holdFor makes an edge hold a request whose client hangs up after d.
-func (w *World) holdFor(edge int32, v *admission.Visit, d time.Duration) {
-	n := w.edges.all[edge]
-	n.core.Hold(n.clock.read(w.now), v)
-	w.in(d, func() { n.core.Abandon(n.clock.read(w.now), v) })
+// hold makes an edge hold a request whose client hangs up after d.
+func (es *edges) hold(edge int32, v *admission.Visit, d time.Duration) {
+	n := es.all[edge]
+	n.core.Hold(n.clock.read(es.now), v)
+	es.in(d, func() { n.core.Abandon(n.clock.read(es.now), v) })
 }
 
 // oldTickets returns n tickets of each kind: valid places and sessions, expired sessions, and tickets of an earlier
 // epoch. Their visitors are gone.
-func (w *World) oldTickets(n int) (out []ticket.Ticket) {
+func (vs *visitors) oldTickets(n int) (out []ticket.Ticket) {
 	var waiting, inside []ticket.Ticket
-	for i := range w.visitors {
-		v := &w.visitors[i]
+	for i := range vs.all {
+		v := &vs.all[i]
 		t := v.pass.ticket
 		switch {
 		case v.robot || t.ID == 0 || v.hold != nil:
-		case v.inside && t.Valid(w.fleetTime()) && len(inside) < n:
+		case v.inside && t.Valid(vs.fleetTime()) && len(inside) < n:
 			inside = append(inside, t)
-			w.end(int32(i))
+			vs.end(int32(i))
 		case !v.inside && v.queued && t.Flags&ticket.Returned != 0 && len(waiting) < n:
 			waiting = append(waiting, t)
-			w.oracle.setWaiting(v, false)
-			w.end(int32(i))
+			vs.oracle.setWaiting(v, false)
+			vs.end(int32(i))
 		}
 	}
 	for range n {
-		t := w.foreign()
-		t.Epoch = w.operator.epoch + 1
+		t := vs.foreign()
+		t.Epoch = vs.doc.epoch + 1
 		out = append(out, t)
-		t = w.foreign()
-		t.Epoch, t.Admitted, t.Until, t.Home = w.operator.epoch, t.Seen-200, t.Seen-100, ticket.DCOf(w.centres.all[0].name)
+		t = vs.foreign()
+		t.Epoch, t.Admitted, t.Until, t.Home = vs.doc.epoch, t.Seen-200, t.Seen-100, ticket.DCOf(vs.centres.all[0].name)
 		out = append(out, t)
 	}
 	return append(append(out, waiting...), inside...)
@@ -253,17 +253,17 @@ func (cs *centres) counted() (n, reserved int64) {
 
 // parallelRequests sends n parallel requests with the same ticket to the edges of a data centre in turn, and returns
 // the resulting tickets.
-func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.Ticket {
+func (vs *visitors) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.Ticket {
 	v := &visitor{centre: centre}
 	var out []ticket.Ticket
 	for k := range n {
-		i := w.centres.all[centre].edges[k%len(w.centres.all[centre].edges)]
-		e := w.edges.all[i]
+		i := vs.centres.all[centre].edges[k%len(vs.centres.all[centre].edges)]
+		e := vs.edges.all[i]
 		v.edge = i
-		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
-		w.edges.wake(i)
+		d := e.core.Arrive(e.clock.read(vs.now), vs.room, t)
+		vs.edges.wake(i)
 		if d.Enters() {
-			w.oracle.issued(v, d)
+			vs.oracle.issued(v, d)
 			out = append(out, d.Ticket)
 		}
 	}
@@ -277,7 +277,7 @@ func clockTime(ns int64) string {
 }
 
 // foreign returns the ticket of a visitor that joined just now at some edge.
-func (w *World) foreign() ticket.Ticket {
-	ft := w.fleetTime()
-	return ticket.Ticket{ID: w.rng.Uint64() | 1, Joined: ft, Seen: uint32(ft.Second())}
+func (vs *visitors) foreign() ticket.Ticket {
+	ft := vs.fleetTime()
+	return ticket.Ticket{ID: vs.rng.Uint64() | 1, Joined: ft, Seen: uint32(ft.Second())}
 }

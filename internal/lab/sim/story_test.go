@@ -241,10 +241,10 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		w.centres.cutOff(int32(number(word(1))-1), length(arg("for", "")))
 
 	case "home":
-		w.goHome()
+		w.visitors.goHome()
 
 	case "gone":
-		w.goAway(int32(number(word(0)) - 1))
+		w.visitors.goAway(int32(number(word(0)) - 1))
 
 	case "books":
 		for _, r := range w.centres.all {
@@ -375,7 +375,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	v := &visitor{}
 	brought, known := s.people[who]
 	if !known { // joined a moment ago, anywhere
-		brought = w.foreign()
+		brought = w.visitors.foreign()
 		s.people[who] = brought
 	}
 	brought.Network = network

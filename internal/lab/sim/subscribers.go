@@ -16,49 +16,49 @@ type subscribers struct {
 }
 
 // subscribes decides at the waiting page of a visitor whether it subscribes, and closes the page of one that does.
-func (w *World) subscribes(i int32) bool {
-	v, p := &w.visitors[i], &w.cfg.People
-	if p.Subscribe == 0 || v.queued || v.kept || w.rng.Float64() >= p.Subscribe {
+func (vs *visitors) subscribes(i int32) bool {
+	v, p := &vs.all[i], &vs.cfg.People
+	if p.Subscribe == 0 || v.queued || v.kept || vs.rng.Float64() >= p.Subscribe {
 		return false
 	}
-	if w.pushes.book == nil {
-		w.pushes = subscribers{push.NewBook(math.MaxInt), map[uint64]int32{}}
-		w.each(time.Second, w.callSubscribers)
+	if vs.pushes.book == nil {
+		vs.pushes = subscribers{push.NewBook(math.MaxInt), map[uint64]int32{}}
+		vs.each(time.Second, vs.callSubscribers)
 	}
 	v.kept = true
-	n := w.edges.all[v.edge]
-	t, _ := w.ticketOf(n, v)
-	n.core.Away(n.clock.read(w.now), w.room, t, t.Answer)
-	w.edges.wake(v.edge)
-	w.pushes.of[t.ID] = i
-	w.pushes.book.Set(w.fleetTime(), w.room, t.ID, 1, &push.Record{Place: t.Place(), Told: push.Confirmed, Sealed: []byte{1}})
+	n := vs.edges.all[v.edge]
+	t, _ := vs.ticketOf(n, v)
+	n.core.Away(n.clock.read(vs.now), vs.room, t, t.Answer)
+	vs.edges.wake(v.edge)
+	vs.pushes.of[t.ID] = i
+	vs.pushes.book.Set(vs.fleetTime(), vs.room, t.ID, 1, &push.Record{Place: t.Place(), Told: push.Confirmed, Sealed: []byte{1}})
 	return true
 }
 
 // callSubscribers tells who is called. It comes back half a minute later on average, or never.
-func (w *World) callSubscribers() {
-	view := w.globals.newest().core.Totals(w.room).View
+func (vs *visitors) callSubscribers() {
+	view := vs.globals.newest().core.Totals(vs.room).View
 	if view == nil {
 		return
 	}
-	c := push.CallOf(w.room, view, w.fleetTime())
+	c := push.CallOf(vs.room, view, vs.fleetTime())
 	for shard := range wire.OutboxShards {
-		for _, j := range w.pushes.book.Due(w.fleetTime(), shard, c, math.MaxInt) {
+		for _, j := range vs.pushes.book.Due(vs.fleetTime(), shard, c, math.MaxInt) {
 			if j.Stage != push.Called {
 				continue
 			}
-			i := w.pushes.of[j.Visitor]
-			w.pushes.book.Set(0, j.Room, j.Visitor, 1, nil)
-			delete(w.pushes.of, j.Visitor)
-			if w.rng.Float64() < w.cfg.People.Never {
-				w.end(i)
+			i := vs.pushes.of[j.Visitor]
+			vs.pushes.book.Set(0, j.Room, j.Visitor, 1, nil)
+			delete(vs.pushes.of, j.Visitor)
+			if vs.rng.Float64() < vs.cfg.People.Never {
+				vs.end(i)
 				continue
 			}
-			v := &w.visitors[i]
+			v := &vs.all[i]
 			v.gen++
-			later := int64(min(w.rng.ExpFloat64()*30, 9*60) * 1e9) // claim is ten minutes
-			v.came = w.now + later
-			w.plan(event{at: v.came, kind: evVisit, node: i, gen: v.gen})
+			later := int64(min(vs.rng.ExpFloat64()*30, 9*60) * 1e9) // claim is ten minutes
+			v.came = vs.now + later
+			vs.plan(event{at: v.came, kind: evVisit, node: i, gen: v.gen})
 		}
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/rules"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/mutant"
@@ -60,8 +59,9 @@ type kernel struct {
 // World is one running experiment.
 type World struct {
 	*fleet
-	oracle *oracle
-	meters *meters
+	oracle   *oracle
+	meters   *meters
+	visitors *visitors
 
 	operator *roomDoc
 	crashAt  uint64 // release at which the claiming coordinator ends
@@ -73,12 +73,6 @@ type World struct {
 	faults   []fault
 	twins    int // additional edges of twins
 	recovery recovery
-
-	visitors []visitor
-	free     []int32 // free slots of visitors
-	arrivals arrivals
-	asking   rules.Scratch
-	pushes   subscribers
 }
 
 // nodeClock is the monotonic clock of one machine, with an offset and a drift.
@@ -279,13 +273,14 @@ func New(cfg Config) *World {
 	w.operator, w.members = w.doc, w.list
 	w.oracle = newOracle(w.fleet)
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
-	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.answerHeld, w.dropHeld
+	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
+	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
 	w.globals.tend = func(i int32) {
 		w.tendMembers(w.globals.all[i])
 		w.tendRelease(i)
 	}
 	w.meters.begin()
-	w.arrivals.begin(w)
+	w.visitors.demand(cfg.Demand)
 
 	w.globals.start(true)
 	for i := range cfg.Centres {
@@ -299,7 +294,7 @@ func New(cfg Config) *World {
 	}
 	w.plan(event{at: int64(time.Second), kind: evSecond})
 	w.now = int64(warmUp)
-	w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen})
+	w.visitors.planArrival()
 	w.now = 0
 	w.beginFaults()
 	w.in(sampleGap, w.meters.sample)
@@ -532,13 +527,13 @@ func (w *World) look() {
 func (w *World) handle(e *event) {
 	switch e.kind {
 	case evArrival:
-		if e.gen == w.arrivals.gen {
-			w.arrive()
+		if e.gen == w.visitors.arrivals.gen {
+			w.visitors.arrive()
 		}
 	case evVisit:
-		w.visit(e.node, e.gen)
+		w.visitors.visit(e.node, e.gen)
 	case evGiveUp:
-		w.giveUp(e.node, e.gen)
+		w.visitors.giveUp(e.node, e.gen)
 	case evEdge:
 		if n := w.edges.all[e.node]; n.timer.gen == e.gen && !w.asleep(&n.proc, e) {
 			n.timer.at = 0
