@@ -35,11 +35,11 @@ type bypass struct {
 }
 
 // editRules replaces the rules of the room for a while, by some or all of bypasses.
-func (w *World) editRules(f *fault) {
-	o, before := w.operator, w.operator.rules
+func (o *operator) editRules(f *fault) {
+	before := o.rules
 	o.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
-	w.announce(f, "the room has the rules %04b for %v", o.rules, f.last)
-	w.revertAfter(f, func() { o.rules = before & uint8(int(f.y*16)) })
+	o.announce(f, "the room has the rules %04b for %v", o.rules, f.last)
+	o.revertAfter(f, func() { o.rules = before & uint8(int(f.y*16)) })
 }
 
 // rulesOf returns the rules selected by the bits of which.

@@ -337,12 +337,11 @@ func (x *Crowd) gather(seed uint64) *World {
 	if x.Draw {
 		w.in(time.Second, func() {
 			start := epoch.Add(firstComes + x.Start())
-			w.giveEvent(&room.Event{
+			w.operator.giveEvent(&room.Event{
 				ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true,
 				Prequeue: int64(epoch.Add(5 * time.Second)), Start: int64(start), End: int64(start.Add(time.Hour)),
 			})
-			w.oracle.raise()
-			w.publish()
+			w.operator.edited()
 		})
 	}
 	last := x.Over
@@ -360,8 +359,7 @@ func (x *Crowd) gather(seed uint64) *World {
 // change applies an operator's change of the limits.
 func (w *World) change(c *Change) {
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session = c.Of(w.cfg.Total, w.cfg.Rate, w.cfg.Session)
-	w.oracle.raise()
-	w.publish()
+	w.operator.edited()
 	w.hearAnew()
 }
 

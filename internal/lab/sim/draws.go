@@ -20,33 +20,31 @@ type draws struct {
 
 // tendDraws does the work of every coordinator's shell for draws, twice a second. The store accepts a write only over
 // the revision that the writer has read.
-func (w *World) tendDraws() {
-	o := w.operator
-	if o.event == nil || !o.event.Shuffle || w.operator.removed {
+func (o *operator) tendDraws() {
+	if o.event == nil || !o.event.Shuffle || o.removed {
 		return
 	}
-	for i, n := range w.globals.all {
+	for i, n := range o.globals.all {
 		if n.gone {
 			continue
 		}
-		now, bound := n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset))
+		now, bound := n.core.Clock(n.clock.read(o.now), o.fleetTime().Add(n.offset))
 		read, events := o.draws.board, o.drawn()
 		due := read.Due(now, bound, events)
 		if due.Nothing() {
 			continue
 		}
-		w.in(time.Duration(w.chaos.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
-			if o.event == nil || o.draws.board != read || n.gone && w.chaos.IntN(2) == 0 {
+		o.in(time.Duration(o.chaos.Int64N(int64(20*time.Millisecond))+o.slowDisk()), func() {
+			if o.event == nil || o.draws.board != read || n.gone && o.chaos.IntN(2) == 0 {
 				return // a concurrent write, or the writer died before
 			}
-			w.writeDraws(i, now, &due)
+			o.writeDraws(i, now, &due)
 		})
 	}
 }
 
 // writeDraws stores the due step of a coordinator, and publishes it to every node.
-func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
-	o := w.operator
+func (o *operator) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	if o.draws.secrets == nil {
 		o.draws.secrets, o.draws.places = map[draw.Event]draw.Secret{}, map[*draw.Record]*draw.Draw{}
 	}
@@ -56,60 +54,59 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 		if !ok {
 			s = draw.Secret{}
 			for k := range s {
-				s[k] = byte(w.chaos.Uint32())
+				s[k] = byte(o.chaos.Uint32())
 			}
 			o.draws.secrets[e] = s
 		}
 		write = append(write, draw.Announce(now, e, s, draw.BeaconNone))
-		w.tracef("coordinator %d announces a draw whose entries close at %v", i+1, e.Closes().Sub(epoch))
+		o.tracef("coordinator %d announces a draw whose entries close at %v", i+1, e.Closes().Sub(epoch))
 	}
 	for _, e := range due.Void {
 		write = append(write, draw.Without(e, "too late"))
-		w.tracef("coordinator %d: no draw, it is too late", i+1)
+		o.tracef("coordinator %d: no draw, it is too late", i+1)
 	}
 	for _, n := range due.Publish {
-		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.oracle.waiting))
+		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(o.oracle.waiting))
 		if err != nil {
-			w.fail("no record of the draw: %v", err)
+			o.fail("no record of the draw: %v", err)
 			return
 		}
 		write = append(write, done)
-		w.tracef("coordinator %d publishes the record of the draw whose entries closed at %v", i+1, n.Closes().Sub(epoch))
+		o.tracef("coordinator %d publishes the record of the draw whose entries closed at %v", i+1, n.Closes().Sub(epoch))
 	}
 	next, err := o.draws.board.With(uint64(now), now, write, due.Forget)
 	if err != nil {
-		w.fail("no draw registry: %v", err)
+		o.fail("no draw registry: %v", err)
 		return
 	}
 	for _, n := range next.Notices { // no draw is published twice
 		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil && *old.Drawn() != *n.Drawn() {
-			w.fail("a second record of a draw")
+			o.fail("a second record of a draw")
 		}
 	}
 	o.draws.board = next
-	w.watchPhases()
-	w.oracle.raise()
-	w.publish()
+	o.watchPhases()
+	o.edited()
 }
 
 // scheduleDraw adds an event with a draw to the room's calendar. Its entries close soon after visitors begin to gather,
 // and often the coordinator ends about then.
-func (w *World) scheduleDraw(f *fault) {
-	o, now := w.operator, w.fleetTime()
+func (o *operator) scheduleDraw(f *fault) {
+	now := o.fleetTime()
 	if o.event != nil && int64(now) < o.event.End {
 		return
 	}
 	gather := now.Add(time.Duration(1+5*f.x) * time.Second)
 	start := gather.Add(draw.Lead + time.Duration(f.y*10*float64(time.Second)))
 	e := &room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start), End: int64(start.Add(10*time.Second + f.last))}
-	w.giveEvent(e)
-	w.announce(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
+	o.giveEvent(e)
+	o.announce(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
 		sinceEpoch(e.Prequeue), start.Add(-draw.Lead).Sub(epoch), sinceEpoch(e.Start), sinceEpoch(e.End))
-	if w.cfg.Faults.CrashGlobal && f.x < 0.5 {
+	if o.cfg.Faults.CrashGlobal && f.x < 0.5 {
 		about := start.Add(-draw.Lead).Sub(now) + time.Duration((f.x-0.25)*4*float64(time.Second))
-		w.in(max(0, about), func() {
-			if !w.calm {
-				w.globals.crashLeader(f)
+		o.in(max(0, about), func() {
+			if !o.calm {
+				o.globals.crashLeader(f)
 			}
 		})
 	}

@@ -63,9 +63,8 @@ func TestADrawEntersByRank(t *testing.T) {
 		w := New(c)
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
 		w.in(time.Second, func() {
-			w.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(time.Hour), Shuffle: true})
-			w.oracle.raise()
-			w.publish()
+			w.operator.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(time.Hour), Shuffle: true})
+			w.operator.edited()
 		})
 		type entrant struct {
 			place fleettime.Time

@@ -134,11 +134,11 @@ var faultKinds = []faultKind{
 	{3, func(f *Faults) bool { return f.CutRegion }, func(w *World, f *fault) { w.cutACentre(f) }},
 	{3, func(f *Faults) bool { return f.CutPair }, func(w *World, f *fault) { w.cutPair(f) }},
 	{3, func(f *Faults) bool { return f.Stop }, func(w *World, f *fault) { w.stop(f) }},
-	{3, func(f *Faults) bool { return f.Limits }, func(w *World, f *fault) { w.changeLimits(f) }},
-	{2, func(f *Faults) bool { return f.Session }, func(w *World, f *fault) { w.editSession(f) }},
-	{2, func(f *Faults) bool { return f.Policy }, func(w *World, f *fault) { w.editPolicy(f) }},
-	{1, func(f *Faults) bool { return f.Epoch }, func(w *World, f *fault) { w.raiseEpoch(f) }},
-	{1, func(f *Faults) bool { return f.Remove }, func(w *World, f *fault) { w.removeRoom(f) }},
+	{3, func(f *Faults) bool { return f.Limits }, func(w *World, f *fault) { w.operator.changeLimits(f) }},
+	{2, func(f *Faults) bool { return f.Session }, func(w *World, f *fault) { w.operator.editSession(f) }},
+	{2, func(f *Faults) bool { return f.Policy }, func(w *World, f *fault) { w.operator.editPolicy(f) }},
+	{1, func(f *Faults) bool { return f.Epoch }, func(w *World, f *fault) { w.operator.raiseEpoch(f) }},
+	{1, func(f *Faults) bool { return f.Remove }, func(w *World, f *fault) { w.operator.removeRoom(f) }},
 	{1, func(f *Faults) bool { return f.Blank }, func(w *World, f *fault) { w.blankStore(f) }},
 	{3, func(f *Faults) bool { return f.Rollback }, func(w *World, f *fault) { w.globals.rollBackLease(f) }},
 	{3, func(f *Faults) bool { return f.Twins }, func(w *World, f *fault) { w.twinEdge(f) }},
@@ -146,9 +146,9 @@ var faultKinds = []faultKind{
 	{3, func(f *Faults) bool { return f.BadFolders }, func(w *World, f *fault) { w.failFolder(f) }},
 	{6, func(f *Faults) bool { return f.Forget }, func(w *World, f *fault) { w.forgetAnEdge(f) }},
 	{2, func(f *Faults) bool { return f.Keys }, func(w *World, f *fault) { w.edges.rotate(f) }},
-	{4, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.changeMembers(f) }},
-	{3, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.oldLeader(f) }},
-	{1, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.rollBackMembers(f) }},
+	{4, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.change(f) }},
+	{3, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.oldLeader(f) }},
+	{1, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.rollBack(f) }},
 	{6, func(f *Faults) bool { return f.Ephemeral }, func(w *World, f *fault) { w.renewEdge(f) }},
 	{4, func(f *Faults) bool { return f.Copies }, func(w *World, f *fault) { w.copyCentre(f) }},
 	{3, func(f *Faults) bool { return f.Fail }, func(w *World, f *fault) { w.failStore(f) }},
@@ -157,16 +157,16 @@ var faultKinds = []faultKind{
 
 // operatorKinds are actions of operators. They are drawn separately, so that the faults stay the same.
 var operatorKinds = []faultKind{
-	{3, func(f *Faults) bool { return f.Methods }, func(w *World, f *fault) { w.editMethod(f) }},
-	{2, func(f *Faults) bool { return f.Pause }, func(w *World, f *fault) { w.pauseRoom(f) }},
-	{2, func(f *Faults) bool { return f.ForNow }, func(w *World, f *fault) { w.limitForNow(f) }},
-	{1, func(f *Faults) bool { return f.Suspend }, func(w *World, f *fault) { w.suspendRoom(f) }},
-	{1, func(f *Faults) bool { return f.Renewal }, func(w *World, f *fault) { w.editRenewal(f) }},
-	{1, func(f *Faults) bool { return f.Rename }, func(w *World, f *fault) { w.renameRoom(f) }},
-	{4, func(f *Faults) bool { return f.Events }, func(w *World, f *fault) { w.scheduleEvent(f) }},
-	{4, func(f *Faults) bool { return f.Release }, func(w *World, f *fault) { w.releaseSome(f) }},
-	{4, func(f *Faults) bool { return f.Draws }, func(w *World, f *fault) { w.scheduleDraw(f) }},
-	{4, func(f *Faults) bool { return f.Rules }, func(w *World, f *fault) { w.editRules(f) }},
+	{3, func(f *Faults) bool { return f.Methods }, func(w *World, f *fault) { w.operator.editMethod(f) }},
+	{2, func(f *Faults) bool { return f.Pause }, func(w *World, f *fault) { w.operator.pauseRoom(f) }},
+	{2, func(f *Faults) bool { return f.ForNow }, func(w *World, f *fault) { w.operator.limitForNow(f) }},
+	{1, func(f *Faults) bool { return f.Suspend }, func(w *World, f *fault) { w.operator.suspendRoom(f) }},
+	{1, func(f *Faults) bool { return f.Renewal }, func(w *World, f *fault) { w.operator.editRenewal(f) }},
+	{1, func(f *Faults) bool { return f.Rename }, func(w *World, f *fault) { w.operator.renameRoom(f) }},
+	{4, func(f *Faults) bool { return f.Events }, func(w *World, f *fault) { w.operator.scheduleEvent(f) }},
+	{4, func(f *Faults) bool { return f.Release }, func(w *World, f *fault) { w.operator.releaseSome(f) }},
+	{4, func(f *Faults) bool { return f.Draws }, func(w *World, f *fault) { w.operator.scheduleDraw(f) }},
+	{4, func(f *Faults) bool { return f.Rules }, func(w *World, f *fault) { w.operator.editRules(f) }},
 }
 
 // fault is one fault. All its parameters are drawn beforehand, so that it stays the same if others are left out.
@@ -398,37 +398,37 @@ func (w *World) cutACentre(f *fault) {
 	w.cut(f, &r.cutUp, &r.cutDown)
 }
 
-func (w *World) editSession(f *fault) {
-	w.cfg.Session = max(5*time.Second, time.Duration(float64(w.oracle.first.session)*(0.4+1.6*f.x)).Round(time.Second))
-	w.tracef("#%d session_duration is now %v", f.number, w.cfg.Session)
-	w.publish()
+func (o *operator) editSession(f *fault) {
+	o.cfg.Session = max(5*time.Second, time.Duration(float64(o.oracle.first.session)*(0.4+1.6*f.x)).Round(time.Second))
+	o.tracef("#%d session_duration is now %v", f.number, o.cfg.Session)
+	o.publish()
 }
 
-func (w *World) editPolicy(f *fault) {
-	w.cfg.Cap = f.x < 0.5
-	w.tracef("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
-	w.publish()
+func (o *operator) editPolicy(f *fault) {
+	o.cfg.Cap = f.x < 0.5
+	o.tracef("#%d partition_policy cap: %v", f.number, o.cfg.Cap)
+	o.publish()
 }
 
-func (w *World) raiseEpoch(f *fault) {
-	w.operator.epoch++
-	w.tracef("#%d the room's epoch is now %d", f.number, w.operator.epoch)
-	w.publish()
+func (o *operator) raiseEpoch(f *fault) {
+	o.epoch++
+	o.tracef("#%d the room's epoch is now %d", f.number, o.epoch)
+	o.publish()
 }
 
 // removeRoom removes the room from the set for a while.
-func (w *World) removeRoom(f *fault) {
-	if w.operator.removed {
+func (o *operator) removeRoom(f *fault) {
+	if o.removed {
 		return
 	}
-	w.tracef("#%d the room is removed for %v", f.number, f.last)
-	w.operator.removed = true
-	w.publish()
-	w.in(f.last, func() {
-		if w.operator.removed {
-			w.tracef("#%d the room is put back", f.number)
-			w.operator.removed = false
-			w.publish()
+	o.tracef("#%d the room is removed for %v", f.number, f.last)
+	o.removed = true
+	o.publish()
+	o.in(f.last, func() {
+		if o.removed {
+			o.tracef("#%d the room is put back", f.number)
+			o.removed = false
+			o.publish()
 		}
 	})
 }
@@ -668,31 +668,36 @@ func (w *World) stop(f *fault) {
 }
 
 // changeLimits sets T and R to between half and twice their initial values.
-func (w *World) changeLimits(f *fault) {
-	first := w.oracle.first
-	w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
-	w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
-	w.tracef("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
-	w.oracle.raise()
-	w.publish()
+func (o *operator) changeLimits(f *fault) {
+	first := o.oracle.first
+	o.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
+	o.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
+	o.tracef("#%d T is now %d, R %d", f.number, o.cfg.Total, o.cfg.Rate)
+	o.edited()
+}
+
+// edited publishes an edit, which may be one of the limits.
+func (o *operator) edited() {
+	o.oracle.raise()
+	o.publish()
 }
 
 // publish sends the room set to every node, with separate delays.
-func (w *World) publish() {
-	w.operator.edition++
-	delay := func() time.Duration { return time.Duration(w.chaos.ExpFloat64() * float64(300*time.Millisecond)) }
-	for i := range w.globals.all {
-		if !w.globals.all[i].gone {
-			w.in(delay(), func() { w.globals.read(int32(i)) })
+func (o *operator) publish() {
+	o.edition++
+	delay := func() time.Duration { return time.Duration(o.chaos.ExpFloat64() * float64(300*time.Millisecond)) }
+	for i := range o.globals.all {
+		if !o.globals.all[i].gone {
+			o.in(delay(), func() { o.globals.read(int32(i)) })
 		}
 	}
-	for i := range w.centres.aggs {
-		if !w.centres.aggs[i].gone {
-			w.in(delay(), func() { w.centres.read(int32(i)) })
+	for i := range o.centres.aggs {
+		if !o.centres.aggs[i].gone {
+			o.in(delay(), func() { o.centres.read(int32(i)) })
 		}
 	}
-	for i := range w.edges.all {
-		w.in(delay(), func() { w.edges.read(int32(i)) })
+	for i := range o.edges.all {
+		o.in(delay(), func() { o.edges.read(int32(i)) })
 	}
 }
 

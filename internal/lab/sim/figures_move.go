@@ -96,15 +96,15 @@ func changingFleet() Finding {
 	w := New(c)
 	w.runFor(time.Minute)
 	for range 10 {
-		w.drainCentre(2)
-		for all, _ := w.listed(); len(all) == 3 && !w.broken(); all, _ = w.listed() {
+		w.members.drain(2)
+		for all, _ := w.members.listed(); len(all) == 3 && !w.broken(); all, _ = w.members.listed() {
 			w.runFor(10 * time.Second)
 		}
 		w.globals.takeOver(w.members.store - 1) // with a list in which it drains
 		w.runFor(30 * time.Second)
 		w.globals.takeOver(0)
 		w.runFor(20 * time.Second)
-		w.addCentre(2)
+		w.members.add(2)
 		w.runFor(20 * time.Second)
 		w.globals.takeOver(w.members.store - 1) // with one without it
 		w.runFor(30 * time.Second)

@@ -92,9 +92,8 @@ func eventStart() Finding {
 	gathered, first, early := 0, int64(0), false
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
-		w.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Overrides: room.Overrides{"total_active_users": 20_000, "new_users_per_minute": 12_000}})
-		w.oracle.raise()
-		w.publish()
+		w.operator.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Overrides: room.Overrides{"total_active_users": 20_000, "new_users_per_minute": 12_000}})
+		w.operator.edited()
 	})
 	w.in(begin-3*time.Second, func() {
 		w.globals.newest().gone = true
@@ -148,9 +147,8 @@ func drawStart() Finding {
 	}
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
-		w.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end + time.Minute), Shuffle: true})
-		w.oracle.raise()
-		w.publish()
+		w.operator.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end + time.Minute), Shuffle: true})
+		w.operator.edited()
 	})
 	w.in(begin-draw.Lead-3*time.Second, func() {
 		w.globals.newest().gone = true

@@ -11,6 +11,14 @@ import (
 	"vestibule/internal/core/wire"
 )
 
+// membership is the operators of the fleet: they change the membership list, and leaders read it.
+type membership struct {
+	*fleet
+	*memberList
+	oracle *oracle
+	slow   bool // a change of the list reaches most nodes late
+}
+
 // memberList holds all versions of the membership list, and the stored one.
 type memberList struct {
 	versions []ledger.Members // version n at n-1
@@ -28,36 +36,36 @@ func newMemberList(k *kernel, centres int) *memberList {
 	return &memberList{versions: []ledger.Members{first}, store: 1}
 }
 
-// writeMembers stores a change of the stored list, as a command does, under a version above all others, since versions
+// write stores a change of the stored list, as a command does, under a version above all others, since versions
 // are never below the date.
-func (w *World) writeMembers(change func(m *ledger.Members)) {
-	next := w.members.at(w.members.store)
+func (ms *membership) write(change func(m *ledger.Members)) {
+	next := ms.at(ms.store)
 	next.List = slices.Clone(next.List)
-	next.Version = uint64(len(w.members.versions)) + 1
+	next.Version = uint64(len(ms.versions)) + 1
 	change(&next)
-	w.members.versions = append(w.members.versions, next)
-	w.members.store = len(w.members.versions)
-	w.publishMembers()
+	ms.versions = append(ms.versions, next)
+	ms.store = len(ms.versions)
+	ms.publish()
 }
 
-// publishMembers sends the stored list to every node, with separate delays, some long.
-func (w *World) publishMembers() {
-	version, slow := w.members.store, w.slowDocs
+// publish sends the stored list to every node, with separate delays, some long.
+func (ms *membership) publish() {
+	version, slow := ms.store, ms.slow
 	delay := func() time.Duration {
 		mean := 300 * time.Millisecond
-		if (w.chaos.IntN(3) == 0 || slow) && !w.calm {
+		if (ms.chaos.IntN(3) == 0 || slow) && !ms.calm {
 			mean = 5 * time.Second
 		}
-		return time.Duration(w.chaos.ExpFloat64() * float64(mean))
+		return time.Duration(ms.chaos.ExpFloat64() * float64(mean))
 	}
-	for i := range w.globals.all {
-		if !w.globals.all[i].gone {
-			w.in(delay(), func() { w.globals.tell(int32(i), version) })
+	for i := range ms.globals.all {
+		if !ms.globals.all[i].gone {
+			ms.in(delay(), func() { ms.globals.tell(int32(i), version) })
 		}
 	}
-	for i := range w.centres.aggs {
-		if !w.centres.aggs[i].gone {
-			w.in(delay(), func() { w.centres.tell(int32(i), version) })
+	for i := range ms.centres.aggs {
+		if !ms.centres.aggs[i].gone {
+			ms.in(delay(), func() { ms.centres.tell(int32(i), version) })
 		}
 	}
 }
@@ -93,9 +101,9 @@ func (cs *centres) tell(i int32, version int) {
 }
 
 // listed returns the data centres of the stored list, and those that do not drain.
-func (w *World) listed() (all, active []int) {
-	list := w.members.at(w.members.store)
-	for i, r := range w.centres.all[:w.cfg.Centres] {
+func (ms *membership) listed() (all, active []int) {
+	list := ms.at(ms.store)
+	for i, r := range ms.centres.all[:ms.cfg.Centres] {
 		switch list.Standing(r.name, 0) {
 		case wire.Listed:
 			all, active = append(all, i), append(active, i)
@@ -107,27 +115,27 @@ func (w *World) listed() (all, active []int) {
 	return all, active
 }
 
-// drainCentre drains a data centre, unless it is the last.
-func (w *World) drainCentre(i int) bool {
-	if _, active := w.listed(); len(active) < 2 || !slices.Contains(active, i) {
+// drain drains a data centre, unless it is the last.
+func (ms *membership) drain(i int) bool {
+	if _, active := ms.listed(); len(active) < 2 || !slices.Contains(active, i) {
 		return false
 	}
-	w.tracef("#%d %s is to drain, by version %d of the list", w.telling, centreName(i), len(w.members.versions)+1)
-	w.writeMembers(func(m *ledger.Members) {
+	ms.tracef("#%d %s is to drain, by version %d of the list", ms.telling, centreName(i), len(ms.versions)+1)
+	ms.write(func(m *ledger.Members) {
 		m.List[memberNamed(m, centreName(i))].Draining = true
 	})
 	return true
 }
 
-// addCentre adds an unlisted data centre, or cancels a drain.
-func (w *World) addCentre(i int) bool {
-	_, active := w.listed()
+// add adds an unlisted data centre, or cancels a drain.
+func (ms *membership) add(i int) bool {
+	_, active := ms.listed()
 	if slices.Contains(active, i) {
 		return false
 	}
-	version := uint64(len(w.members.versions)) + 1
-	w.tracef("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
-	w.writeMembers(func(m *ledger.Members) {
+	version := uint64(len(ms.versions)) + 1
+	ms.tracef("#%d %s is added, by version %d of the list", ms.telling, centreName(i), version)
+	ms.write(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
 		switch {
 		case k < 0:
@@ -141,19 +149,19 @@ func (w *World) addCentre(i int) bool {
 	return true
 }
 
-// removeCentre removes a data centre from the list. forsaken means by force, with permits outstanding: its sessions may
+// remove removes a data centre from the list. forsaken means by force, with permits outstanding: its sessions may
 // then exceed T, and the oracle ignores them until it was reachable for long. Without disconnections they are always
 // counted.
-func (w *World) removeCentre(i int, forsaken bool) {
-	all, active := w.listed()
+func (ms *membership) remove(i int, forsaken bool) {
+	all, active := ms.listed()
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
 		return
 	}
-	w.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
-	if forsaken && w.cfg.Faults.cutsCentres() {
-		w.oracle.forsake(i)
+	ms.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", ms.telling, centreName(i), len(ms.versions)+1, forsaken)
+	if forsaken && ms.cfg.Faults.cutsCentres() {
+		ms.oracle.forsake(i)
 	}
-	w.writeMembers(func(m *ledger.Members) {
+	ms.write(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
 		if forsaken {
 			m.List[k].Draining, m.List[k].Removed = false, true
@@ -167,97 +175,97 @@ func memberNamed(m *ledger.Members, name string) int {
 	return slices.IndexFunc(m.List, func(o ledger.Member) bool { return o.Name == name })
 }
 
-// tendMembers does the work of the leader's shell: it removes drained data centres, stores proven cluster IDs, and ends
+// tend does the work of the leader's shell: it removes drained data centres, stores proven cluster IDs, and ends
 // the waits for data centres removed by force.
-func (w *World) tendMembers(n *globalProc) {
-	if n != w.globals.newest() || n.members != w.members.store {
+func (ms *membership) tend(n *globalProc) {
+	if n != ms.globals.newest() || n.members != ms.store {
 		return
 	}
-	known := n.core.Census(n.clock.read(w.now))
+	known := n.core.Census(n.clock.read(ms.now))
 	for _, name := range known.Drained {
-		w.telling = 0
-		w.removeCentre(slices.IndexFunc(w.centres.all, func(r *dataCentre) bool { return r.name == name }), false)
+		ms.telling = 0
+		ms.remove(slices.IndexFunc(ms.centres.all, func(r *dataCentre) bool { return r.name == name }), false)
 	}
 	if len(known.Drained) > 0 {
-		known = n.core.Census(n.clock.read(w.now))
+		known = n.core.Census(n.clock.read(ms.now))
 	}
-	if proofs := known.Enrolled; len(proofs) > 0 && n.members == w.members.store {
+	if proofs := known.Enrolled; len(proofs) > 0 && n.members == ms.store {
 		for _, p := range proofs {
-			w.tracef("the list holds the cluster ID of %s", p.Name)
+			ms.tracef("the list holds the cluster ID of %s", p.Name)
 		}
-		w.writeMembers(func(m *ledger.Members) {
+		ms.write(func(m *ledger.Members) {
 			for _, p := range proofs {
 				k := memberNamed(m, p.Name)
 				m.List[k].ClusterID, m.List[k].Since = p.ClusterID, m.Version
 			}
 		})
 	}
-	if names := known.Released; len(names) > 0 && n.members == w.members.store {
-		w.tracef("nobody waits any more for %v, removed by force", names)
-		w.writeMembers(func(m *ledger.Members) {
+	if names := known.Released; len(names) > 0 && n.members == ms.store {
+		ms.tracef("nobody waits any more for %v, removed by force", names)
+		ms.write(func(m *ledger.Members) {
 			m.List = slices.DeleteFunc(m.List, func(o ledger.Member) bool { return o.Removed && slices.Contains(names, o.Name) })
 		})
 	}
 }
 
 // forsakeOften returns the probability that a change of the list is a forced removal.
-func (w *World) forsakeOften() float64 {
+func (ms *membership) forsakeOften() float64 {
 	switch {
-	case !w.cfg.Faults.Forsake:
+	case !ms.cfg.Faults.Forsake:
 		return 0
-	case !w.cfg.Faults.cutsCentres():
+	case !ms.cfg.Faults.cutsCentres():
 		return 0.4
 	}
 	return 0.1
 }
 
-// changeMembers is a fault: the list changes.
-func (w *World) changeMembers(f *fault) {
-	i := f.who % w.cfg.Centres
+// change is a fault: the list changes.
+func (ms *membership) change(f *fault) {
+	i := f.who % ms.cfg.Centres
 	switch {
-	case w.members.store != len(w.members.versions): // the commands refuse a store that was rolled back
-	case f.x < w.forsakeOften() && !w.centres.all[i].lost:
-		w.removeCentre(i, true)
+	case ms.store != len(ms.versions): // the commands refuse a store that was rolled back
+	case f.x < ms.forsakeOften() && !ms.centres.all[i].lost:
+		ms.remove(i, true)
 	case f.x < 0.55:
-		_ = w.drainCentre(i) || w.addCentre(i)
+		_ = ms.drain(i) || ms.add(i)
 	default:
-		for k := range w.cfg.Centres {
-			if w.addCentre((i + k) % w.cfg.Centres) {
+		for k := range ms.cfg.Centres {
+			if ms.add((i + k) % ms.cfg.Centres) {
 				return
 			}
 		}
-		w.drainCentre(i)
+		ms.drain(i)
 	}
 }
 
 // oldLeader is a fault: the coordinator crashes, and its successor uses an older list for a while, like a candidate
 // with a restored store. In half of the cases a data centre was added just before, unknown to most nodes.
-func (w *World) oldLeader(f *fault) {
+func (ms *membership) oldLeader(f *fault) {
 	if f.x < 0.5 && !f.alone {
 		soon := *f
 		soon.x, soon.y = 1, f.y/2
-		before := w.members.store
-		w.slowDocs = true
-		w.changeMembers(&fault{who: f.who, x: 1})
-		w.slowDocs = false
-		if w.members.store > before {
-			w.in(time.Second+time.Duration(f.y*float64(2*time.Second)), func() {
-				if !w.calm {
-					w.oldLeader(&soon)
+		before := ms.store
+		ms.slow = true
+		ms.change(&fault{who: f.who, x: 1})
+		ms.slow = false
+		if ms.store > before {
+			ms.in(time.Second+time.Duration(f.y*float64(2*time.Second)), func() {
+				if !ms.calm {
+					ms.oldLeader(&soon)
 				}
 			})
 			return
 		}
 	}
-	n := w.globals.newest()
+	n := ms.globals.newest()
 	if n.gone {
 		return
 	}
-	version := len(w.members.versions) - f.other%3
-	w.globals.older, w.globals.olderFor = max(1, version), f.last
-	w.tracef("#%d the next coordinator goes by version %d of the list", f.number, w.globals.older)
-	w.globals.pending++
-	w.replace(f, &n.proc, n.core, "the coordinator", w.globals.next)
+	version := len(ms.versions) - f.other%3
+	ms.globals.older, ms.globals.olderFor = max(1, version), f.last
+	ms.tracef("#%d the next coordinator goes by version %d of the list", f.number, ms.globals.older)
+	ms.globals.pending++
+	ms.replace(f, &n.proc, n.core, "the coordinator", ms.globals.next)
 }
 
 // chooseMembers gives a new coordinator its list.
@@ -274,34 +282,34 @@ func (gs *coordinators) chooseMembers(i int32) {
 	n.core.SetMembers(n.clock.read(gs.now), gs.list.at(version))
 }
 
-// rollBackMembers is a fault: the store is rolled back to an older list for a while. Nodes with a newer one refuse it.
-func (w *World) rollBackMembers(f *fault) {
-	old := max(1, w.members.store-1-f.other%2)
-	if old == w.members.store {
+// rollBack is a fault: the store is rolled back to an older list for a while. Nodes with a newer one refuse it.
+func (ms *membership) rollBack(f *fault) {
+	old := max(1, ms.store-1-f.other%2)
+	if old == ms.store {
 		return
 	}
-	lost := w.members.store
-	w.tracef("#%d the store comes back with version %d of the list for %v", f.number, old, f.last)
-	w.members.store = old
-	w.in(f.last, func() {
-		if w.members.store == old {
-			w.tracef("the store is given back version %d of the list", lost)
-			w.members.store = lost
-			w.publishMembers()
+	lost := ms.store
+	ms.tracef("#%d the store comes back with version %d of the list for %v", f.number, old, f.last)
+	ms.store = old
+	ms.in(f.last, func() {
+		if ms.store == old {
+			ms.tracef("the store is given back version %d of the list", lost)
+			ms.store = lost
+			ms.publish()
 		}
 	})
 }
 
-// mendMembers lists every remaining data centre.
-func (w *World) mendMembers() {
-	w.members.store = len(w.members.versions)
-	for i, r := range w.centres.all[:w.cfg.Centres] {
+// mend lists every remaining data centre.
+func (ms *membership) mend() {
+	ms.store = len(ms.versions)
+	for i, r := range ms.centres.all[:ms.cfg.Centres] {
 		if !r.lost {
-			w.telling = 0
-			w.addCentre(i)
+			ms.telling = 0
+			ms.add(i)
 		}
 	}
-	w.publishMembers()
+	ms.publish()
 }
 
 // clusterIDOf returns the cluster ID that an aggregator creates if it knows none.

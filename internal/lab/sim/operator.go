@@ -12,6 +12,14 @@ import (
 	"vestibule/internal/core/room"
 )
 
+// operator is the operators of the room: they edit its documents, and every node reads them.
+type operator struct {
+	*fleet
+	*roomDoc
+	oracle  *oracle
+	crashAt uint64 // release at which the claiming coordinator ends
+}
+
 // roomDoc is the room as the stores have it, beside its limits.
 type roomDoc struct {
 	k       *kernel
@@ -102,8 +110,8 @@ func (o *roomDoc) inForce(at fleettime.Time, bound time.Duration) *room.Room {
 }
 
 // scheduleEvent adds an event to the room's calendar, with visitors that gather soon or not at all.
-func (w *World) scheduleEvent(f *fault) {
-	o, now, first := w.operator, w.fleetTime(), w.oracle.first
+func (o *operator) scheduleEvent(f *fault) {
+	now, first := o.fleetTime(), o.oracle.first
 	if o.event != nil && int64(now) < o.event.End {
 		return
 	}
@@ -124,31 +132,31 @@ func (w *World) scheduleEvent(f *fault) {
 	} else if f.x < 0.2 {
 		over["queueing_method"] = room.MethodReject
 	}
-	w.giveEvent(e)
-	w.announce(f, "an event: people gather at %v, it begins at %v and ends at %v, overrides %v", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), over)
+	o.giveEvent(e)
+	o.announce(f, "an event: people gather at %v, it begins at %v and ends at %v, overrides %v", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), over)
 }
 
 // giveEvent adds an event to the room's calendar, which nodes read with the room.
-func (w *World) giveEvent(e *room.Event) {
-	w.operator.event = e
-	w.watchPhases()
+func (o *operator) giveEvent(e *room.Event) {
+	o.event = e
+	o.watchPhases()
 	if e.Shuffle {
-		w.tendDraws()
-		for at := 500 * time.Millisecond; at < fleettime.Time(e.End).Sub(w.fleetTime()); at += 500 * time.Millisecond {
-			w.in(at, w.tendDraws)
+		o.tendDraws()
+		for at := 500 * time.Millisecond; at < fleettime.Time(e.End).Sub(o.fleetTime()); at += 500 * time.Millisecond {
+			o.in(at, o.tendDraws)
 		}
 	}
 }
 
 // watchPhases makes nodes check the clock near the phase changes of the event.
-func (w *World) watchPhases() {
-	o, now := w.operator, w.fleetTime()
+func (o *operator) watchPhases() {
+	now := o.fleetTime()
 	for _, p := range o.inForce(now, 0).Plan[1:] {
-		w.in(fleettime.Time(p.From).Sub(now), func() { w.oracle.raise() })
+		o.in(fleettime.Time(p.From).Sub(now), func() { o.oracle.raise() })
 		// Each node checks the clock four times a second.
-		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
+		for off := -time.Second - o.cfg.Faults.Vague; off < 2*time.Second+o.cfg.Faults.Vague; off += 250 * time.Millisecond {
 			if at := fleettime.Time(p.From).Sub(now) + off; at > 0 {
-				w.in(at+time.Duration(w.chaos.Int64N(int64(250*time.Millisecond))), w.lookAtClocks)
+				o.in(at+time.Duration(o.chaos.Int64N(int64(250*time.Millisecond))), o.lookAtClocks)
 			}
 		}
 	}
@@ -157,31 +165,31 @@ func (w *World) watchPhases() {
 func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
 // lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
-func (w *World) lookAtClocks() {
-	for i, n := range w.globals.all {
-		w.deliver(&n.proc, func() {
-			if rooms := w.globals.rooms(n); !slices.Equal(rooms, n.told) && n.edition == w.operator.edition {
+func (o *operator) lookAtClocks() {
+	for i, n := range o.globals.all {
+		o.deliver(&n.proc, func() {
+			if rooms := o.globals.rooms(n); !slices.Equal(rooms, n.told) && n.edition == o.edition {
 				n.told = rooms
-				n.core.SetRooms(n.clock.read(w.now), rooms)
-				w.globals.wake(int32(i))
+				n.core.SetRooms(n.clock.read(o.now), rooms)
+				o.globals.wake(int32(i))
 			}
 		})
 	}
-	for i, n := range w.centres.aggs {
-		w.deliver(&n.proc, func() {
-			if rooms := w.centres.rooms(n); !slices.Equal(rooms, n.told) && n.edition == w.operator.edition {
+	for i, n := range o.centres.aggs {
+		o.deliver(&n.proc, func() {
+			if rooms := o.centres.rooms(n); !slices.Equal(rooms, n.told) && n.edition == o.edition {
 				n.told = rooms
-				n.core.SetRooms(n.clock.read(w.now), rooms)
-				w.centres.wake(int32(i))
+				n.core.SetRooms(n.clock.read(o.now), rooms)
+				o.centres.wake(int32(i))
 			}
 		})
 	}
-	for i, n := range w.edges.all {
-		w.deliver(&n.proc, func() {
-			if rooms := w.edges.rooms(n); !n.down && n.edition == w.operator.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
-				w.edges.tell(n, n.clock.read(w.now))
-				w.edges.release(int32(i))
-				w.edges.wake(int32(i))
+	for i, n := range o.edges.all {
+		o.deliver(&n.proc, func() {
+			if rooms := o.edges.rooms(n); !n.down && n.edition == o.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
+				o.edges.tell(n, n.clock.read(o.now))
+				o.edges.release(int32(i))
+				o.edges.wake(int32(i))
 			}
 		})
 	}
@@ -240,19 +248,17 @@ func (es *edges) tell(n *edgeNode, now fleettime.Mono) {
 }
 
 // announce publishes a control, and publishes again when it ends.
-func (w *World) announce(f *fault, format string, args ...any) {
-	w.tracef("#%d "+format, append([]any{f.number}, args...)...)
-	w.oracle.raise()
-	w.publish()
+func (o *operator) announce(f *fault, format string, args ...any) {
+	o.tracef("#%d "+format, append([]any{f.number}, args...)...)
+	o.edited()
 }
 
 // revertAfter reverts a change after the length of the fault, unless the world is calm by then.
-func (w *World) revertAfter(f *fault, do func()) {
-	w.in(f.last, func() {
-		if !w.calm {
+func (o *operator) revertAfter(f *fault, do func()) {
+	o.in(f.last, func() {
+		if !o.calm {
 			do()
-			w.oracle.raise()
-			w.publish()
+			o.edited()
 		}
 	})
 }
@@ -265,8 +271,7 @@ func (c *Config) method() string {
 	return room.MethodFIFO
 }
 
-func (w *World) editMethod(f *fault) {
-	o := w.operator
+func (o *operator) editMethod(f *fault) {
 	o.method, o.queueAll = room.MethodPassthrough, false
 	switch {
 	case f.y < 0.25:
@@ -278,62 +283,61 @@ func (w *World) editMethod(f *fault) {
 	}
 	o.edits++
 	edit := o.edits
-	w.announce(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
-	w.revertAfter(f, func() {
+	o.announce(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
+	o.revertAfter(f, func() {
 		if o.edits == edit {
-			o.method, o.queueAll = w.cfg.method(), false
-			w.tracef("#%d queueing_method is %s", f.number, o.method)
+			o.method, o.queueAll = o.cfg.method(), false
+			o.tracef("#%d queueing_method is %s", f.number, o.method)
 		}
 	})
 }
 
 // mark returns a mark that ends with the fault.
-func (w *World) mark(f *fault) room.Mark {
-	now := int64(w.fleetTime())
+func (o *operator) mark(f *fault) room.Mark {
+	now := int64(o.fleetTime())
 	return room.Mark{Since: now, Until: now + max(1, f.last.Milliseconds())}
 }
 
 // rereadAfter makes every node reread the room when a temporary control has ended.
-func (w *World) rereadAfter(f *fault) {
-	w.in(f.last+2*time.Millisecond, func() {
-		if !w.calm {
-			w.oracle.raise()
-			w.publish()
+func (o *operator) rereadAfter(f *fault) {
+	o.in(f.last+2*time.Millisecond, func() {
+		if !o.calm {
+			o.edited()
 		}
 	})
 }
 
-func (w *World) pauseRoom(f *fault) {
-	w.operator.control.Pause = &room.Pause{Mark: w.mark(f)}
-	w.announce(f, "the room is paused for %v", f.last)
-	w.rereadAfter(f)
+func (o *operator) pauseRoom(f *fault) {
+	o.control.Pause = &room.Pause{Mark: o.mark(f)}
+	o.announce(f, "the room is paused for %v", f.last)
+	o.rereadAfter(f)
 }
 
-func (w *World) limitForNow(f *fault) {
-	first := w.oracle.first
-	w.operator.control.Limits = &room.Limits{
-		Mark: w.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)), NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
+func (o *operator) limitForNow(f *fault) {
+	first := o.oracle.first
+	o.control.Limits = &room.Limits{
+		Mark: o.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)), NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
 	}
-	w.announce(f, "T is %d and R %d for %v", w.operator.control.Limits.TotalActiveUsers, w.operator.control.Limits.NewUsersPerMinute, f.last)
-	w.rereadAfter(f)
+	o.announce(f, "T is %d and R %d for %v", o.control.Limits.TotalActiveUsers, o.control.Limits.NewUsersPerMinute, f.last)
+	o.rereadAfter(f)
 }
 
-func (w *World) suspendRoom(f *fault) {
-	w.operator.suspended = true
-	w.announce(f, "the room is suspended for %v", f.last)
-	w.revertAfter(f, func() { w.operator.suspended = false })
+func (o *operator) suspendRoom(f *fault) {
+	o.suspended = true
+	o.announce(f, "the room is suspended for %v", f.last)
+	o.revertAfter(f, func() { o.suspended = false })
 }
 
-func (w *World) editRenewal(f *fault) {
-	w.operator.noRenewal = !w.operator.noRenewal
-	w.announce(f, "disable_session_renewal: %v", w.operator.noRenewal)
+func (o *operator) editRenewal(f *fault) {
+	o.noRenewal = !o.noRenewal
+	o.announce(f, "disable_session_renewal: %v", o.noRenewal)
 }
 
-func (w *World) renameRoom(f *fault) {
-	if w.operator.name = ""; f.x < 0.8 {
-		w.operator.name = "renamed-" + string(rune('a'+int(f.y*25)))
+func (o *operator) renameRoom(f *fault) {
+	if o.name = ""; f.x < 0.8 {
+		o.name = "renamed-" + string(rune('a'+int(f.y*25)))
 	}
-	w.announce(f, "the room is called %q", w.operator.name)
+	o.announce(f, "the room is called %q", o.name)
 }
 
 // passBy passes a visitor through a suspended room: no decision, no count.

@@ -50,9 +50,8 @@ func (w *World) calmDown() {
 	first := w.oracle.first
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.operator.removed = first.total, first.rate, first.session, false
 	w.operator.operatorState = operatorState{}
-	w.oracle.raise()
-	w.publish()
-	w.mendMembers()
+	w.operator.edited()
+	w.members.mend()
 
 	w.globals.pending, w.globals.older = 0, 0
 	if g := w.globals.newest(); g.gone || g.doomed {

@@ -18,63 +18,63 @@ type releasing struct {
 
 // releaseSome pauses the room and releases a few visitors, often while earlier ones are on their way. Sometimes the
 // coordinator ends between claiming the release and allocating its passes.
-func (w *World) releaseSome(f *fault) {
-	c := &w.operator.control
-	if p := c.Pause; p == nil || c.At(int64(w.fleetTime())) == nil {
-		w.pauseRoom(f)
+func (o *operator) releaseSome(f *fault) {
+	c := &o.control
+	if p := c.Pause; p == nil || c.At(int64(o.fleetTime())) == nil {
+		o.pauseRoom(f)
 	}
-	w.releaseNext(1 + int(f.x*f.x*float64(w.oracle.first.total)))
-	if f.y < 0.3 && w.cfg.Faults.CrashGlobal {
-		w.crashAt = w.oracle.newestRelease()
+	o.releaseNext(1 + int(f.x*f.x*float64(o.oracle.first.total)))
+	if f.y < 0.3 && o.cfg.Faults.CrashGlobal {
+		o.crashAt = o.oracle.newestRelease()
 	}
 }
 
 // releaseNext stores a release of n visitors, and makes the coordinators read it. The room is paused.
-func (w *World) releaseNext(n int) {
-	id := w.oracle.newestRelease() + 1
-	w.tracef("release %d: the next %d", id, n)
-	w.oracle.releases[id] = &releasing{n: n, at: w.now}
-	pause := *w.operator.control.Pause
-	pause.Release = &room.Release{ID: id, N: n, At: int64(w.fleetTime())}
-	w.operator.control.Pause = &pause
-	w.operator.edition++
-	for i := range w.globals.all {
-		delay := time.Duration(w.chaos.Int64N(int64(500 * time.Millisecond))) // documents are read twice a second
-		if w.cfg.Faults.any() && w.chaos.IntN(4) == 0 {
+func (o *operator) releaseNext(n int) {
+	id := o.oracle.newestRelease() + 1
+	o.tracef("release %d: the next %d", id, n)
+	o.oracle.releases[id] = &releasing{n: n, at: o.now}
+	pause := *o.control.Pause
+	pause.Release = &room.Release{ID: id, N: n, At: int64(o.fleetTime())}
+	o.control.Pause = &pause
+	o.edition++
+	for i := range o.globals.all {
+		delay := time.Duration(o.chaos.Int64N(int64(500 * time.Millisecond))) // documents are read twice a second
+		if o.cfg.Faults.any() && o.chaos.IntN(4) == 0 {
 			delay *= 10
 		}
-		w.in(delay, func() { w.globals.read(int32(i)) })
+		o.in(delay, func() { o.globals.read(int32(i)) })
 	}
 }
 
 // tendRelease does the work of a coordinator's shell: it claims a release in the store before the core may use it. The
 // first writer wins.
-func (w *World) tendRelease(i int32) {
-	n, control := w.globals.all[i], &w.operator.control
-	r := control.Untaken(int64(w.fleetTime()))
-	if r == nil || n.edition != w.operator.edition || n.writing == r.ID {
+func (o *operator) tendRelease(i int32) {
+	n, control := o.globals.all[i], &o.control
+	r := control.Untaken(int64(o.fleetTime()))
+	if r == nil || n.edition != o.edition || n.writing == r.ID {
 		return
 	}
 	n.writing = r.ID
-	w.in(time.Duration(w.rng.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
-		now := control.Untaken(int64(w.fleetTime()))
-		if w.operator.removed || now == nil || now.ID != r.ID || n.gone && w.chaos.IntN(2) == 0 {
+	o.in(time.Duration(o.rng.Int64N(int64(20*time.Millisecond))+o.slowDisk()), func() {
+		now := control.Untaken(int64(o.fleetTime()))
+		if o.removed || now == nil || now.ID != r.ID || n.gone && o.chaos.IntN(2) == 0 {
 			return // claimed by another, over, or the writer died before
 		}
 		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
-		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(w.fleetTime()))
-		w.operator.control = *taken.Rooms[""]
-		w.tracef("release %d is taken by coordinator %d", r.ID, i+1)
-		w.operator.edition++
-		if w.crashAt == r.ID && !w.calm {
-			w.crashAt = 0
-			w.globals.crashLeader(&fault{number: w.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
+		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(o.fleetTime()))
+		o.control = *taken.Rooms[""]
+		o.tracef("release %d is taken by coordinator %d", r.ID, i+1)
+		o.edition++
+		if o.crashAt == r.ID && !o.calm {
+			o.crashAt = 0
+			o.globals.crashLeader(&fault{number: o.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
 		}
-		for k := range w.globals.all { // the writer knows it at once
+		for k := range o.globals.all { // the writer knows it at once
 			if k == int(i) {
-				w.globals.read(int32(k))
+				o.globals.read(int32(k))
 			} else {
-				w.in(time.Duration(w.chaos.Int64N(int64(500*time.Millisecond))), func() { w.globals.read(int32(k)) })
+				o.in(time.Duration(o.chaos.Int64N(int64(500*time.Millisecond))), func() { o.globals.read(int32(k)) })
 			}
 		}
 	})
@@ -136,9 +136,9 @@ func quietRelease(seed uint64) (w *World, n int) {
 	w, n = New(c), 1+int(c.Demand.PerMinute/2*rng.Float64())
 	w.in(0, func() {
 		w.operator.control.Pause = &room.Pause{Mark: room.Mark{Since: int64(w.fleetTime())}}
-		w.publish()
+		w.operator.publish()
 	})
-	w.in(75*time.Second, func() { w.releaseNext(n) })
+	w.in(75*time.Second, func() { w.operator.releaseNext(n) })
 	return w, n
 }
 

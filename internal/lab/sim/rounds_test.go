@@ -31,8 +31,7 @@ func TestTheOrderOfJoiningComesBack(t *testing.T) {
 	set := func(random bool) {
 		w.cfg.Random = random
 		w.operator.method = w.cfg.method()
-		w.oracle.raise()
-		w.publish()
+		w.operator.edited()
 	}
 	w.in(3*time.Minute, func() { set(true) })
 	w.in(4*time.Minute, func() { set(false) })

@@ -182,11 +182,11 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		i := number(word(1)) - 1
 		switch word(0) {
 		case "add":
-			w.addCentre(i)
+			w.members.add(i)
 		case "drain":
-			w.drainCentre(i)
+			w.members.drain(i)
 		case "remove":
-			w.removeCentre(i, true)
+			w.members.remove(i, true)
 		default:
 			d.Fatalf(t, "no %q", word(0))
 		}

@@ -63,11 +63,8 @@ type World struct {
 	meters   *meters
 	visitors *visitors
 
-	operator *roomDoc
-	crashAt  uint64 // release at which the claiming coordinator ends
-
-	members  *memberList
-	slowDocs bool // a change of the list reaches most nodes late
+	operator *operator
+	members  *membership
 
 	renewed  int // edges that replaced others
 	faults   []fault
@@ -270,14 +267,15 @@ func New(cfg Config) *World {
 
 		isTouched: make([]bool, cfg.Centres),
 	})}
-	w.operator, w.members = w.doc, w.list
 	w.oracle = newOracle(w.fleet)
+	w.operator = &operator{fleet: w.fleet, roomDoc: w.doc, oracle: w.oracle}
+	w.members = &membership{fleet: w.fleet, memberList: w.list, oracle: w.oracle}
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
 	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
 	w.globals.tend = func(i int32) {
-		w.tendMembers(w.globals.all[i])
-		w.tendRelease(i)
+		w.members.tend(w.globals.all[i])
+		w.operator.tendRelease(i)
 	}
 	w.meters.begin()
 	w.visitors.demand(cfg.Demand)
