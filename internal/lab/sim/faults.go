@@ -125,13 +125,13 @@ type faultKind struct {
 
 // faultKinds lists all kinds, in the order of the draw.
 var faultKinds = []faultKind{
-	{3, func(f *Faults) bool { return f.CrashEdge }, func(w *World, f *fault) { w.crashAnEdge(f) }},
+	{3, func(f *Faults) bool { return f.CrashEdge }, func(w *World, f *fault) { w.edges.crash(w.edges.of(f), f.last, false) }},
 	{3, func(f *Faults) bool { return f.CrashRegion }, func(w *World, f *fault) { w.centres.crashLeader(f) }},
 	{3, func(f *Faults) bool { return f.CrashGlobal }, func(w *World, f *fault) { w.globals.crashLeader(f) }},
-	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.loseAnEdge(f) }},
-	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.loseACentre(f) }},
-	{3, func(f *Faults) bool { return f.CutEdge }, func(w *World, f *fault) { w.cutAnEdge(f) }},
-	{3, func(f *Faults) bool { return f.CutRegion }, func(w *World, f *fault) { w.cutACentre(f) }},
+	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.edges.crash(w.edges.of(f), 0, true) }},
+	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.centres.lose(f.who % w.cfg.Centres) }},
+	{3, func(f *Faults) bool { return f.CutEdge }, func(w *World, f *fault) { w.edges.cutOff(f) }},
+	{3, func(f *Faults) bool { return f.CutRegion }, func(w *World, f *fault) { w.centres.cutOff(f) }},
 	{3, func(f *Faults) bool { return f.CutPair }, func(w *World, f *fault) { w.cutPair(f) }},
 	{3, func(f *Faults) bool { return f.Stop }, func(w *World, f *fault) { w.stop(f) }},
 	{3, func(f *Faults) bool { return f.Limits }, func(w *World, f *fault) { w.operator.changeLimits(f) }},
@@ -139,19 +139,19 @@ var faultKinds = []faultKind{
 	{2, func(f *Faults) bool { return f.Policy }, func(w *World, f *fault) { w.operator.editPolicy(f) }},
 	{1, func(f *Faults) bool { return f.Epoch }, func(w *World, f *fault) { w.operator.raiseEpoch(f) }},
 	{1, func(f *Faults) bool { return f.Remove }, func(w *World, f *fault) { w.operator.removeRoom(f) }},
-	{1, func(f *Faults) bool { return f.Blank }, func(w *World, f *fault) { w.blankStore(f) }},
+	{1, func(f *Faults) bool { return f.Blank }, func(w *World, f *fault) { w.centres.blankStore(f) }},
 	{3, func(f *Faults) bool { return f.Rollback }, func(w *World, f *fault) { w.globals.rollBackLease(f) }},
-	{3, func(f *Faults) bool { return f.Twins }, func(w *World, f *fault) { w.twinEdge(f) }},
-	{3, func(f *Faults) bool { return f.Folders }, func(w *World, f *fault) { w.changeFolder(f) }},
-	{3, func(f *Faults) bool { return f.BadFolders }, func(w *World, f *fault) { w.failFolder(f) }},
-	{6, func(f *Faults) bool { return f.Forget }, func(w *World, f *fault) { w.forgetAnEdge(f) }},
+	{3, func(f *Faults) bool { return f.Twins }, func(w *World, f *fault) { w.edges.twin(f) }},
+	{3, func(f *Faults) bool { return f.Folders }, func(w *World, f *fault) { w.edges.changeFolder(f) }},
+	{3, func(f *Faults) bool { return f.BadFolders }, func(w *World, f *fault) { w.edges.failFolder(f) }},
+	{6, func(f *Faults) bool { return f.Forget }, func(w *World, f *fault) { w.centres.forgetEdge(w.edges.of(f)) }},
 	{2, func(f *Faults) bool { return f.Keys }, func(w *World, f *fault) { w.edges.rotate(f) }},
 	{4, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.change(f) }},
 	{3, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.oldLeader(f) }},
 	{1, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.rollBack(f) }},
-	{6, func(f *Faults) bool { return f.Ephemeral }, func(w *World, f *fault) { w.renewEdge(f) }},
-	{4, func(f *Faults) bool { return f.Copies }, func(w *World, f *fault) { w.copyCentre(f) }},
-	{3, func(f *Faults) bool { return f.Fail }, func(w *World, f *fault) { w.failStore(f) }},
+	{6, func(f *Faults) bool { return f.Ephemeral }, func(w *World, f *fault) { w.edges.renew(f) }},
+	{4, func(f *Faults) bool { return f.Copies }, func(w *World, f *fault) { w.members.copyCentre(f) }},
+	{3, func(f *Faults) bool { return f.Fail }, func(w *World, f *fault) { w.centres.failStore(f) }},
 	{3, func(f *Faults) bool { return f.Restart }, func(w *World, f *fault) { w.restartAll(f) }},
 }
 
@@ -317,9 +317,6 @@ func (w *World) beginFaults() {
 			w.plan(event{at: f.at, kind: evFault, node: int32(i)})
 		}
 	}
-	if at := w.cfg.Calm; at > 0 {
-		w.plan(event{at: int64(at), kind: evDo, msg: w.calmDown})
-	}
 }
 
 // in calls do after d.
@@ -330,31 +327,17 @@ func (k *kernel) in(d time.Duration, do func()) {
 // until returns the end of a fault that begins now.
 func (k *kernel) until(f *fault) int64 { return k.now + int64(f.last) }
 
-// runFault executes one fault.
-func (w *World) runFault(f *fault) {
-	if w.calm {
-		return
-	}
-	w.telling = f.number
-	f.kind.happen(w, f)
-}
-
-func (w *World) crashAnEdge(f *fault) { w.edges.crash(int32(f.who%len(w.edges.all)), f.last, false) }
-
-func (w *World) loseAnEdge(f *fault) { w.edges.crash(int32(f.who%len(w.edges.all)), 0, true) }
-
-func (w *World) forgetAnEdge(f *fault) { w.centres.forgetEdge(int32(f.who % len(w.edges.all))) }
-
-func (w *World) loseACentre(f *fault) { w.centres.lose(f.who % w.cfg.Centres) }
+// of returns the edge of a fault.
+func (es *edges) of(f *fault) int32 { return int32(f.who % len(es.all)) }
 
 // changeFolder ends an edge's process; the next one has another data folder.
-func (w *World) changeFolder(f *fault) {
-	i := int32(f.who % len(w.edges.all))
-	if w.edges.all[i].lost || w.edges.all[i].down {
+func (es *edges) changeFolder(f *fault) {
+	i := es.of(f)
+	if es.all[i].lost || es.all[i].down {
 		return
 	}
-	w.edges.crash(i, f.last, false)
-	w.edges.moveFolder(w.edges.all[i], f)
+	es.crash(i, f.last, false)
+	es.moveFolder(es.all[i], f)
 }
 
 // crashLeader ends the leading aggregator of a data centre; another one takes over.
@@ -386,16 +369,16 @@ func (gs *coordinators) rollBackLease(f *fault) {
 	gs.crashLeader(f)
 }
 
-func (w *World) cutAnEdge(f *fault) {
-	n := w.edges.all[f.who%len(w.edges.all)]
-	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
-	w.cut(f, &n.cutUp, &n.cutDown)
+func (es *edges) cutOff(f *fault) {
+	n := es.all[es.of(f)]
+	es.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
+	es.cut(f, &n.cutUp, &n.cutDown)
 }
 
-func (w *World) cutACentre(f *fault) {
-	r := w.centres.all[f.who%len(w.centres.all)]
-	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
-	w.cut(f, &r.cutUp, &r.cutDown)
+func (cs *centres) cutOff(f *fault) {
+	r := cs.all[f.who%len(cs.all)]
+	cs.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
+	cs.cut(f, &r.cutUp, &r.cutDown)
 }
 
 func (o *operator) editSession(f *fault) {
@@ -433,16 +416,16 @@ func (o *operator) removeRoom(f *fault) {
 	})
 }
 
-func (w *World) blankStore(f *fault) {
-	r := w.centres.all[f.who%len(w.centres.all)]
-	w.tracef("#%d the store of %s loses its memory", f.number, r.name)
+func (cs *centres) blankStore(f *fault) {
+	r := cs.all[f.who%len(cs.all)]
+	cs.tracef("#%d the store of %s loses its memory", f.number, r.name)
 	r.forget()
 }
 
-func (w *World) failStore(f *fault) {
-	r := w.centres.all[f.who%len(w.centres.all)]
-	w.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
-	r.failing = max(r.failing, w.until(f))
+func (cs *centres) failStore(f *fault) {
+	r := cs.all[f.who%len(cs.all)]
+	cs.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
+	r.failing = max(r.failing, cs.until(f))
 }
 
 // cut cuts the directions of a link given by the fault.
@@ -457,28 +440,28 @@ func (k *kernel) cut(f *fault, up, down *int64) {
 
 // cutPair separates one edge from one aggregator, or one aggregator from one coordinator, while each may reach other
 // processes of the same role.
-func (w *World) cutPair(f *fault) {
+func (fl *fleet) cutPair(f *fault) {
 	var low, high nodeID
 	var text string
 	if f.x < 0.5 {
-		low = nodeID{0, int32(f.who % len(w.edges.all))}
-		r := w.centres.all[w.edges.all[low.n].region]
+		low = nodeID{0, int32(f.who % len(fl.edges.all))}
+		r := fl.centres.all[fl.edges.all[low.n].region]
 		p := r.procs[max(0, len(r.procs)-1-f.other%2)]
 		high = nodeID{1, p.id}
-		text = fmt.Sprintf("%s and aggregator %d", w.edges.all[low.n], p.term)
+		text = fmt.Sprintf("%s and aggregator %d", fl.edges.all[low.n], p.term)
 	} else {
-		r := w.centres.all[f.who%len(w.centres.all)]
+		r := fl.centres.all[f.who%len(fl.centres.all)]
 		low = nodeID{1, r.newest().id}
-		high = nodeID{2, int32(max(0, len(w.globals.all)-1-f.other%2))}
+		high = nodeID{2, int32(max(0, len(fl.globals.all)-1-f.other%2))}
 		text = fmt.Sprintf("%s and coordinator %d", r.name, high.n+1)
 	}
-	w.tracef("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
-	w.net.pairs = slices.DeleteFunc(w.net.pairs, func(p pairCut) bool { return p.until <= w.now })
+	fl.tracef("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
+	fl.net.pairs = slices.DeleteFunc(fl.net.pairs, func(p pairCut) bool { return p.until <= fl.now })
 	if f.up {
-		w.net.pairs = append(w.net.pairs, pairCut{low, high, w.until(f)})
+		fl.net.pairs = append(fl.net.pairs, pairCut{low, high, fl.until(f)})
 	}
 	if f.down {
-		w.net.pairs = append(w.net.pairs, pairCut{high, low, w.until(f)})
+		fl.net.pairs = append(fl.net.pairs, pairCut{high, low, fl.until(f)})
 	}
 }
 
@@ -529,43 +512,43 @@ func (es *edges) moveFolder(n *edgeNode, f *fault) {
 // mostTwins bounds the number of twins.
 const mostTwins = 3
 
-// twinEdge starts another process with an edge's name, in an empty folder or in a copy of that edge's, often while that
+// twin starts another process with an edge's name, in an empty folder or in a copy of that edge's, often while that
 // edge is cut off. It ends with the fault.
-func (w *World) twinEdge(f *fault) {
-	k := f.who % (w.cfg.Centres * w.cfg.Edges)
-	n := w.edges.all[k]
-	if n.lost || w.centres.all[n.region].lost || w.twins >= mostTwins {
+func (es *edges) twin(f *fault) {
+	k := f.who % (es.cfg.Centres * es.cfg.Edges)
+	n := es.all[k]
+	if n.lost || n.centre.lost || es.twins >= mostTwins {
 		return
 	}
-	w.twins++
+	es.twins++
 	if f.other%3 > 0 {
-		w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
-		w.cut(f, &n.cutUp, &n.cutDown)
+		es.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
+		es.cut(f, &n.cutUp, &n.cutDown)
 	}
 	folder := fleettime.Lives{}
 	if f.x < 0.5 {
 		folder = n.folder
 	}
-	w.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, n, f.last, f.x < 0.5)
-	i := w.edges.add(n.region, n.centre, n.name, folder, false)
-	w.in(f.last, func() {
-		w.twins--
-		w.tracef("the other %s ends", n)
-		w.edges.crash(i, 0, true)
+	es.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, n, f.last, f.x < 0.5)
+	i := es.add(n.region, n.centre, n.name, folder, false)
+	es.in(f.last, func() {
+		es.twins--
+		es.tracef("the other %s ends", n)
+		es.crash(i, 0, true)
 	})
 }
 
-// renewEdge shuts an edge down; another one with a new name replaces it.
-func (w *World) renewEdge(f *fault) {
-	i := int32(f.who % len(w.edges.all))
-	n := w.edges.all[i]
-	if n.down || n.asleep > w.now {
+// renew shuts an edge down; another one with a new name replaces it.
+func (es *edges) renew(f *fault) {
+	i := es.of(f)
+	n := es.all[i]
+	if n.down || n.asleep > es.now {
 		return
 	}
-	w.edges.leave(i)
-	w.renewed++
-	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%w.cfg.Edges+1, w.renewed), fleettime.Lives{}, w.edges.newPlace()
-	w.in(f.last, func() { w.edges.revive(i) })
+	es.leave(i)
+	es.renewed++
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%es.cfg.Edges+1, es.renewed), fleettime.Lives{}, es.newPlace()
+	es.in(f.last, func() { es.revive(i) })
 }
 
 func (es *edges) revive(i int32) {
@@ -649,21 +632,21 @@ func (gs *coordinators) next() bool {
 }
 
 // stop stops a process for a while; it then continues.
-func (w *World) stop(f *fault) {
+func (fl *fleet) stop(f *fault) {
 	switch f.other % 4 {
 	case 0:
-		w.tracef("#%d the coordinator stands still for %v", f.number, f.last)
-		p := &w.globals.newest().proc
-		p.asleep = max(p.asleep, w.until(f))
+		fl.tracef("#%d the coordinator stands still for %v", f.number, f.last)
+		p := &fl.globals.newest().proc
+		p.asleep = max(p.asleep, fl.until(f))
 	case 1:
-		r := w.centres.all[f.who%len(w.centres.all)]
-		w.tracef("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
+		r := fl.centres.all[f.who%len(fl.centres.all)]
+		fl.tracef("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
 		p := &r.newest().proc
-		p.asleep = max(p.asleep, w.until(f))
+		p.asleep = max(p.asleep, fl.until(f))
 	default:
-		n := w.edges.all[f.who%len(w.edges.all)]
-		w.tracef("#%d %s stands still for %v", f.number, n, f.last)
-		n.asleep = max(n.asleep, w.until(f))
+		n := fl.edges.all[f.who%len(fl.edges.all)]
+		fl.tracef("#%d %s stands still for %v", f.number, n, f.last)
+		n.asleep = max(n.asleep, fl.until(f))
 	}
 }
 

@@ -157,7 +157,7 @@ func killedForGood(goal float64, told bool) Finding {
 	return Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
 }
 
-func cutOneCentre(w *World) { w.centres.cutOff(0, 12*time.Minute) }
+func cutOneCentre(w *World) { w.centres.cutFor(0, 12*time.Minute) }
 
 func loseGlobal(w *World) { w.globals.end(10 * time.Minute) }
 

@@ -11,7 +11,7 @@ func moveOut() Finding {
 	c.People.Think = 5 * time.Second
 	w := New(c)
 	moved, metric := 0, int64(0)
-	w.in(fill, func() { w.centres.cutOff(0, 10*time.Minute) })
+	w.in(fill, func() { w.centres.cutFor(0, 10*time.Minute) })
 	w.in(fill+10*time.Second, func() {
 		for i := range w.visitors.all {
 			if v := &w.visitors.all[i]; v.inside && v.centre == 0 {
@@ -74,14 +74,14 @@ func (k *kernel) each(d time.Duration, do func()) {
 }
 
 // overcommitTold returns the possible overcommit of T that the nodes report.
-func (w *World) overcommitTold() int64 {
-	root := w.globals.newest().core.Ledger(w.room)
+func (fl *fleet) overcommitTold() int64 {
+	root := fl.globals.newest().core.Ledger(fl.room)
 	if root.Overcommit > 0 {
 		return root.Overcommit
 	}
 	n := int64(0)
-	for _, r := range w.centres.all {
-		n += r.newest().core.Ledger(w.room).Overcommit
+	for _, r := range fl.centres.all {
+		n += r.newest().core.Ledger(fl.room).Overcommit
 	}
 	return n
 }

@@ -323,28 +323,28 @@ const mostCopies = 2
 // copyCentre is a fault: the configuration of a data centre is used for another one, with its names, on a separate
 // NATS. It ends with the fault. A list without the cluster ID of that data centre cannot tell the copy from the
 // original.
-func (w *World) copyCentre(f *fault) {
-	i := f.who % w.cfg.Centres
-	r, list := w.centres.all[i], w.members.at(w.members.store)
+func (ms *membership) copyCentre(f *fault) {
+	i := f.who % ms.cfg.Centres
+	r, list := ms.centres.all[i], ms.at(ms.store)
 	k := memberNamed(&list, r.name)
-	if r.lost || w.centres.copies >= mostCopies || !list.Has(r.name, 0) || list.List[k].ClusterID == 0 {
+	if r.lost || ms.centres.copies >= mostCopies || !list.Has(r.name, 0) || list.List[k].ClusterID == 0 {
 		return
 	}
-	w.centres.copies++
-	c := &dataCentre{name: r.name, copied: true, members: w.members.store}
+	ms.centres.copies++
+	c := &dataCentre{name: r.name, copied: true, members: ms.store}
 	if f.other%3 > 0 { // its terms are of a later date; else of an earlier one
 		c.before = r.newest().term + uint64(f.other%2)
 	}
-	n := int32(len(w.centres.all))
-	w.centres.all = append(w.centres.all, c)
-	w.isTouched = append(w.isTouched, false)
-	w.oracle.copied(r.name)
-	w.tracef("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
-	w.centres.start(n, f.x < 0.5)
+	n := int32(len(ms.centres.all))
+	ms.centres.all = append(ms.centres.all, c)
+	ms.isTouched = append(ms.isTouched, false)
+	ms.oracle.copied(r.name)
+	ms.tracef("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
+	ms.centres.start(n, f.x < 0.5)
 	for k := range 1 + f.other%2 {
-		w.edges.add(n, c, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
+		ms.edges.add(n, c, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 	}
-	w.in(f.last, func() { w.centres.endCopy(n) })
+	ms.in(f.last, func() { ms.centres.endCopy(n) })
 }
 
 // endCopy ends a copied data centre.

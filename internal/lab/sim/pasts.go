@@ -199,8 +199,8 @@ func (es *edges) keepPast(n *edgeNode, data [][]byte) {
 }
 
 // failFolder makes the writes of an edge's snapshots fail or take long.
-func (w *World) failFolder(f *fault) {
-	n := w.edges.all[f.who%len(w.edges.all)]
-	w.tracef("#%d the data folder of %s can hardly be written for %v", f.number, n, f.last)
-	n.pasts.failing = max(n.pasts.failing, w.until(f))
+func (es *edges) failFolder(f *fault) {
+	n := es.all[es.of(f)]
+	es.tracef("#%d the data folder of %s can hardly be written for %v", f.number, n, f.last)
+	n.pasts.failing = max(n.pasts.failing, es.until(f))
 }

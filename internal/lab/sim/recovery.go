@@ -165,22 +165,22 @@ func (j *oracle) longestLife() time.Duration {
 // timeLost reports whether a node uses a wrong fleet time: if all nodes that knew it ended at once, a leader's wrong
 // clock is all there is. Values ahead of it freeze until the others catch up, and nodes behind it wait longer until no
 // older ticket can be valid. Both keep every promise, and neither is a complete recovery.
-func (w *World) timeLost() bool {
-	off := time.Second + 3*w.cfg.Faults.Vague
-	wrong := func(t fleettime.Time) bool { return t > w.fleetTime().Add(off) || t < w.fleetTime().Add(-off) }
-	if !w.cfg.Faults.Clocks {
+func (fl *fleet) timeLost() bool {
+	off := time.Second + 3*fl.cfg.Faults.Vague
+	wrong := func(t fleettime.Time) bool { return t > fl.fleetTime().Add(off) || t < fl.fleetTime().Add(-off) }
+	if !fl.cfg.Faults.Clocks {
 		return false
 	}
-	if g := w.globals.newest(); wrong(g.core.Time(g.clock.read(w.now))) {
+	if g := fl.globals.newest(); wrong(g.core.Time(g.clock.read(fl.now))) {
 		return true
 	}
-	for _, r := range w.centres.all {
-		if n := r.newest(); !r.lost && !r.copied && wrong(n.core.Status(n.clock.read(w.now)).Time) {
+	for _, r := range fl.centres.all {
+		if n := r.newest(); !r.lost && !r.copied && wrong(n.core.Status(n.clock.read(fl.now)).Time) {
 			return true
 		}
 	}
-	for _, e := range w.edges.all {
-		if !e.lost && wrong(e.core.Time(e.clock.read(w.now))) {
+	for _, e := range fl.edges.all {
+		if !e.lost && wrong(e.core.Time(e.clock.read(fl.now))) {
 			return true
 		}
 	}

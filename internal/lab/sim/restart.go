@@ -14,23 +14,23 @@ type memory struct {
 }
 
 // keepTime makes every process store fleet time in its data folder, once a second as in production.
-func (w *World) keepTime() {
-	if w.cfg.Faults.Forgetful {
+func (fl *fleet) keepTime() {
+	if fl.cfg.Faults.Forgetful {
 		return
 	}
-	for _, n := range w.edges.all {
-		if !n.down && n.asleep <= w.now {
-			w.keep(&n.proc, 0, n.core.Known(n.clock.read(w.now)))
+	for _, n := range fl.edges.all {
+		if !n.down && n.asleep <= fl.now {
+			fl.keep(&n.proc, 0, n.core.Known(n.clock.read(fl.now)))
 		}
 	}
-	for _, n := range w.centres.aggs {
-		if !n.gone && n.asleep <= w.now {
-			w.keep(&n.proc, 0, n.core.Known(n.clock.read(w.now)))
+	for _, n := range fl.centres.aggs {
+		if !n.gone && n.asleep <= fl.now {
+			fl.keep(&n.proc, 0, n.core.Known(n.clock.read(fl.now)))
 		}
 	}
-	for _, n := range w.globals.all {
-		if !n.gone && n.asleep <= w.now {
-			w.keep(&n.proc, n.offset, n.core.Known(n.clock.read(w.now)))
+	for _, n := range fl.globals.all {
+		if !n.gone && n.asleep <= fl.now {
+			fl.keep(&n.proc, n.offset, n.core.Known(n.clock.read(fl.now)))
 		}
 	}
 }
@@ -77,50 +77,50 @@ func (cs *centres) next(i int32) (next func() bool) {
 
 // restartAll ends every process of the fleet, by shutdown or crash, and restarts them on their machines, some of them
 // rebooted.
-func (w *World) restartAll(f *fault) {
+func (fl *fleet) restartAll(f *fault) {
 	clean, reboots := f.x < 0.5, 0.0
 	if f.y < 0.4 {
 		reboots = f.y * 2.5
 	}
-	w.tracef("#%d every process ends (as it is told to: %v) and starts again after %v; %.0f %% of the machines are started anew", f.number, clean, f.last, reboots*100)
-	w.restartFleet(clean, f.last, reboots)
+	fl.tracef("#%d every process ends (as it is told to: %v) and starts again after %v; %.0f %% of the machines are started anew", f.number, clean, f.last, reboots*100)
+	fl.restartFleet(clean, f.last, reboots)
 }
 
 // restartFleet implements restartAll: the processes start after d, and the given fraction of the machines is rebooted.
-func (w *World) restartFleet(clean bool, d time.Duration, reboots float64) {
-	calm, ended := w.calm, time.Duration(0)
+func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
+	calm, ended := fl.calm, time.Duration(0)
 	later := func(end func()) { // as goodbyes are on their way
 		if !clean {
 			end()
 			return
 		}
 		ended += 300 * time.Millisecond
-		w.in(ended, func() {
-			if w.calm == calm {
+		fl.in(ended, func() {
+			if fl.calm == calm {
 				end()
 			}
 		})
 	}
-	back := func() time.Duration { return d + time.Second + time.Duration(w.chaos.Int64N(int64(2*time.Second))) }
+	back := func() time.Duration { return d + time.Second + time.Duration(fl.chaos.Int64N(int64(2*time.Second))) }
 	anew := func(p *proc) {
-		if w.chaos.Float64() < reboots {
-			w.newMachine(p, w.clock())
+		if fl.chaos.Float64() < reboots {
+			fl.newMachine(p, fl.clock())
 		}
 	}
-	for i, n := range w.edges.all {
+	for i, n := range fl.edges.all {
 		if n.lost || n.down {
 			continue
 		}
-		if clean && n.asleep <= w.now {
-			w.edges.leave(int32(i))
+		if clean && n.asleep <= fl.now {
+			fl.edges.leave(int32(i))
 		} else {
 			n.down = true
-			w.edges.hangUp(int32(i))
+			fl.edges.hangUp(int32(i))
 		}
 		anew(&n.proc)
-		w.in(back(), func() { w.edges.revive(int32(i)) })
+		fl.in(back(), func() { fl.edges.revive(int32(i)) })
 	}
-	for i, r := range w.centres.all {
+	for i, r := range fl.centres.all {
 		if n := r.newest(); !n.gone && !n.doomed && !r.lost {
 			n.doomed = true
 			later(func() {
@@ -128,17 +128,17 @@ func (w *World) restartFleet(clean bool, d time.Duration, reboots float64) {
 				r.again = &proc{clock: n.clock, memory: n.memory}
 				anew(r.again)
 			})
-			w.succeed(back()+ended, r.name+"'s aggregator", w.centres.next(int32(i)))
+			fl.succeed(back()+ended, r.name+"'s aggregator", fl.centres.next(int32(i)))
 		}
 	}
-	if g := w.globals.newest(); !g.gone && !g.doomed {
+	if g := fl.globals.newest(); !g.gone && !g.doomed {
 		g.doomed = true
-		w.globals.pending++
+		fl.globals.pending++
 		later(func() {
 			g.gone = true
-			w.globals.again = &globalProc{proc: proc{clock: g.clock, memory: g.memory}, offset: g.offset}
-			anew(&w.globals.again.proc)
+			fl.globals.again = &globalProc{proc: proc{clock: g.clock, memory: g.memory}, offset: g.offset}
+			anew(&fl.globals.again.proc)
 		})
-		w.succeed(back()+ended, "the coordinator", w.globals.next)
+		fl.succeed(back()+ended, "the coordinator", fl.globals.next)
 	}
 }

@@ -68,20 +68,20 @@ func (gs *coordinators) takeOver(version int) {
 	})
 }
 
-// cutOff disconnects a data centre from global for d.
-func (cs *centres) cutOff(i int32, d time.Duration) {
+// cutFor disconnects a data centre from global for d.
+func (cs *centres) cutFor(i int32, d time.Duration) {
 	cs.tracef("%s is cut off for %v", cs.all[i].name, d)
 	cs.all[i].cutUp, cs.all[i].cutDown = cs.now+int64(d), cs.now+int64(d)
 }
 
 // isolate disconnects every edge from its regional for d, and every regional from global, like a loss of NATS.
-func (w *World) isolate(d time.Duration) {
-	w.tracef("nobody hears anybody for %v", d)
-	until := w.now + int64(d)
-	for _, n := range w.edges.all {
+func (fl *fleet) isolate(d time.Duration) {
+	fl.tracef("nobody hears anybody for %v", d)
+	until := fl.now + int64(d)
+	for _, n := range fl.edges.all {
 		n.cutUp, n.cutDown = until, until
 	}
-	for _, r := range w.centres.all {
+	for _, r := range fl.centres.all {
 		r.cutUp, r.cutDown = until, until
 	}
 }

@@ -238,7 +238,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.isolate(length(arg("for", "")))
 			break
 		}
-		w.centres.cutOff(int32(number(word(1))-1), length(arg("for", "")))
+		w.centres.cutFor(int32(number(word(1))-1), length(arg("for", "")))
 
 	case "home":
 		w.visitors.goHome()

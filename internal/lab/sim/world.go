@@ -66,9 +66,7 @@ type World struct {
 	operator *operator
 	members  *membership
 
-	renewed  int // edges that replaced others
 	faults   []fault
-	twins    int // additional edges of twins
 	recovery recovery
 }
 
@@ -215,6 +213,8 @@ type edges struct {
 
 	all     []*edgeNode // data centre by data centre
 	folders uint64      // data folders ever
+	renewed int         // edges that replaced others
+	twins   int         // additional edges of twins
 
 	answer func(edge int32, decided []*admission.Visit) // answers long-polled visitors
 	hangUp func(edge int32)                             // drops the connections of long-polled visitors
@@ -295,6 +295,9 @@ func New(cfg Config) *World {
 	w.visitors.planArrival()
 	w.now = 0
 	w.beginFaults()
+	if cfg.Calm > 0 {
+		w.plan(event{at: int64(cfg.Calm), kind: evDo, msg: w.calmDown})
+	}
 	w.in(sampleGap, w.meters.sample)
 	return w
 }
@@ -567,7 +570,10 @@ func (w *World) handle(e *event) {
 	case evDo:
 		e.msg.(func())()
 	case evFault:
-		w.runFault(&w.faults[e.node])
+		if f := &w.faults[e.node]; !w.calm {
+			w.telling = f.number
+			f.kind.happen(w, f)
+		}
 	case evSecond:
 		w.oracle.tick()
 		w.oracle.checkLedgers()
