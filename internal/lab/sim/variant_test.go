@@ -36,7 +36,7 @@ func TestRecoveryAllowsForTheLastWord(t *testing.T) {
 		if step.last != 0 {
 			w.recovery.lastWord = began + int64(step.last)
 		}
-		if w.atHome(); (w.fault != "") != step.judged {
+		if w.recovery.atHome(); (w.fault != "") != step.judged {
 			t.Errorf("%v after the coordinator began, %v after the last word: judged %q", step.now, step.now-step.last, w.fault)
 		}
 	}

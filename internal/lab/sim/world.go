@@ -67,7 +67,7 @@ type World struct {
 	members  *membership
 
 	faults   []fault
-	recovery recovery
+	recovery *recovery
 }
 
 // nodeClock is the monotonic clock of one machine, with an offset and a drift.
@@ -273,6 +273,7 @@ func New(cfg Config) *World {
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
 	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
+	w.recovery = &recovery{fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator, members: w.members}
 	w.globals.tend = func(i int32) {
 		w.members.tend(w.globals.all[i])
 		w.operator.tendRelease(i)
@@ -296,7 +297,7 @@ func New(cfg Config) *World {
 	w.now = 0
 	w.beginFaults()
 	if cfg.Calm > 0 {
-		w.plan(event{at: int64(cfg.Calm), kind: evDo, msg: w.calmDown})
+		w.plan(event{at: int64(cfg.Calm), kind: evDo, msg: w.recovery.begin})
 	}
 	w.in(sampleGap, w.meters.sample)
 	return w
@@ -556,7 +557,7 @@ func (w *World) handle(e *event) {
 		if e.node >= 0 {
 			w.centres.takeReport(e)
 		} else {
-			w.hearLastWord(w.centres.aggs[e.gen], e.msg.(*wire.Report))
+			w.recovery.hearLastWord(w.centres.aggs[e.gen], e.msg.(*wire.Report))
 			w.globals.takeReport(e)
 		}
 	case evGrant:
