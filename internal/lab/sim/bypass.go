@@ -39,7 +39,7 @@ func (o *operator) editRules(f *fault) {
 	before := o.rules
 	o.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
 	o.announce(f, "the room has the rules %04b for %v", o.rules, f.last)
-	o.revertAfter(f, func() { o.rules = before & uint8(int(f.y*16)) })
+	o.later(f.last, func() { o.rules = before & uint8(int(f.y*16)) })
 }
 
 // rulesOf returns the rules selected by the bits of which.

@@ -2,8 +2,6 @@ package sim
 
 import (
 	"math"
-	"reflect"
-	"slices"
 	"time"
 
 	"vestibule/internal/core/admission"
@@ -20,23 +18,13 @@ type operator struct {
 	crashAt uint64 // release at which the claiming coordinator ends
 }
 
-// roomDoc is the room as the stores have it, beside its limits.
+// roomDoc is the room as the stores have it, beside its limits: the operators' settings, and the controls.
 type roomDoc struct {
 	k       *kernel
 	edition uint64 // as last published
 	epoch   uint32
 	removed bool
-	operatorState
 
-	// The room set that nodes read, rebuilt after a change, since the oracle needs it for every event.
-	made     settings
-	set      *room.Set
-	controls *room.Controls
-	binding  binding
-}
-
-// operatorState holds the operators' settings, and the controls. The zero value has none.
-type operatorState struct {
 	method    string
 	queueAll  bool
 	suspended bool
@@ -47,6 +35,12 @@ type operatorState struct {
 	edits     int // of the method, so that an older edit does not end a newer one
 	event     *room.Event
 	draws     draws
+
+	// The room set that nodes read, rebuilt after a change, since the oracle needs it for every event.
+	made     settings
+	set      *room.Set
+	controls *room.Controls
+	binding  binding
 }
 
 // settings are the inputs of a room set.
@@ -63,10 +57,6 @@ func (o *roomDoc) settings() settings {
 }
 
 const firstName = "sale"
-
-func newRoomDoc(k *kernel) *roomDoc {
-	return &roomDoc{k: k, operatorState: operatorState{method: k.cfg.method()}}
-}
 
 // inForce returns the room as read at a time known up to bound, by the same code as in nodes.
 func (o *roomDoc) inForce(at fleettime.Time, bound time.Duration) *room.Room {
@@ -166,32 +156,14 @@ func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
 // lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
 func (o *operator) lookAtClocks() {
-	for i, n := range o.globals.all {
-		o.deliver(&n.proc, func() {
-			if rooms := o.globals.rooms(n); !slices.Equal(rooms, n.told) && n.edition == o.edition {
-				n.told = rooms
-				n.core.SetRooms(n.clock.read(o.now), rooms)
-				o.globals.wake(int32(i))
-			}
-		})
+	for i := range o.globals.all {
+		o.globals.read(int32(i), true)
 	}
-	for i, n := range o.centres.aggs {
-		o.deliver(&n.proc, func() {
-			if rooms := o.centres.rooms(n); !slices.Equal(rooms, n.told) && n.edition == o.edition {
-				n.told = rooms
-				n.core.SetRooms(n.clock.read(o.now), rooms)
-				o.centres.wake(int32(i))
-			}
-		})
+	for i := range o.centres.aggs {
+		o.centres.read(int32(i), true)
 	}
-	for i, n := range o.edges.all {
-		o.deliver(&n.proc, func() {
-			if rooms := o.edges.rooms(n); !n.down && n.edition == o.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
-				o.edges.tell(n, n.clock.read(o.now))
-				o.edges.release(int32(i))
-				o.edges.wake(int32(i))
-			}
-		})
+	for i := range o.edges.all {
+		o.edges.read(int32(i), true)
 	}
 }
 
@@ -253,9 +225,9 @@ func (o *operator) announce(f *fault, format string, args ...any) {
 	o.edited()
 }
 
-// revertAfter reverts a change after the length of the fault, unless the world is calm by then.
-func (o *operator) revertAfter(f *fault, do func()) {
-	o.in(f.last, func() {
+// later edits the room after d, unless the world is calm by then.
+func (o *operator) later(d time.Duration, do func()) {
+	o.in(d, func() {
 		if !o.calm {
 			do()
 			o.edited()
@@ -284,7 +256,7 @@ func (o *operator) editMethod(f *fault) {
 	o.edits++
 	edit := o.edits
 	o.announce(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
-	o.revertAfter(f, func() {
+	o.later(f.last, func() {
 		if o.edits == edit {
 			o.method, o.queueAll = o.cfg.method(), false
 			o.tracef("#%d queueing_method is %s", f.number, o.method)
@@ -298,19 +270,13 @@ func (o *operator) mark(f *fault) room.Mark {
 	return room.Mark{Since: now, Until: now + max(1, f.last.Milliseconds())}
 }
 
-// rereadAfter makes every node reread the room when a temporary control has ended.
-func (o *operator) rereadAfter(f *fault) {
-	o.in(f.last+2*time.Millisecond, func() {
-		if !o.calm {
-			o.edited()
-		}
-	})
-}
+// reread makes every node reread the room when a temporary control has ended.
+func (o *operator) reread(f *fault) { o.later(f.last+2*time.Millisecond, func() {}) }
 
 func (o *operator) pauseRoom(f *fault) {
 	o.control.Pause = &room.Pause{Mark: o.mark(f)}
 	o.announce(f, "the room is paused for %v", f.last)
-	o.rereadAfter(f)
+	o.reread(f)
 }
 
 func (o *operator) limitForNow(f *fault) {
@@ -319,13 +285,13 @@ func (o *operator) limitForNow(f *fault) {
 		Mark: o.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)), NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
 	}
 	o.announce(f, "T is %d and R %d for %v", o.control.Limits.TotalActiveUsers, o.control.Limits.NewUsersPerMinute, f.last)
-	o.rereadAfter(f)
+	o.reread(f)
 }
 
 func (o *operator) suspendRoom(f *fault) {
 	o.suspended = true
 	o.announce(f, "the room is suspended for %v", f.last)
-	o.revertAfter(f, func() { o.suspended = false })
+	o.later(f.last, func() { o.suspended = false })
 }
 
 func (o *operator) editRenewal(f *fault) {

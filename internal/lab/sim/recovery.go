@@ -54,8 +54,8 @@ func (rc *recovery) begin() {
 	rc.began = rc.now
 	rc.net.pairs = nil
 	first := rc.oracle.first
-	rc.cfg.Total, rc.cfg.Rate, rc.cfg.Session, rc.operator.removed = first.total, first.rate, first.session, false
-	rc.operator.operatorState = operatorState{}
+	rc.cfg.Total, rc.cfg.Rate, rc.cfg.Session = first.total, first.rate, first.session
+	*rc.doc = roomDoc{k: rc.kernel, edition: rc.doc.edition, epoch: rc.doc.epoch}
 	rc.operator.edited()
 	rc.members.mend()
 

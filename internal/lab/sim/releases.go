@@ -43,7 +43,7 @@ func (o *operator) releaseNext(n int) {
 		if o.cfg.Faults.any() && o.chaos.IntN(4) == 0 {
 			delay *= 10
 		}
-		o.in(delay, func() { o.globals.read(int32(i)) })
+		o.in(delay, func() { o.globals.read(int32(i), false) })
 	}
 }
 
@@ -72,9 +72,9 @@ func (o *operator) tendRelease(i int32) {
 		}
 		for k := range o.globals.all { // the writer knows it at once
 			if k == int(i) {
-				o.globals.read(int32(k))
+				o.globals.read(int32(k), false)
 			} else {
-				o.in(time.Duration(o.chaos.Int64N(int64(500*time.Millisecond))), func() { o.globals.read(int32(k)) })
+				o.in(time.Duration(o.chaos.Int64N(int64(500*time.Millisecond))), func() { o.globals.read(int32(k), false) })
 			}
 		}
 	})

@@ -60,12 +60,8 @@ func (gs *coordinators) end(d time.Duration) {
 // takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
 // stored one.
 func (gs *coordinators) takeOver(version int) {
-	gs.tracef("the coordinator crashes")
-	gs.newest().gone = true
-	gs.in(2*time.Second, func() {
-		gs.older, gs.olderFor = version, time.Hour
-		gs.start(false)
-	})
+	gs.older, gs.olderFor = version, time.Hour
+	gs.end(2 * time.Second)
 }
 
 // cutFor disconnects a data centre from global for d.

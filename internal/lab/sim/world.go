@@ -109,13 +109,18 @@ type globalProc struct {
 	offset  time.Duration // of its machine's wall clock
 }
 
-// fleet are the processes, the network between them, and the documents that they read.
-type fleet struct {
+// base is common to all processes: the kernel, the network, and the documents that they read.
+type base struct {
 	*kernel
-	net     *network
-	keys    *keys
-	doc     *roomDoc
-	list    *memberList
+	net  *network
+	keys *keys
+	doc  *roomDoc
+	list *memberList
+}
+
+// fleet is all processes.
+type fleet struct {
+	*base
 	edges   *edges
 	centres *centres
 	globals *coordinators
@@ -123,19 +128,16 @@ type fleet struct {
 
 // newFleet returns a fleet without processes.
 func newFleet(k *kernel) *fleet {
-	net, keys, doc, list := &network{kernel: k}, newKeys(k), newRoomDoc(k), newMemberList(k, cmp.Or(k.cfg.Listed, k.cfg.Centres))
-	edges := &edges{kernel: k, net: net, doc: doc, keys: keys}
-	centres := &centres{kernel: k, net: net, doc: doc, list: list, edges: edges}
-	globals := &coordinators{kernel: k, net: net, doc: doc, list: list, edges: edges, centres: centres}
-	return &fleet{k, net, keys, doc, list, edges, centres, globals}
+	doc := &roomDoc{k: k, method: k.cfg.method()}
+	b := &base{k, &network{kernel: k}, newKeys(k), doc, newMemberList(k, cmp.Or(k.cfg.Listed, k.cfg.Centres))}
+	edges := &edges{base: b}
+	centres := &centres{base: b, edges: edges}
+	return &fleet{b, edges, centres, &coordinators{base: b, edges: edges, centres: centres}}
 }
 
 // coordinators are all coordinators ever.
 type coordinators struct {
-	*kernel
-	net     *network
-	doc     *roomDoc
-	list    *memberList
+	*base
 	edges   *edges
 	centres *centres
 
@@ -169,20 +171,12 @@ type dataCentre struct {
 	again   *proc  // machine of the next aggregator; nil for a new one
 }
 
-// forget clears the store. The lease keeps its owner.
-func (r *dataCentre) forget() {
-	r.stored = wire.Durable{}
-}
-
 // newest returns the aggregator with the highest term.
 func (r *dataCentre) newest() *regionProc { return r.procs[len(r.procs)-1] }
 
 // centres are the data centres, with their stores and aggregators.
 type centres struct {
-	*kernel
-	net   *network
-	doc   *roomDoc
-	list  *memberList
+	*base
 	edges *edges
 
 	all      []*dataCentre
@@ -206,10 +200,7 @@ type regionProc struct {
 
 // edges are the processes of all edges.
 type edges struct {
-	*kernel
-	net  *network
-	doc  *roomDoc
-	keys *keys
+	*base
 
 	all     []*edgeNode // data centre by data centre
 	folders uint64      // data folders ever
@@ -358,7 +349,7 @@ func (cs *centres) start(i int32, bootstrap bool) {
 	r.owner = n.term
 	if cs.cfg.Faults.Wipe && !bootstrap && !cs.calm && cs.chaos.IntN(3) == 0 {
 		cs.tracef("the store of %s is lost", r.name)
-		r.forget()
+		r.stored = wire.Durable{}
 	}
 	if cs.cfg.Faults.Torn && !bootstrap && !cs.calm && cs.chaos.IntN(3) == 0 {
 		cs.tear(r)
