@@ -87,49 +87,14 @@ func (nw *network) travel(msg any) any {
 	return msg
 }
 
-// takeReport delivers the report of an aggregator to the coordinators.
-func (gs *coordinators) takeReport(e *event) {
-	m, from := e.msg.(*wire.Report), nodeID{1, int32(e.gen)}
-	for i, n := range gs.all {
-		if n.gone || gs.net.deaf(from, nodeID{2, int32(i)}) {
-			continue
-		}
-		if n.asleep > gs.now {
-			gs.deliver(&n.proc, func() { gs.hear(int32(i), m) })
-		} else {
-			gs.hear(int32(i), m)
-		}
+// pass delivers a message of one process to another, unless the link is cut.
+func (nw *network) pass(from, to nodeID, p *proc, take func()) {
+	if !nw.deaf(from, to) {
+		nw.deliver(p, take)
 	}
 }
 
-// takeReport delivers the report of an edge to the aggregators of its data centre.
-func (cs *centres) takeReport(e *event) {
-	m, from := e.msg.(*wire.Report), nodeID{0, int32(e.gen)}
-	for _, n := range cs.all[e.node].procs {
-		if n.gone || cs.net.deaf(from, nodeID{1, n.id}) {
-			continue
-		}
-		if n.asleep > cs.now {
-			cs.deliver(&n.proc, func() { cs.hear(n, m) })
-		} else {
-			cs.hear(n, m)
-		}
-	}
-}
-
-func (gs *coordinators) hear(i int32, m *wire.Report) {
-	n := gs.all[i]
-	n.core.Observe(n.clock.read(gs.now), *m)
-	gs.run(i)
-}
-
-func (cs *centres) hear(n *regionProc, m *wire.Report) {
-	n.core.Observe(n.clock.read(cs.now), *m)
-	cs.run(n.id)
-}
-
-// deliver delivers a message to a process: now, after it is continued, or never. Frequent messages to running processes
-// bypass it, to save a closure each.
+// deliver delivers a message to a process: now, after it is continued, or never.
 func (k *kernel) deliver(p *proc, take func()) {
 	switch {
 	case p.gone:
@@ -140,50 +105,65 @@ func (k *kernel) deliver(p *proc, take func()) {
 	}
 }
 
-// takeGrant delivers a grant of a coordinator to the aggregators of a data centre.
-func (cs *centres) takeGrant(e *event) {
-	g, from := e.msg.(*wire.Grant), nodeID{2, int32(e.gen)}
-	for _, n := range cs.all[-1-e.node].procs {
-		if n.gone || cs.net.deaf(from, nodeID{1, n.id}) {
+// takeReport delivers the report of an aggregator to the coordinators.
+func (gs *coordinators) takeReport(e *event) {
+	m := e.msg.(*wire.Report)
+	for i, n := range gs.all {
+		if n.gone {
 			continue
 		}
-		if n.asleep > cs.now {
-			cs.deliver(&n.proc, func() { cs.apply(n, g) })
-		} else {
-			cs.apply(n, g)
+		gs.net.pass(nodeID{1, int32(e.gen)}, nodeID{2, int32(i)}, &n.proc, func() {
+			n.core.Observe(n.clock.read(gs.now), *m)
+			gs.run(int32(i))
+		})
+	}
+}
+
+// takeReport delivers the report of an edge to the aggregators of its data centre.
+func (cs *centres) takeReport(e *event) {
+	m := e.msg.(*wire.Report)
+	for _, n := range cs.all[e.node].procs {
+		if n.gone {
+			continue
 		}
+		cs.net.pass(nodeID{0, int32(e.gen)}, nodeID{1, n.id}, &n.proc, func() {
+			n.core.Observe(n.clock.read(cs.now), *m)
+			cs.run(n.id)
+		})
+	}
+}
+
+// takeGrant delivers a grant of a coordinator to the aggregators of a data centre.
+func (cs *centres) takeGrant(e *event) {
+	g := e.msg.(*wire.Grant)
+	for _, n := range cs.all[-1-e.node].procs {
+		if n.gone {
+			continue
+		}
+		cs.net.pass(nodeID{2, int32(e.gen)}, nodeID{1, n.id}, &n.proc, func() {
+			n.core.Apply(n.clock.read(cs.now), *g)
+			cs.run(n.id)
+		})
 	}
 }
 
 // takeGrant delivers a grant of an aggregator to an edge.
 func (es *edges) takeGrant(e *event) {
-	g, from := e.msg.(*wire.Grant), nodeID{1, int32(e.gen)}
+	g := e.msg.(*wire.Grant)
 	i, n := e.node, es.all[e.node]
-	if n.down || es.net.deaf(from, nodeID{0, i}) {
-		return
-	}
-	if n.asleep > es.now {
-		es.deliver(&n.proc, func() { es.apply(i, g) })
-	} else {
-		es.apply(i, g)
-	}
-}
-
-func (cs *centres) apply(n *regionProc, g *wire.Grant) {
-	n.core.Apply(n.clock.read(cs.now), *g)
-	cs.run(n.id)
-}
-
-func (es *edges) apply(i int32, g *wire.Grant) {
-	n := es.all[i]
 	if n.down {
 		return
 	}
-	n.core.Apply(n.clock.read(es.now), *g)
-	n.applyBefore(n.clock.read(es.now), g)
-	n.keep()
-	n.synced = n.synced || n.core.TimeBound(n.clock.read(es.now)) != fleettime.Unsynced
-	es.touch(n.region)
-	es.release(i)
-	es.run(i)
+	es.net.pass(nodeID{1, int32(e.gen)}, nodeID{0, i}, &n.proc, func() {
+		if n.down {
+			return
+		}
+		n.core.Apply(n.clock.read(es.now), *g)
+		n.applyBefore(n.clock.read(es.now), g)
+		n.keep()
+		n.synced = n.synced || n.core.TimeBound(n.clock.read(es.now)) != fleettime.Unsynced
+		es.touch(n.region)
+		es.release(i)
+		es.run(i)
+	})
 }
