@@ -9,8 +9,10 @@ const (
 	evEdge                     // an edge's timer
 	evRegion                   // a regional's timer
 	evGlobal                   // global's timer
-	evReport                   // a report arrives
-	evGrant                    // a grant arrives
+	evReport                   // a report of an edge arrives
+	evSummary                  // a report of a regional arrives
+	evLoan                     // a grant of global arrives
+	evGrant                    // a grant of a regional arrives
 	evStored                   // a regional's store has completed a write
 	evFault                    // a fault begins
 	evDo                       // a function, such as the end of a fault

@@ -309,17 +309,6 @@ func (j *oracle) books() {
 	}
 }
 
-// beginFaults plans all faults.
-func (w *World) beginFaults() {
-	w.faults = w.cfg.Faults.draw(w.cfg.Seed, w.cfg.Length)
-	for i := range w.faults {
-		f := &w.faults[i]
-		if only := w.cfg.Faults.Only; only == nil || slices.Contains(only, f.number) {
-			w.plan(event{at: f.at, kind: evFault, node: int32(i)})
-		}
-	}
-}
-
 // in calls do after d.
 func (k *kernel) in(d time.Duration, do func()) {
 	k.plan(event{at: k.now + int64(d), kind: evDo, msg: do})
@@ -634,21 +623,14 @@ func (gs *coordinators) next() bool {
 
 // stop stops a process for a while; it then continues.
 func (fl *fleet) stop(f *fault) {
-	switch f.other % 4 {
-	case 0:
-		fl.tracef("#%d the coordinator stands still for %v", f.number, f.last)
-		p := &fl.globals.newest().proc
-		p.asleep = max(p.asleep, fl.until(f))
-	case 1:
-		r := fl.centres.all[f.who%len(fl.centres.all)]
-		fl.tracef("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
-		p := &r.newest().proc
-		p.asleep = max(p.asleep, fl.until(f))
-	default:
-		n := fl.edges.all[f.who%len(fl.edges.all)]
-		fl.tracef("#%d %s stands still for %v", f.number, n, f.last)
-		n.asleep = max(n.asleep, fl.until(f))
+	p, who := &fl.globals.newest().proc, "the coordinator"
+	if r := fl.centres.all[f.who%len(fl.centres.all)]; f.other%4 == 1 {
+		p, who = &r.newest().proc, r.name+"'s aggregator"
+	} else if n := fl.edges.all[fl.edges.of(f)]; f.other%4 > 1 {
+		p, who = &n.proc, n.String()
 	}
+	fl.tracef("#%d %s stands still for %v", f.number, who, f.last)
+	p.asleep = max(p.asleep, fl.until(f))
 }
 
 // changeLimits sets T and R to between half and twice their initial values.
@@ -656,8 +638,7 @@ func (o *operator) changeLimits(f *fault) {
 	first := o.oracle.first
 	o.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
 	o.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
-	o.tracef("#%d T is now %d, R %d", f.number, o.cfg.Total, o.cfg.Rate)
-	o.edited()
+	o.announce(f, "T is now %d, R %d", o.cfg.Total, o.cfg.Rate)
 }
 
 // edited publishes an edit, which may be one of the limits.

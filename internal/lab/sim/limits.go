@@ -49,11 +49,6 @@ func (h *hearing) observe(now, settling int64, is hearing, whole bool) {
 	*h = is
 }
 
-func (l *limits) begin(j *oracle) {
-	l.set = limit{j.cfg.Total, j.cfg.Rate}
-	l.highest = l.set
-}
-
 // observe reads the operator's limits, and now and then the links.
 func (l *limits) observe(j *oracle) {
 	was := l.set

@@ -159,7 +159,8 @@ func (ms *membership) remove(i int, forsaken bool) {
 	}
 	ms.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", ms.telling, centreName(i), len(ms.versions)+1, forsaken)
 	if forsaken && ms.cfg.Faults.cutsCentres() {
-		ms.oracle.forsake(i)
+		c := &ms.oracle.centres[i]
+		c.forsaken, c.reachable = true, ms.now
 	}
 	ms.write(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
@@ -268,20 +269,6 @@ func (ms *membership) oldLeader(f *fault) {
 	ms.replace(f, &n.proc, n.core, "the coordinator", ms.globals.next)
 }
 
-// chooseMembers gives a new coordinator its list.
-func (gs *coordinators) chooseMembers(i int32) {
-	n := gs.all[i]
-	version := gs.list.store
-	if gs.older > 0 {
-		version = gs.older
-		gs.older = 0
-		newest := gs.list.store
-		gs.in(gs.olderFor, func() { gs.tell(i, newest) })
-	}
-	n.members = version
-	n.core.SetMembers(n.clock.read(gs.now), gs.list.at(version))
-}
-
 // rollBack is a fault: the store is rolled back to an older list for a while. Nodes with a newer one refuse it.
 func (ms *membership) rollBack(f *fault) {
 	old := max(1, ms.store-1-f.other%2)
@@ -337,8 +324,7 @@ func (ms *membership) copyCentre(f *fault) {
 	}
 	n := int32(len(ms.centres.all))
 	ms.centres.all = append(ms.centres.all, c)
-	ms.isTouched = append(ms.isTouched, false)
-	ms.oracle.copied(r.name)
+	ms.oracle.add(r.name)
 	ms.tracef("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
 	ms.centres.start(n, f.x < 0.5)
 	for k := range 1 + f.other%2 {

@@ -136,7 +136,7 @@ func (cs *centres) takeReport(e *event) {
 // takeGrant delivers a grant of a coordinator to the aggregators of a data centre.
 func (cs *centres) takeGrant(e *event) {
 	g := e.msg.(*wire.Grant)
-	for _, n := range cs.all[-1-e.node].procs {
+	for _, n := range cs.all[e.node].procs {
 		if n.gone {
 			continue
 		}

@@ -95,25 +95,20 @@ type deed struct {
 }
 
 func newOracle(fl *fleet) *oracle {
-	j := &oracle{fleet: fl}
-	j.homes = map[uint64]int16{}
-	j.latest = map[uint64]latest{}
-	j.stamps = map[uint64]stamps{}
-	j.releases = map[uint64]*releasing{}
-	j.centres = make([]truth, j.cfg.Centres)
-	for i := range j.centres {
-		j.centres[i] = truth{home: ticket.DCOf(centreName(i)), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}}
+	j := &oracle{fleet: fl, homes: map[uint64]int16{}, latest: map[uint64]latest{}, stamps: map[uint64]stamps{}, releases: map[uint64]*releasing{}}
+	for i := range j.cfg.Centres {
+		j.add(centreName(i))
 	}
 	j.first.total, j.first.rate, j.first.session = j.cfg.Total, j.cfg.Rate, j.cfg.Session
-	j.limits.begin(j)
+	j.limits.set = limit{j.cfg.Total, j.cfg.Rate}
+	j.limits.highest = j.limits.set
 	j.ledgers.total, j.ledgers.rate = j.cfg.Total, j.cfg.Rate
-	j.lines = make([]deed, j.cfg.Centres)
 	j.follows = !j.cfg.Cap || j.cfg.Faults.Policy
 	return j
 }
 
-// copied adds a data centre with the name of another one. Tickets of that home belong to the original.
-func (j *oracle) copied(name string) {
+// add adds a data centre. Tickets of the home of a copy belong to the original.
+func (j *oracle) add(name string) {
 	j.centres = append(j.centres, truth{home: ticket.DCOf(name), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}})
 	j.lines = append(j.lines, deed{})
 }
@@ -436,11 +431,6 @@ func (j *oracle) settle(root *root.Ledger) {
 	} else {
 		l.rateSince = 0
 	}
-}
-
-// forsake excludes a data centre that was removed by force.
-func (j *oracle) forsake(i int) {
-	j.centres[i].forsaken, j.centres[i].reachable = true, j.now
 }
 
 // readmit includes data centres again that the coordinator could reach for long enough to void their ledgers, and for

@@ -56,12 +56,13 @@ type visitors struct {
 	oracle *oracle
 	meters *meters
 
-	all      []visitor
-	free     []int32 // free slots of all
-	arrivals arrivals
-	asking   rules.Scratch
-	pushes   subscribers
-	quiet    bool // no visitors and no requests any more
+	all     []visitor
+	free    []int32 // free slots of all
+	peak    float64 // arrivals per nanosecond, of the demand with all spikes
+	arrival uint64  // number of the planned arrival
+	asking  rules.Scratch
+	pushes  subscribers
+	quiet   bool // no visitors and no requests any more
 }
 
 // visitor is one person with a browser.
@@ -91,22 +92,15 @@ type visitor struct {
 	heard   *Hearing // nil if not measured
 }
 
-// arrivals draws arrival times: a Poisson process with the rate of the demand, by thinning.
-type arrivals struct {
-	peak float64 // per nanosecond
-	gen  uint64  // of the planned arrival
-}
-
 // demand changes the demand, from the next arrival on.
 func (vs *visitors) demand(d Demand) {
 	vs.cfg.Demand = d
-	a := &vs.arrivals
-	a.gen++
-	a.peak = d.PerMinute
+	vs.arrival++
+	vs.peak = d.PerMinute
 	for _, s := range d.Spikes {
-		a.peak += s.PerMinute
+		vs.peak += s.PerMinute
 	}
-	a.peak /= float64(time.Minute)
+	vs.peak /= float64(time.Minute)
 }
 
 // at returns the demand per minute at true time t, in total and of each spike.
@@ -128,17 +122,17 @@ func (d *Demand) at(t int64) (base float64, spikes []float64) {
 // planArrival plans the next arrival.
 func (vs *visitors) planArrival() {
 	at := int64(math.MaxInt64)
-	if a := &vs.arrivals; a.peak > 0 {
-		at = vs.now + int64(vs.rng.ExpFloat64()/a.peak)
+	if vs.peak > 0 {
+		at = vs.now + int64(vs.rng.ExpFloat64()/vs.peak)
 	}
-	vs.plan(event{at: at, kind: evArrival, gen: vs.arrivals.gen})
+	vs.plan(event{at: at, kind: evArrival, gen: vs.arrival})
 }
 
-// arrive adds a visitor, or none, and plans the next arrival.
+// arrive adds a visitor, or none, and plans the next arrival: a Poisson process with the rate of the demand, by thinning.
 func (vs *visitors) arrive() {
 	defer vs.planArrival()
 	base, spikes := vs.cfg.Demand.at(vs.now)
-	draw := vs.rng.Float64() * vs.arrivals.peak * float64(time.Minute)
+	draw := vs.rng.Float64() * vs.peak * float64(time.Minute)
 	centre := int32(-1)
 	switch {
 	case draw < base:

@@ -121,8 +121,13 @@ func (rc *recovery) wholeBy(deadline time.Duration) {
 	if rc.whole != 0 || rc.timeLost() {
 		return
 	}
-	if by := rc.centres.rejoined + int64(deadline); by > rc.now {
-		rc.in(time.Duration(by-rc.now), func() { rc.wholeBy(deadline) })
+	rc.failBy(rc.centres.rejoined+int64(deadline), func() { rc.wholeBy(deadline) })
+}
+
+// failBy fails if it is later than by; otherwise it calls again then.
+func (rc *recovery) failBy(by int64, again func()) {
+	if by > rc.now {
+		rc.in(time.Duration(by-rc.now), again)
 		return
 	}
 	rc.fail("%v after the last fault %s", time.Duration(rc.now-rc.began), rc.wrong)
@@ -140,11 +145,7 @@ func (rc *recovery) atHome() {
 	if last := rc.lastWord; last != 0 {
 		by = max(by, last+int64(lastWait))
 	}
-	if by > rc.now {
-		rc.in(time.Duration(by-rc.now), rc.atHome)
-		return
-	}
-	rc.fail("%v after the last fault %s", time.Duration(rc.now-rc.began), rc.wrong)
+	rc.failBy(by, rc.atHome)
 }
 
 // hearLastWord records a late report of an ended data centre to a coordinator that does not know the time. By the
@@ -285,11 +286,10 @@ func (rc *recovery) goQuiet() {
 
 // settleUp checks whether all permits are idle and usable.
 func (rc *recovery) settleUp() {
-	if rc.settled {
-		return
+	if !rc.settled {
+		rc.wrong = rc.leftOver()
+		rc.settled = rc.wrong == ""
 	}
-	rc.wrong = rc.leftOver()
-	rc.settled = rc.wrong == ""
 }
 
 // leftOver describes permits that are neither idle nor in the right place.

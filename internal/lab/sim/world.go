@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/admission"
@@ -46,8 +47,7 @@ type kernel struct {
 	boots   int  // boots of machines
 
 	touched   []int32 // data centres whose ledgers the event may have changed
-	isTouched []bool
-	rootMoved bool // so may the coordinator's
+	rootMoved bool    // so may the coordinator's
 
 	// The first broken promise: fault or, in a world where a coordinator used a wrong clock, excused. All nodes that knew
 	// the time may have ended, and then the promises do not hold.
@@ -255,8 +255,6 @@ func New(cfg Config) *World {
 		room:  room.IDOf("sale"),
 		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x7665737469)),
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
-
-		isTouched: make([]bool, cfg.Centres),
 	})}
 	w.oracle = newOracle(w.fleet)
 	w.operator = &operator{fleet: w.fleet, roomDoc: w.doc, oracle: w.oracle}
@@ -286,7 +284,12 @@ func New(cfg Config) *World {
 	w.now = int64(warmUp)
 	w.visitors.planArrival()
 	w.now = 0
-	w.beginFaults()
+	w.faults = cfg.Faults.draw(cfg.Seed, cfg.Length)
+	for i, f := range w.faults {
+		if only := cfg.Faults.Only; only == nil || slices.Contains(only, f.number) {
+			w.plan(event{at: f.at, kind: evFault, node: int32(i)})
+		}
+	}
 	if cfg.Calm > 0 {
 		w.plan(event{at: int64(cfg.Calm), kind: evDo, msg: w.recovery.begin})
 	}
@@ -303,11 +306,13 @@ func centreName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 
 // start starts a leading coordinator, with a term above all in its lease.
 func (gs *coordinators) start(bootstrap bool) {
-	list, names := gs.list.at(gs.list.store), []string{}
+	names, version, i := []string{}, gs.list.store, int32(len(gs.all))
 	if gs.older > 0 {
-		list = gs.list.at(gs.older)
+		version, gs.older = gs.older, 0
+		newest := gs.list.store
+		gs.in(gs.olderFor, func() { gs.tell(i, newest) })
 	}
-	for _, m := range list.List {
+	for _, m := range gs.list.at(version).List {
 		if !m.Removed {
 			names = append(names, m.Name)
 		}
@@ -318,7 +323,7 @@ func (gs *coordinators) start(bootstrap bool) {
 		term, gs.rolled = gs.rolled, 0
 	}
 	gs.lease = term
-	n := &globalProc{term: term, began: gs.now, edition: gs.doc.edition}
+	n := &globalProc{term: term, began: gs.now, edition: gs.doc.edition, members: version}
 	n.clock = gs.clock()
 	if !bootstrap {
 		n.offset = gs.cfg.Faults.wall(gs.chaos)
@@ -335,8 +340,8 @@ func (gs *coordinators) start(bootstrap bool) {
 	n.told = gs.rooms(n)
 	n.core.SetRooms(n.clock.read(gs.now), n.told)
 	gs.all = append(gs.all, n)
-	gs.chooseMembers(int32(len(gs.all) - 1))
-	gs.wake(int32(len(gs.all) - 1))
+	n.core.SetMembers(n.clock.read(gs.now), gs.list.at(version))
+	gs.wake(i)
 }
 
 // start starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
@@ -498,8 +503,7 @@ func (w *World) Run() *Result {
 
 // touch records that the ledger of a data centre may have changed.
 func (k *kernel) touch(region int32) {
-	if k.cfg.Strict && !k.isTouched[region] {
-		k.isTouched[region] = true
+	if k.cfg.Strict && !slices.Contains(k.touched, region) {
 		k.touched = append(k.touched, region)
 	}
 }
@@ -510,7 +514,6 @@ func (w *World) look() {
 		return
 	}
 	for _, i := range w.touched {
-		w.isTouched[i] = false
 		w.oracle.checkCentre(int(i))
 	}
 	w.touched, w.rootMoved = w.touched[:0], false
@@ -520,7 +523,7 @@ func (w *World) look() {
 func (w *World) handle(e *event) {
 	switch e.kind {
 	case evArrival:
-		if e.gen == w.visitors.arrivals.gen {
+		if e.gen == w.visitors.arrival {
 			w.visitors.arrive()
 		}
 	case evVisit:
@@ -528,35 +531,26 @@ func (w *World) handle(e *event) {
 	case evGiveUp:
 		w.visitors.giveUp(e.node, e.gen)
 	case evEdge:
-		if n := w.edges.all[e.node]; n.timer.gen == e.gen && !w.asleep(&n.proc, e) {
-			n.timer.at = 0
-			if !n.down {
-				w.edges.run(e.node)
-			}
+		if n := w.edges.all[e.node]; w.fires(&n.proc, e) && !n.down {
+			w.edges.run(e.node)
 		}
 	case evRegion:
-		if n := w.centres.aggs[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
-			n.timer.at = 0
+		if w.fires(&w.centres.aggs[e.node].proc, e) {
 			w.centres.run(e.node)
 		}
 	case evGlobal:
-		if n := w.globals.all[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
-			n.timer.at = 0
+		if w.fires(&w.globals.all[e.node].proc, e) {
 			w.globals.run(e.node)
 		}
 	case evReport:
-		if e.node >= 0 {
-			w.centres.takeReport(e)
-		} else {
-			w.recovery.hearLastWord(w.centres.aggs[e.gen], e.msg.(*wire.Report))
-			w.globals.takeReport(e)
-		}
+		w.centres.takeReport(e)
+	case evSummary:
+		w.recovery.hearLastWord(w.centres.aggs[e.gen], e.msg.(*wire.Report))
+		w.globals.takeReport(e)
+	case evLoan:
+		w.centres.takeGrant(e)
 	case evGrant:
-		if e.node >= 0 {
-			w.edges.takeGrant(e)
-		} else {
-			w.centres.takeGrant(e)
-		}
+		w.edges.takeGrant(e)
 	case evStored:
 		w.centres.takeStored(e)
 	case evDo:
@@ -574,13 +568,17 @@ func (w *World) handle(e *event) {
 	}
 }
 
-// asleep reports whether a process is stopped; the event is repeated when it continues.
-func (k *kernel) asleep(p *proc, e *event) bool {
-	if p.asleep <= k.now {
+// fires reports whether the timer of a process fires. A stopped process is waited for.
+func (k *kernel) fires(p *proc, e *event) bool {
+	if p.timer.gen != e.gen || p.gone {
 		return false
 	}
-	e.at = p.asleep
-	k.plan(*e)
+	if p.asleep > k.now {
+		e.at = p.asleep
+		k.plan(*e)
+		return false
+	}
+	p.timer.at = 0
 	return true
 }
 
@@ -663,7 +661,7 @@ func (cs *centres) run(i int32) {
 	if n.core.ReportDue() <= now {
 		reports := n.core.Report(now)
 		for k := range reports {
-			cs.net.send(event{kind: evReport, node: -1, gen: uint64(i), msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
+			cs.net.send(event{kind: evSummary, gen: uint64(i), msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
 		}
 	}
 	cs.store(i)
@@ -775,7 +773,7 @@ func (gs *coordinators) run(i int32) {
 			for k, r := range gs.centres.all {
 				if r.name == g.To {
 					gs.cfg.Faults.vague(g, k)
-					gs.net.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: g}, gs.cfg.Network.WAN, r.cutDown)
+					gs.net.send(event{kind: evLoan, node: int32(k), gen: uint64(i), msg: g}, gs.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
