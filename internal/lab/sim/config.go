@@ -36,7 +36,7 @@ type Config struct {
 	// GoneAbove is region.Config.GoneAbove.
 	GoneAbove int
 
-	// Calm is when all reversible faults end. No fault happens afterwards, and the fleet has to recover (see calmDown).
+	// Calm is when all reversible faults end. No fault happens afterwards, and the fleet has to recover (see recovery).
 	// 0 for never.
 	Calm time.Duration
 }

@@ -114,7 +114,7 @@ const fill = 5 * time.Minute
 // use runs a busy room, calls happen once it is full, and returns the results from then on.
 func use(c Config, happen func(w *World)) *Result {
 	w := New(c)
-	w.measureFrom(fill)
+	w.in(fill, w.meters.begin)
 	if happen != nil {
 		w.in(fill, func() { happen(w) })
 	}
@@ -152,7 +152,7 @@ func killedForGood(goal float64, told bool) Finding {
 			}
 		}
 	})
-	w.measureFrom(fill + c.Session + time.Minute)
+	w.in(fill+c.Session+time.Minute, w.meters.begin)
 	r := w.Run()
 	return Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
 }
@@ -166,7 +166,7 @@ func hourWithoutGlobal() Finding {
 	c := busy(1)
 	c.Length = fill + time.Hour + 5*time.Minute
 	w := New(c)
-	w.measureFrom(fill)
+	w.in(fill, w.meters.begin)
 	w.in(fill, func() { w.globals.end(time.Hour) })
 	r := w.Run()
 	return Finding{
@@ -183,7 +183,7 @@ func shortSessions(total int, length time.Duration, crashes bool) (early int, us
 	c.People.Pages, c.People.Think = 30, 4*time.Second
 	c.Demand.PerMinute = float64(total) * 4
 	w := New(c)
-	w.measureFrom(time.Minute)
+	w.in(time.Minute, w.meters.begin)
 	if crashes {
 		w.in(time.Minute, func() { crashEveryEdge(2 * time.Second)(w) })
 	}
@@ -237,7 +237,7 @@ func orderStrict() Finding {
 // orderMedian measures like the prototype, which finds a distance even for strict order of arrival.
 func orderMedian() Finding {
 	w := New(busy(1))
-	w.measureFrom(fill)
+	w.in(fill, w.meters.begin)
 	r := w.Run()
 	spread := spreads(w.meters.joined)
 	strict := slices.Clone(w.meters.joined)
@@ -340,7 +340,7 @@ func hourAlone() Finding {
 	c.People.Pages, c.People.Think = 400, 20*time.Second
 	c.Demand.PerMinute = 1000
 	w := New(c)
-	w.measureFrom(fill)
+	w.in(fill, w.meters.begin)
 	people, stayed := 0, 0
 	inside := func() int {
 		n := 0
@@ -371,7 +371,7 @@ func flood() Finding {
 		c.Total, c.Demand.PerMinute, c.People.Patience = 600, 450, 3*time.Minute
 		c.Length = fill + length
 		w := New(c)
-		w.measureFrom(fill)
+		w.in(fill, w.meters.begin)
 		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, centre: -1, behave: noCookies}
 		if robots {
 			w.visitors.bring(all)
@@ -411,7 +411,7 @@ func replayed(tickets int, perSecond float64) Finding {
 		c.Demand.PerMinute, c.People.Patience = 1150, 3*time.Minute
 		c.Length = fill + length
 		w := New(c)
-		w.measureFrom(fill)
+		w.in(fill, w.meters.begin)
 		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
 		w.in(fill-30*time.Second, func() {
 			if old.tickets = w.visitors.oldTickets((tickets + 3) / 4); tickets == 1 {
@@ -714,7 +714,7 @@ func abandoners() Finding {
 		c.Length, c.Total, c.Rate, c.Probation = 20*time.Minute, 20_000, 100_000, room.DefaultProbation
 		c.Demand.PerMinute = 2400
 		w := New(c)
-		w.measureFrom(10 * time.Minute)
+		w.in(10*time.Minute, w.meters.begin)
 		if leavers {
 			w.visitors.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, centre: -1, behave: oneLook})
 		}

@@ -70,7 +70,7 @@ func (ms *membership) publish() {
 	}
 }
 
-// tell and tellRegion make a node read a version of the list. It refuses one older than its own.
+// tell makes a node read a version of the list. It refuses one older than its own.
 func (gs *coordinators) tell(i int32, version int) {
 	n := gs.all[i]
 	gs.deliver(&n.proc, func() {

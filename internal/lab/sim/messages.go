@@ -119,6 +119,15 @@ func (gs *coordinators) takeReport(e *event) {
 	}
 }
 
+// send sends reports of an edge.
+func (es *edges) send(i int32, reports []wire.Report) {
+	n := es.all[i]
+	for k := range reports {
+		m := event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}
+		es.net.send(m, es.cfg.Network.LAN, n.cutUp)
+	}
+}
+
 // takeReport delivers the report of an edge to the aggregators of its data centre.
 func (cs *centres) takeReport(e *event) {
 	m := e.msg.(*wire.Report)

@@ -314,8 +314,7 @@ func (vs *visitors) passBy(i int32) {
 		vs.end(i)
 		return
 	}
-	v.gen++
-	vs.plan(event{at: vs.now + 1 + int64(vs.rng.ExpFloat64()*float64(vs.cfg.People.Think)), kind: evVisit, node: i, gen: v.gen})
+	vs.next(i, vs.now+1+int64(vs.rng.ExpFloat64()*float64(vs.cfg.People.Think)))
 }
 
 // rejected makes a visitor without a place return later, or not at all.
@@ -329,5 +328,5 @@ func (vs *visitors) rejected(i int32, d *admission.Decision) {
 		vs.end(i)
 		return
 	}
-	vs.plan(event{at: vs.now + int64(2*time.Second) + vs.rng.Int64N(int64(10*time.Second)), kind: evVisit, node: i, gen: v.gen})
+	vs.next(i, vs.now+int64(2*time.Second)+vs.rng.Int64N(int64(10*time.Second)))
 }

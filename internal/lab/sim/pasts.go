@@ -105,10 +105,7 @@ func (es *edges) runPasts(i int32) {
 	now := n.clock.read(es.now)
 	for _, p := range n.pasts.before {
 		if p.Due() <= now {
-			reports := p.Report(now)
-			for k := range reports {
-				es.net.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, es.cfg.Network.LAN, n.cutUp)
-			}
+			es.send(i, p.Report(now))
 		}
 	}
 	if n.core.SnapshotDue() <= now {

@@ -128,7 +128,8 @@ func (vs *visitors) planArrival() {
 	vs.plan(event{at: at, kind: evArrival, gen: vs.arrival})
 }
 
-// arrive adds a visitor, or none, and plans the next arrival: a Poisson process with the rate of the demand, by thinning.
+// arrive adds a visitor, or none, and plans the next arrival: a Poisson process with the rate of the demand, by
+// thinning.
 func (vs *visitors) arrive() {
 	defer vs.planArrival()
 	base, spikes := vs.cfg.Demand.at(vs.now)
@@ -199,7 +200,7 @@ func (vs *visitors) copyPass(i int32) {
 		pass: from.pass, old: from.old, inside: from.inside, copied: true,
 	}
 	v.edge, v.network = vs.anyEdge(v.centre), vs.anyNetwork()
-	vs.plan(event{at: vs.now + vs.rng.Int64N(2*int64(vs.cfg.People.Think)+1), kind: evVisit, node: k, gen: v.gen})
+	vs.next(k, vs.now+vs.rng.Int64N(2*int64(vs.cfg.People.Think)+1))
 }
 
 // misbehave applies the drawn misbehaviour of visitor v before a request.
@@ -268,6 +269,13 @@ func (vs *visitors) anyEdge(centre int32) int32 {
 		}
 	}
 	return edges[vs.rng.IntN(len(edges))]
+}
+
+// next plans the next step of a visitor, in place of the one that was planned.
+func (vs *visitors) next(i int32, at int64) {
+	v := &vs.all[i]
+	v.gen++
+	vs.plan(event{at: at, kind: evVisit, node: i, gen: v.gen})
 }
 
 // visit is a visitor's next step: a poll, or the next page.
@@ -363,8 +371,7 @@ func (vs *visitors) request(i int32) {
 				v.centre = int32(vs.rng.IntN(vs.cfg.Centres)) // or another data centre answers
 				v.edge = vs.anyEdge(v.centre)
 			}
-			v.gen++
-			vs.plan(event{at: vs.now + int64(time.Second), kind: evVisit, node: i, gen: v.gen})
+			vs.next(i, vs.now+int64(time.Second))
 			return
 		}
 		n = vs.edges.all[v.edge]
@@ -376,8 +383,7 @@ func (vs *visitors) request(i int32) {
 	now := n.clock.read(vs.now)
 	t, known := vs.ticketOf(n, v)
 	if !known {
-		v.gen++
-		vs.plan(event{at: vs.now + int64(time.Second) + vs.rng.Int64N(int64(time.Second)), kind: evVisit, node: i, gen: v.gen})
+		vs.next(i, vs.now+int64(time.Second)+vs.rng.Int64N(int64(time.Second)))
 		return
 	}
 	d := n.core.Arrive(now, vs.room, t)
@@ -403,8 +409,7 @@ func (vs *visitors) dropHeld(edge int32) {
 	for k := range vs.all {
 		if v := &vs.all[k]; v.hold != nil && v.edge == edge {
 			v.hold = nil
-			v.gen++
-			vs.plan(event{at: vs.now + int64(time.Second), kind: evVisit, node: int32(k), gen: v.gen})
+			vs.next(int32(k), vs.now+int64(time.Second))
 		}
 	}
 }
@@ -422,7 +427,7 @@ func (vs *visitors) answer(i int32, d *admission.Decision) {
 			vs.oracle.issued(v, *d)
 			vs.oracle.setWaiting(v, queued)
 		}
-		vs.plan(event{at: vs.now + int64(time.Second) + vs.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
+		vs.next(i, vs.now+int64(time.Second)+vs.rng.Int64N(int64(4*time.Second)))
 		return
 	}
 	if d.Reseal {
@@ -448,7 +453,7 @@ func (vs *visitors) answer(i int32, d *admission.Decision) {
 		} else {
 			v.pages--
 		}
-		vs.plan(event{at: vs.now + think, kind: evVisit, node: i, gen: v.gen})
+		vs.next(i, vs.now+think)
 		return
 	}
 	if v.inside { // the session had ended before the next page
@@ -469,7 +474,7 @@ func (vs *visitors) answer(i int32, d *admission.Decision) {
 		return
 	}
 	vs.oracle.setWaiting(v, true)
-	vs.plan(event{at: min(vs.now+int64(d.Retry), max(v.leaves, vs.now+1)), kind: evVisit, node: i, gen: v.gen})
+	vs.next(i, min(vs.now+int64(d.Retry), max(v.leaves, vs.now+1)))
 }
 
 // giveUp ends the long poll of a visitor.

@@ -226,11 +226,6 @@ func (w *World) runFor(d time.Duration) {
 	}
 }
 
-// measureFrom resets all figures after d, once the fleet is in the state to measure.
-func (w *World) measureFrom(d time.Duration) {
-	w.in(d, func() { w.meters.begin() })
-}
-
 // sessions returns the number of valid sessions.
 func (w *World) sessions() int {
 	w.oracle.tick()

@@ -58,7 +58,7 @@ func (vs *visitors) callSubscribers() {
 			v.gen++
 			later := int64(min(vs.rng.ExpFloat64()*30, 9*60) * 1e9) // claim is ten minutes
 			v.came = vs.now + later
-			vs.plan(event{at: v.came, kind: evVisit, node: i, gen: v.gen})
+			vs.next(i, v.came)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func awayUntilCalled() Finding {
 		c.People.Subscribe, c.People.Never = subscribe, never
 		c.Demand = Demand{PerMinute: perMinute, Spikes: []Spike{{At: 2 * time.Minute, Length: time.Minute, PerMinute: 3 * perMinute}}}
 		w = New(c)
-		w.measureFrom(fill)
+		w.in(fill, w.meters.begin)
 		return w, w.Run()
 	}
 	with, r := run(0.5, 0.5, 2000)

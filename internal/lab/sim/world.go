@@ -31,9 +31,9 @@ const warmUp = 2 * time.Second
 // epoch is the fleet time at which every simulation begins: the day of the worked example.
 var epoch = fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
 
-// kernel is the base of all parts of a world: the experiment, true time, the agenda, the random sources and the trace.
+// kernel is common to all parts of a world: the experiment, true time, the agenda, the random sources and the trace.
 type kernel struct {
-	cfg    Config // operators and calmDown change it
+	cfg    Config // operators change it, and so does the recovery
 	room   room.ID
 	rng    *rand.Rand // visitors and network
 	chaos  *rand.Rand // faults, so that the same seed draws the same visitors with and without faults
@@ -56,18 +56,17 @@ type kernel struct {
 	atFault        func() // traces the ledgers of all nodes
 }
 
-// World is one running experiment.
+// World is one running experiment. It joins the parts, which own their state. A part has the parts above it in this
+// list; a fleet calls the visitors and the work of shells by functions.
 type World struct {
 	*fleet
-	oracle   *oracle
-	meters   *meters
-	visitors *visitors
-
-	operator *operator
-	members  *membership
-
-	faults   []fault
-	recovery *recovery
+	oracle   *oracle     // checks the fleet
+	meters   *meters     // measure the visitors
+	visitors *visitors   // ask edges
+	operator *operator   // edits the room
+	members  *membership // edits the list of data centres
+	recovery *recovery   // ends all faults
+	faults   []fault     // ascending
 }
 
 // nodeClock is the monotonic clock of one machine, with an offset and a drift.
@@ -109,7 +108,7 @@ type globalProc struct {
 	offset  time.Duration // of its machine's wall clock
 }
 
-// base is common to all processes: the kernel, the network, and the documents that they read.
+// base is common to all processes: the network, and the documents that they read.
 type base struct {
 	*kernel
 	net  *network
@@ -438,7 +437,7 @@ func (es *edges) start(i int32) {
 // keep stores the edge's instances in its data folder.
 func (n *edgeNode) keep() { n.folder = fleettime.Lives{Place: n.place, Instances: n.core.Instances()} }
 
-// rooms returns the room set as read by an edge; rooms is the version of the other roles.
+// rooms returns the room set as read by an edge.
 func (es *edges) rooms(n *edgeNode) []admission.Room {
 	if es.doc.removed {
 		return nil
@@ -621,10 +620,7 @@ func (es *edges) run(i int32) {
 	es.runPasts(i)
 	now := n.clock.read(es.now)
 	if n.core.Due() <= now {
-		reports := n.core.Report(now)
-		for k := range reports {
-			es.net.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, es.cfg.Network.LAN, n.cutUp)
-		}
+		es.send(i, n.core.Report(now))
 		es.touch(n.region)
 	}
 	es.wake(i)
