@@ -48,6 +48,7 @@ type roomState struct {
 	counts   [history.NumCounts]uint64
 
 	dirty     bool   // changes to report
+	removed   bool   // as in the newest report: see mayDrop
 	changedAt uint64 // first report with the newest change
 
 	told    wire.Sums // that global gets from a regional

@@ -32,6 +32,7 @@ type Faults struct {
 	Policy                              bool // partition_policy is edited; in no profile yet, see enableFaults
 	Epoch                               bool // the room's epoch is raised
 	Remove                              bool // the room is removed and restored
+	Drop                                bool // with Remove: often, and sometimes for so long that nodes drop the room
 	Disk                                bool // stores are slow, and writes fail, or succeed without an answer
 	Fail                                bool // stores fail for the length of a fault
 	Torn                                bool // a store has lost part of its data when a new leader begins
@@ -139,6 +140,7 @@ var faultKinds = []faultKind{
 	{2, func(f *Faults) bool { return f.Policy }, (*World).editPolicy},
 	{1, func(f *Faults) bool { return f.Epoch }, (*World).raiseEpoch},
 	{1, func(f *Faults) bool { return f.Remove }, (*World).removeRoom},
+	{3, func(f *Faults) bool { return f.Drop }, (*World).removeRoom},
 	{1, func(f *Faults) bool { return f.Blank }, (*World).blankStore},
 	{3, func(f *Faults) bool { return f.Rollback }, (*World).rollBackLease},
 	{3, func(f *Faults) bool { return f.Twins }, (*World).twinEdge},
@@ -403,16 +405,54 @@ func (w *World) removeRoom(f *fault) {
 	if w.removed {
 		return
 	}
-	w.tracef("#%d the room is removed for %v", f.number, f.last)
+	last := f.last
+	if w.cfg.Faults.Drop && f.x < 0.7 {
+		last = dropLeast + time.Duration(f.y*float64(dropSpread))
+	}
+	w.tracef("#%d the room is removed for %v", f.number, last)
 	w.removed = true
 	w.publish()
-	w.in(f.last, func() {
+	w.in(last, func() {
 		if w.removed {
-			w.tracef("#%d the room is put back", f.number)
+			w.tracef("#%d the room is put back: %s", f.number, w.havingRoom())
 			w.removed = false
 			w.publish()
 		}
 	})
+}
+
+// Nodes drop a removed room about a minute after its last visitor, in the middle of this range.
+const (
+	dropLeast  = 45 * time.Second
+	dropSpread = 50 * time.Second
+)
+
+// havingRoom counts the nodes that have dropped a room, and describes those that have not.
+func (w *World) havingRoom() string {
+	var have []string
+	edges, dropped := 0, 0
+	for _, n := range w.edges {
+		if n.down {
+			continue
+		}
+		if edges++; n.core.Rooms() == 0 {
+			dropped++
+		} else {
+			have = append(have, w.name(n))
+		}
+	}
+	for _, r := range w.regions {
+		if n := r.newest(); !n.gone && n.core.Rooms() > 0 {
+			have = append(have, r.name)
+		}
+	}
+	if g := w.newest(); !g.gone && g.core.Rooms() > 0 {
+		have = append(have, "global")
+	}
+	if w.drops.edges += dropped; edges > 0 && len(have) == 0 {
+		w.drops.all++
+	}
+	return fmt.Sprintf("%d of %d edges have dropped it; left: %v", dropped, edges, have)
 }
 
 func (w *World) blankStore(f *fault) {

@@ -55,6 +55,7 @@ type World struct {
 	edition uint64
 	epoch   uint32
 	removed bool
+	drops   struct{ edges, all int } // when it was put back: edges without it, and times at which no node had it
 	keys    keys
 
 	operator operator

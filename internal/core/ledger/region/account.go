@@ -34,6 +34,9 @@ type account struct {
 	edge   *edge
 	ledger *roomLedger
 
+	drops  bool   // the edge is to drop the room: nothing is granted until it has answered
+	dropAt uint64 // the first grant that said so; 0 before
+
 	changedAt   uint64                 // first grant that carried the newest change
 	viewAt      uint64                 // the same for the room's view
 	ends        wire.Outbox[wire.End]  // sessions that ended, for the edge

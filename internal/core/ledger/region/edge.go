@@ -106,8 +106,8 @@ type edge struct {
 	urgent  bool            // a change cannot wait for its next report
 	summary []wire.GoneEdge // of wire.Gone: the edges whose sessions it sums
 
-	rooms   int        // number of its accounts
-	changed []*account // those with news for the edge; see account.news
+	changed  []*account // its accounts with news for it; see account.news
+	dropping int        // its accounts that it was told to drop
 }
 
 // enqueue adds an account to the list of accounts with changes to send.

@@ -25,6 +25,8 @@ type roomLedger struct {
 	home uint32 // the data centre's number in tickets
 	gone bool   // no longer in the room set
 
+	removed bool // as in the newest report to global: see mayDrop
+
 	stopped bool // edges must not stamp tickets
 
 	loan  loan              // from global
@@ -105,7 +107,6 @@ func (b *roomLedger) account(e *edge) *account {
 	if !ok {
 		acc := &account{edge: e, ledger: b}
 		b.accounts = slices.Insert(b.accounts, i, acc)
-		e.rooms++
 		acc.markChanged()
 		acc.markViewChanged()
 	}

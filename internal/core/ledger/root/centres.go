@@ -54,6 +54,7 @@ type centre struct {
 	grantSeq uint64
 	due      bool // an answer is owed
 	push     bool // there is news that cannot wait for the next report
+	dropping int  // its loans that it was told to drop
 	time     centreTime
 }
 

@@ -40,6 +40,11 @@ type loan struct {
 
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
+
+	heard   bool   // the data centre has reported the room
+	removed bool   // in its newest report: see wire.RoomReport.Removed
+	drops   bool   // the data centre is to drop the room: nothing is lent to it until it has answered
+	dropAt  uint64 // the first grant that said so; 0 before
 }
 
 // visitors are the visitors inside a data centre and those that wait there.
@@ -275,9 +280,12 @@ func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 // applyReport updates the loan of a data centre.
 func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 	p.stale = true
-	l := p.loan(d)
+	l := p.reported(d)
+	if !l.heard && d.adopted {
+		p.adopt(d, r)
+	}
 	if !d.blank && r.Gen == l.gen {
-		if !d.adopted {
+		if !d.adopted || !l.heard {
 			// Its ledger is the truth: it has the permits that a predecessor lent.
 			l.permits.Recover(&r.Permits)
 			p.bound.Sessions, p.bound.Rate = max(p.bound.Sessions, r.Bound.Sessions), max(p.bound.Rate, r.Bound.Rate)
@@ -313,6 +321,7 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 		l.recalled = true
 		p.flow.Recall(d.recv, l.counted, r.RateUsed)
 	}
+	l.heard, l.removed = true, r.Removed
 }
 
 // queueEnd queues an end for a data centre.

@@ -1,0 +1,135 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+)
+
+// left returns the number of rooms that every tier has, and those of the stored promises.
+func (h *house) left() (n []int) {
+	d := h.agg.Durable()
+	n = append(n, h.root.Rooms(), h.agg.Rooms(), len(d.Rooms))
+	for _, r := range d.Roster {
+		n = append(n, len(r.Rooms))
+	}
+	for _, e := range h.edges {
+		n = append(n, e.Rooms())
+	}
+	return n
+}
+
+// setRooms replaces the room set of every node.
+func (h *house) setRooms(ids []room.ID) {
+	var configs []ledger.RoomConfig
+	var rooms []admission.Room
+	for _, id := range ids {
+		configs = append(configs, ledger.RoomConfig{ID: id, Total: 2, Rate: 60, Session: 5 * time.Second, LostWait: time.Minute})
+		rooms = append(rooms, admission.Room{ID: id})
+	}
+	h.root.SetRooms(h.now, configs)
+	h.agg.SetRooms(h.now, configs)
+	for _, e := range h.edges {
+		e.SetRooms(h.now, rooms)
+	}
+}
+
+// visit has one newcomer come to every room, and returns how many were let in.
+func (h *house) visit(ids []room.ID) (in int) {
+	var held []*admission.Visit
+	for i, id := range ids {
+		e := h.edges[i%len(h.edges)]
+		switch d := e.Arrive(h.now, id, ticket.Ticket{}); d.Verdict {
+		case admission.Admit:
+			in++
+		case admission.Hold:
+			v := &admission.Visit{Room: id, Ticket: d.Ticket}
+			e.Hold(h.now, v)
+			held = append(held, v)
+		case admission.Queue, admission.Serve:
+		}
+	}
+	return in + len(held)
+}
+
+// TestRemovedRoomsLeaveNothing makes 1,000 rooms with a visitor each, and removes them, twice: nothing of them is left
+// at any tier, nor in the store. The second time they admit as many.
+func TestRemovedRoomsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 1)
+	var ids []room.ID
+	for i := range 1000 {
+		ids = append(ids, room.IDOf(fmt.Sprint("room", i)))
+	}
+	for round := range 2 {
+		h.setRooms(ids)
+		for range 8 {
+			h.talk(t)
+		}
+		h.visit(ids)
+		for range 8 {
+			h.talk(t)
+		}
+		for _, id := range ids {
+			if l := h.agg.Ledger(id); l.Active != 1 {
+				t.Fatalf("round %d: a room has %d sessions, want 1: %+v", round, l.Active, l)
+			}
+		}
+		if got := h.left(); slices.Max(got) < len(ids) || h.root.Rooms() != len(ids) {
+			t.Fatalf("round %d: %v rooms are known", round, got)
+		}
+		h.setRooms(nil)
+		for range 4 * 150 {
+			h.talk(t)
+		}
+		if got := h.left(); slices.Max(got) != 0 {
+			t.Fatalf("round %d: %v removed rooms are left", round, got)
+		}
+	}
+}
+
+// TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before ignores that it is to drop a room, and never says that
+// it may. Its data centre keeps the room with it.
+func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 1)
+	ids := []room.ID{h.room, room.IDOf("a")}
+	old := func(m *wire.Report) {
+		if m.From == "edge0" {
+			for i := range m.Rooms {
+				m.Rooms[i].Removed = false
+			}
+		}
+	}
+	h.alter = old
+	h.setRooms(ids)
+	for range 8 {
+		h.talk(t)
+	}
+	h.setRooms(nil)
+	for range 4 * 150 {
+		h.talk(t)
+	}
+	if h.edges[0].Rooms() != 2 || h.edges[1].Rooms() != 0 || h.agg.Rooms() != 2 || h.root.Rooms() != 2 {
+		t.Fatalf("%v rooms are left", h.left())
+	}
+	h.alter = func(*wire.Report) {} // the new release
+	h.setRooms(ids)
+	for range 8 {
+		h.talk(t)
+	}
+	h.setRooms(nil)
+	for range 4 * 150 {
+		h.talk(t)
+	}
+	if got := h.left(); slices.Max(got) != 0 {
+		t.Fatalf("%v rooms are left", got)
+	}
+}
