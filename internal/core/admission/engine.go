@@ -175,7 +175,6 @@ func (e *Engine) open(id room.ID) *roomState {
 		for _, end := range e.cfg.Ended[id] {
 			r.ended.note(end)
 		}
-		delete(e.cfg.Ended, id)
 		e.rooms[id] = r
 		i, _ := slices.BinarySearchFunc(e.order, id, compareRoom)
 		e.order = slices.Insert(e.order, i, r)

@@ -133,3 +133,42 @@ func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 		t.Fatalf("%v rooms are left", got)
 	}
 }
+
+// TestRule13ADroppedRoomStartsAnew: a room is full, removed, dropped by every node and added again. Both sides of a hop
+// start with the same counters, so it takes as many visitors as before.
+func TestRule13ADroppedRoomStartsAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(wire.DefaultParams(), []string{"dublin", "nairobi"}, 2)
+	r := w.addRoom("sale", 4, 60, 5*time.Second)
+	w.begin(true)
+	w.run(2 * time.Second)
+	left := 0
+	for round := range 3 {
+		from := w.now
+		for i := range 12 {
+			w.arrive(fmt.Sprint(round, i), r, w.edges[i%len(w.edges)])
+		}
+		w.run(4 * time.Second)
+		if w.broken != "" {
+			t.Fatalf("round %d: %s", round, w.broken)
+		}
+		if n := r.since(from); n != int(r.total) {
+			t.Fatalf("round %d: %d were let in, want %d", round, n, r.total)
+		}
+		w.leave(false)
+		w.leave(true)
+		r.gone = true
+		w.setRooms()
+		w.run(2 * time.Minute)
+		left += w.having() + w.root().core.Rooms()
+		for _, s := range w.centres {
+			left += s.newest().core.Rooms()
+		}
+		r.gone = false
+		w.setLimits(r, r.total, r.rate)
+		w.run(2 * time.Second)
+	}
+	if left > 0 {
+		t.Fatalf("%d nodes had the removed room", left)
+	}
+}

@@ -66,8 +66,8 @@ func (b *roomLedger) reported(e *edge) *account {
 
 // closeAccount deletes the account of an edge that has answered.
 func (b *roomLedger) closeAccount(acc *account) {
-	acc.unqueue()
 	acc.edge.dropping--
+	acc.unqueue()
 	b.accounts = slices.DeleteFunc(b.accounts, func(o *account) bool { return o == acc })
 	b.stale = true
 }

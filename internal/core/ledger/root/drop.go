@@ -20,7 +20,6 @@ func (ps *pools) dropRemoved() {
 			return false
 		}
 		delete(ps.byID, p.ID)
-		delete(ps.churn, p.ID)
 		return true
 	})
 }
