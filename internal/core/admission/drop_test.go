@@ -52,7 +52,8 @@ func TestARemovedRoomIsDropped(t *testing.T) {
 	}
 	now = now.Add(2 * time.Second)
 	e.SetRooms(now, []Room{{ID: sale}})
-	if m := r.hear(now); len(m.Rooms) != 1 || m.Rooms[0].Removed || m.Rooms[0].Spent != 0 || m.Rooms[0].Permits != (wire.Permits{}) {
+	m := r.hear(now)
+	if len(m.Rooms) != 1 || m.Rooms[0].Removed || m.Rooms[0].Spent != 0 || m.Rooms[0].Permits != (wire.Permits{}) {
 		t.Errorf("a room that is added again does not start anew: %+v", m.Rooms)
 	}
 }
@@ -83,7 +84,7 @@ func TestARoomThatIsNotEmptyIsKept(t *testing.T) {
 	}
 }
 
-// TestAHeldVisitorOfADroppedRoom: between the decision to hold and the hold, the room was dropped. The hold ends as any.
+// TestAHeldVisitorOfADroppedRoom: the room was dropped between the decision to hold and the hold. The hold ends as any.
 func TestAHeldVisitorOfADroppedRoom(t *testing.T) {
 	e, r, now := newRemoved(t)
 	r.drop(now)

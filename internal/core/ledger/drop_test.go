@@ -31,7 +31,9 @@ func (h *house) setRooms(ids []room.ID) {
 	var configs []ledger.RoomConfig
 	var rooms []admission.Room
 	for _, id := range ids {
-		configs = append(configs, ledger.RoomConfig{ID: id, Total: 2, Rate: 60, Session: 5 * time.Second, LostWait: time.Minute})
+		configs = append(configs, ledger.RoomConfig{
+			ID: id, Total: 2, Rate: 60, Session: 5 * time.Second, LostWait: time.Minute,
+		})
 		rooms = append(rooms, admission.Room{ID: id})
 	}
 	h.root.SetRooms(h.now, configs)
@@ -95,8 +97,8 @@ func TestRemovedRoomsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before ignores that it is to drop a room, and never says that
-// it may. Its data centre keeps the room with it.
+// TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before never reports that a room is removed. Its data centre
+// keeps the room with it.
 func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1)

@@ -13,7 +13,8 @@ import (
 
 // TestFaultsBreakNoPromise runs two data centres with two edges each through random faults: messages lost, doubled
 // and late, links cut in one direction or both, crashes, leaders beside their successors, stalled stores, changed
-// limits, a room that is removed and added again. The judge checks every step. Then all faults end, and all permits must be usable again.
+// limits, a room that is removed and added again. The judge checks every step. Then all faults end, and all permits
+// must be usable again.
 func TestFaultsBreakNoPromise(t *testing.T) {
 	// A world takes some tens of milliseconds: fewer of them than of small values.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {

@@ -8,10 +8,10 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file drops removed rooms: first the edges, then the data centre. The parent tells the child to drop a room whose
-// numbers it knows and of which nothing is left, grants nothing of it until the child has answered, and then starts with
-// the counters of the child, or none: see wire.RoomGrant.Drop. So both sides always have the same counters, whenever a
-// room with this ID is added again.
+// This file drops removed rooms: first the edges, then the data centre. The parent tells the child to drop a room of
+// which nothing is left. It grants nothing of the room until the child has answered, and then starts with the counters
+// of the child, or none: see wire.RoomGrant.Drop. So both sides have the same counters whenever a room with this ID is
+// added again.
 
 // dropRooms tells the edges to drop the removed rooms, and deletes the accounts that no edge needs.
 func (a *Aggregator) dropRooms(at *snapshot) {
@@ -96,7 +96,8 @@ func (a *Aggregator) mayDrop(at *snapshot, b *roomLedger) bool {
 		b.counts.sum == 0 && b.counts.total() == 0 && len(b.rates)+len(b.overcommit)+len(ts.order)+ts.up.Len() == 0 &&
 		int64(max(ts.movedIn, ts.dropped)) < max(b.counts.freed, 1) &&
 		!h.reconstructed && h.permits.Sessions.Held() == 0 && h.permits.Rate.Held() == 0 &&
-		b.bound == none && b.storedBound == none && h.floor == none && h.guard == none && a.stored.saved >= a.stored.roomsNeeds
+		b.bound == none && b.storedBound == none && h.floor == none && h.guard == none &&
+		a.stored.saved >= a.stored.roomsNeeds
 }
 
 // anyMissing reports whether an edge has not reported since a predecessor led.
