@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -172,5 +173,126 @@ func TestRule13ADroppedRoomStartsAnew(t *testing.T) {
 	}
 	if left > 0 {
 		t.Fatalf("%d nodes had the removed room", left)
+	}
+}
+
+// newRemovedRoom returns a world whose full room was removed at once, when its visitors had gone.
+func newRemovedRoom(seed uint64) (*world, *roomTruth) {
+	w := newWorld(wire.DefaultParams(), []string{"dublin", "nairobi"}, 2)
+	w.rng = rand.New(rand.NewPCG(seed, 3))
+	r := w.addRoom("sale", 4, 60, 5*time.Second)
+	w.begin(true)
+	w.run(2 * time.Second)
+	for i := range 6 {
+		w.arrive(fmt.Sprint(i), r, w.edges[i%len(w.edges)])
+	}
+	w.run(2 * time.Second)
+	w.leave(false)
+	w.leave(true)
+	r.gone = true
+	w.setRooms()
+	return w, r
+}
+
+// dropped returns the nodes that have no room, of all nodes.
+func (w *world) dropped() (n, of int) {
+	count := func(rooms int) {
+		if of++; rooms == 0 {
+			n++
+		}
+	}
+	for _, e := range w.edges {
+		count(e.core.Rooms())
+	}
+	for _, s := range w.centres {
+		count(s.newest().core.Rooms())
+	}
+	count(w.root().core.Rooms())
+	return n, of
+}
+
+// TestARoomComesBackWhileItIsDropped adds a room again at every moment of its drop, while messages are lost, links cut
+// and leaders replaced. The judge checks every step, and in the end as many are let in as before.
+func TestARoomComesBackWhileItIsDropped(t *testing.T) {
+	t.Parallel()
+	const step = 10 * time.Millisecond
+	probe, _ := newRemovedRoom(0)
+	first, last := time.Duration(0), time.Duration(0)
+	for last == 0 && probe.now < int64(5*time.Minute) {
+		probe.run(step)
+		switch n, of := probe.dropped(); {
+		case n == of:
+			last = time.Duration(probe.now)
+		case n > 0 && first == 0:
+			first = time.Duration(probe.now)
+		}
+	}
+	if first == 0 || last == 0 {
+		t.Fatalf("the room is dropped from %v to %v", first, last)
+	}
+	const worlds = 24
+	some := 0
+	for seed := range uint64(worlds) {
+		w, r := newRemovedRoom(seed)
+		rng := rand.New(rand.NewPCG(seed, 4))
+		until := func(at time.Duration) { w.run(max(0, at-time.Duration(w.now))) }
+		until(first - time.Second)
+		if rng.IntN(2) == 0 {
+			w.chaos = chaos{loss: 0.3 * rng.Float64(), double: 0.2, late: 0.2, most: time.Second}
+		}
+		back := first - 300*time.Millisecond + time.Duration(rng.Float64()*float64(last-first+time.Second))
+		cut := back - time.Duration(rng.Float64()*float64(500*time.Millisecond))
+		links := []*link{}
+		for _, s := range w.centres {
+			links = append(links, &s.up, &s.down)
+		}
+		for _, e := range w.edges {
+			links = append(links, &e.up, &e.down)
+		}
+		rng.Shuffle(len(links), func(i, k int) { links[i], links[k] = links[k], links[i] })
+		links = links[:rng.IntN(4)]
+		until(cut)
+		for _, l := range links {
+			l.cut = true
+		}
+		switch rng.IntN(4) { // successors, who know nothing of a drop under way
+		case 0:
+			w.centres[0].newest().gone = true
+			w.startAgg(w.centres[0], false)
+		case 1:
+			w.root().gone = true
+			w.startRoot(false)
+		}
+		until(back)
+		if n, of := w.dropped(); n > 0 && n < of {
+			some++
+		}
+		r.gone = false
+		w.setLimits(r, r.total, r.rate)
+		for i := range 8 {
+			w.arrive(fmt.Sprint("back", i), r, w.edges[i%len(w.edges)])
+		}
+		w.run(time.Duration(rng.Float64() * float64(2*time.Second)))
+		for _, l := range links {
+			l.cut = false
+		}
+		w.chaos = chaos{}
+		w.run(5 * time.Second)
+		w.leave(false)
+		w.run(75 * time.Second)
+		from := w.now
+		for i := range 8 {
+			w.arrive(fmt.Sprint("then", i), r, w.edges[i%len(w.edges)])
+		}
+		w.run(4 * time.Second)
+		if w.broken != "" {
+			t.Fatalf("seed %d: %s", seed, w.broken)
+		}
+		if n := r.since(from); n != int(r.total) {
+			t.Fatalf("seed %d: %d were let in, want %d", seed, n, r.total)
+		}
+	}
+	if t.Logf("%d of %d rooms came back when some nodes had dropped it", some, worlds); some == 0 {
+		t.Error("no room came back while it was dropped")
 	}
 }
