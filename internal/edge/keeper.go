@@ -113,7 +113,9 @@ type snapshotEncoder struct {
 func (s *snapshotEncoder) take(with func(func(fleettime.Mono, *admission.Engine))) (data []byte, err error) {
 	var number uint64
 	var head wire.Report
-	with(func(now fleettime.Mono, eng *admission.Engine) { number, head = eng.BeginSnapshot(now) })
+	var dropped []room.ID
+	with(func(now fleettime.Mono, eng *admission.Engine) { number, head, dropped = eng.BeginSnapshot(now) })
+	s.drop(dropped)
 	var after room.ID
 	for first, more := true, true; more; first = false {
 		var changed []wire.RoomPast
@@ -140,6 +142,15 @@ func (s *snapshotEncoder) put(p *wire.RoomPast) {
 	data, err := s.AppendRoom(s.rooms[i][:0], p)
 	if s.rooms[i] = data; err != nil {
 		s.fault = err
+	}
+}
+
+// drop removes rooms from the next snapshots. A room that was added again is put again.
+func (s *snapshotEncoder) drop(rooms []room.ID) {
+	for _, id := range rooms {
+		if i, ok := slices.BinarySearch(s.order, id); ok {
+			s.order, s.rooms = slices.Delete(s.order, i, i+1), slices.Delete(s.rooms, i, i+1)
+		}
 	}
 }
 

@@ -20,6 +20,9 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	for i := range g.Rooms { // valid under every lease epoch: the grant is acknowledged
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
 			r.applyTicketFacts(now, &g.Rooms[i])
+			if g.Rooms[i].Drop {
+				e.drop(now, r)
+			}
 		}
 	}
 	if !e.applyHandshake(now, &g) {
@@ -34,7 +37,7 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 		l.clusterID = g.ClusterID
 	}
 	for i := range g.Rooms { // a room that is not in our set yet is repeated until we report it
-		if r := e.rooms[g.Rooms[i].Room]; r != nil {
+		if r := e.rooms[g.Rooms[i].Room]; r != nil && !g.Rooms[i].Drop {
 			r.applyGrant(now, &g.Rooms[i])
 		}
 	}

@@ -140,7 +140,7 @@ func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleettime.Time {
 type Engine struct {
 	*edge // shared by all rooms
 
-	// The same rooms, from SetRooms.
+	// The same rooms: SetRooms adds them, drop deletes them.
 	rooms map[room.ID]*roomState
 	order []*roomState // by ID: iteration must not depend on a map
 }
@@ -154,30 +154,40 @@ func New(cfg Config) *Engine {
 }
 
 // SetRooms replaces the room set. Remaining rooms keep their state. Removed rooms return their permits as they
-// become free.
+// become free, and are dropped once nothing of them is left.
 func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 	for _, r := range e.order {
 		r.gone = true
 	}
 	for _, settings := range rooms {
-		r := e.rooms[settings.ID]
-		if r == nil {
-			r = newRoomState(e.edge)
-			for _, end := range e.cfg.Ended[settings.ID] {
-				r.ended.note(end)
-			}
-			e.rooms[settings.ID] = r
-			e.order = append(e.order, r)
-			e.snapshots.wanted = true
-		}
-		r.set(now, settings)
+		e.open(settings.ID).set(now, settings)
 	}
-	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
 	if len(rooms) > 0 && !e.up.check(now) {
 		e.up.loseLease(now) // isolation applies from the first room on
 	}
 	e.reportSoon(now)
 }
+
+// open returns the state of a room and makes it if needed. A held visitor may be of a room that was dropped meanwhile.
+func (e *Engine) open(id room.ID) *roomState {
+	r := e.rooms[id]
+	if r == nil {
+		r = newRoomState(e.edge)
+		r.ID, r.gone, r.dirty = id, true, true
+		for _, end := range e.cfg.Ended[id] {
+			r.ended.note(end)
+		}
+		e.rooms[id] = r
+		i, _ := slices.BinarySearchFunc(e.order, id, compareRoom)
+		e.order = slices.Insert(e.order, i, r)
+		s := &e.snapshots
+		s.wanted = true
+		s.dropped = slices.DeleteFunc(s.dropped, func(o room.ID) bool { return o == id }) // the next one has it
+	}
+	return r
+}
+
+func compareRoom(r *roomState, id room.ID) int { return cmp.Compare(r.ID, id) }
 
 // Pause stops or resumes admissions to a room because its origin does not respond. Sessions are served, places are
 // kept, and the permits go to other edges.
@@ -241,7 +251,7 @@ func (e *Engine) Join(now fleettime.Mono, id room.ID, in ticket.Network) Decisio
 
 // Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and v.Ticket. The engine owns v until
 // Release returns it or GiveUp takes it back.
-func (e *Engine) Hold(now fleettime.Mono, v *Visit) { e.rooms[v.Room].hold(now, v) }
+func (e *Engine) Hold(now fleettime.Mono, v *Visit) { e.open(v.Room).hold(now, v) }
 
 // Release admits held visitors in the order of joining, while permits last and the admission cutoff allows, and
 // returns the decided ones. The slice is valid until the next call.

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -41,6 +40,8 @@ type snapshots struct {
 	taking      bool   // the newest one is being written
 	takingUntil uint32 // becomes until once it is written
 	wanted      bool   // a room is near its ceiling
+
+	dropped []room.ID // rooms that were dropped since the newest snapshot was begun
 
 	enforced bool   // the ceilings apply
 	void     bool   // the folder cannot be written, or only slowly: it must settle nothing
@@ -138,10 +139,11 @@ func (e *Engine) SnapshotDue() fleettime.Mono {
 	}
 }
 
-// BeginSnapshot begins a snapshot and returns its number and head. The caller then takes all rooms with SnapshotRooms,
-// writes the snapshot, and calls Snapshotted or SnapshotFailed.
-func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Report) {
+// BeginSnapshot begins a snapshot and returns its number and head, and the rooms that are in no snapshot any more. The
+// caller then takes all rooms with SnapshotRooms, writes the snapshot, and calls Snapshotted or SnapshotFailed.
+func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Report, dropped []room.ID) {
 	s, l, m := &e.snapshots, &e.up, e.at(now)
+	dropped, s.dropped = s.dropped, nil
 	s.number++
 	s.taken, s.taking, s.wanted = now, true, false
 	s.takingUntil = m.second() + snapshotLife
@@ -157,13 +159,13 @@ func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Rep
 		Seen: l.seen, Join: true, Final: true, Bye: true, Settles: true, Stored: s.number, ClusterID: l.clusterID,
 	}
 	head.AsOfBound += (snapshotLife + 1) * time.Second // it may end later
-	return s.number, head
+	return s.number, head, dropped
 }
 
 // SnapshotRooms takes rooms after the given one, in the order of their IDs, into the memory of in, one per element. It
 // returns those that changed since the snapshot before. last is the room to go on after; more is false at the end.
 func (e *Engine) SnapshotRooms(now fleettime.Mono, after room.ID, first bool, in []wire.RoomPast) (changed []wire.RoomPast, last room.ID, more bool) {
-	begin, found := slices.BinarySearchFunc(e.order, after, func(r *roomState, id room.ID) int { return cmp.Compare(r.ID, id) })
+	begin, found := slices.BinarySearchFunc(e.order, after, compareRoom)
 	if first {
 		begin = 0
 	} else if found {

@@ -22,7 +22,7 @@ func newStoring(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine,
 // takeAll returns a snapshot of e, which is being written.
 func takeAll(e *Engine, now fleettime.Mono, known map[room.ID]wire.RoomPast) *wire.Past {
 	p := &wire.Past{}
-	p.Number, p.Head = e.BeginSnapshot(now)
+	p.Number, p.Head, _ = e.BeginSnapshot(now)
 	changed, _, _ := e.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 100))
 	for _, r := range changed {
 		known[r.Report.Room] = r

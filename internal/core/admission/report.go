@@ -92,6 +92,9 @@ func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) 
 		r.passes.Returned += n
 		r.dirty = true
 	}
+	if removed := r.mayDrop(now); removed != r.removed {
+		r.removed, r.dirty = removed, true
+	}
 	if !leased {
 		r.ceiling.stale = r.sessions.fold(ft.Second()-keptAlone) || r.ceiling.stale
 	}
@@ -111,7 +114,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		HeldPeople: uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Entered: r.entered,
-		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(nil),
+		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(nil), Removed: r.removed,
 	}
 	r.permits.addToReport(now, &out)
 	r.queue.addToReport(ft, &out)

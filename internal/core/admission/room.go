@@ -55,6 +55,7 @@ type roomState struct {
 
 	// prepare clears dirty with each report. The room is reported again until the report changedAt is acknowledged.
 	dirty     bool   // changed since the newest report
+	removed   bool   // as in the newest report: see mayDrop
 	changedAt uint64 // first report with the newest change
 
 	// The sums that global has of this room, for a new regional. report sets telling, settle moves it to told.

@@ -40,6 +40,9 @@ func (l Ledger) Credit() uint64 {
 	return sessions.Unused(l.Spent)
 }
 
+// Rooms returns the number of rooms with a state, also of removed ones.
+func (e *Engine) Rooms() int { return len(e.order) }
+
 // Ledger returns the snapshot of a room, or the zero value for an unknown one.
 func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	r := e.rooms[id]

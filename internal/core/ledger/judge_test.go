@@ -94,6 +94,9 @@ func (w *world) judgeAgg(n *aggProc) {
 	}
 	for _, r := range w.rooms {
 		l, old := n.core.Ledger(r.id), n.books[r.id]
+		if l == (region.Ledger{Settled: true}) { // dropped
+			old = l
+		}
 		same := l.Gen == old.Gen && old.Settled && l.Settled
 		if same && (l.Granted < old.Granted || l.Returned < old.Returned || l.RateGranted < old.RateGranted || l.RateReturned < old.RateReturned) {
 			w.fail("the books of %s/%d go back", n.dc.name, n.term)

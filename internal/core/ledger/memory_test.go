@@ -26,6 +26,8 @@ type house struct {
 	agg   *region.Aggregator
 	edges []*admission.Engine
 	sync  int // bytes of the largest report to global, all parts
+
+	alter func(m *wire.Report) // changes the reports of edges; nil for none
 }
 
 func newHouse(tb testing.TB, total uint64) *house {
@@ -58,6 +60,9 @@ func (h *house) talk(tb testing.TB) {
 	h.root.SetTime(h.now, dawn.Add(h.now.Sub(fleettime.Mono(time.Hour))))
 	for _, e := range h.edges {
 		for _, m := range e.Report(h.now) {
+			if h.alter != nil {
+				h.alter(&m)
+			}
 			h.agg.Observe(h.now, m)
 		}
 	}

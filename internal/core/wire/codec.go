@@ -178,7 +178,7 @@ func (b *roomBuffer) pack(r *RoomReport) *wirepb.RoomReport {
 	p.Waiting, p.Movers, p.Overcommit, p.Ends = packLine(r.Waiting), r.Movers, r.Overcommit, packEnds(r.Ends)
 	p.Pending, p.Outcomes, p.Counts, p.Copied = packLine(r.Pending), packOutcomes(r.Outcomes), r.Counts.Trim(), packLines(r.Copied)
 	p.Passes, p.Callable, p.SiteDown, p.Overdue = packPasses(&r.Passes), r.Callable, r.SiteDown, r.Overdue
-	p.BoundSessions, p.BoundRate = uint64(r.Bound.Sessions), uint64(r.Bound.Rate)
+	p.BoundSessions, p.BoundRate, p.Removed = uint64(r.Bound.Sessions), uint64(r.Bound.Rate), r.Removed
 	if t := r.Told; t != nil {
 		p.Told = &wirepb.Sums{Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered, Counts: t.Counts.Trim()}
 	}
@@ -209,6 +209,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
 		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(), SiteDown: min(p.GetSiteDown(), math.MaxInt32), Overdue: p.GetOverdue(),
+		Removed: p.GetRemoved(),
 	}
 	r.Passes = unpackPasses(p.GetPasses())
 	var err error

@@ -30,7 +30,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 			SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned, SessionsKeep: r.Permits.Sessions.Keep,
 			RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned, RateKeep: r.Permits.Rate.Keep,
 			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends), Lines: packLines(r.Lines),
-			Passes: packPasses(&r.Passes), BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate),
+			Passes: packPasses(&r.Passes), BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate), Drop: r.Drop,
 		}
 	}
 	return proto.Marshal(p)
@@ -75,7 +75,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 				Sessions: Allocation{Granted: r.GetSessionsGranted(), Returned: r.GetSessionsReturned(), Keep: r.GetSessionsKeep()},
 				Rate:     Allocation{Granted: r.GetRateGranted(), Returned: r.GetRateReturned(), Keep: r.GetRateKeep()},
 			},
-			Confirmed: r.GetConfirmed(), Passes: unpackPasses(r.GetPasses()),
+			Confirmed: r.GetConfirmed(), Passes: unpackPasses(r.GetPasses()), Drop: r.GetDrop(),
 		}
 		var err error
 		if g.Rooms[i].Bound, err = unpackCounts(r.GetBoundSessions(), r.GetBoundRate()); err != nil {

@@ -44,7 +44,7 @@ var goldenReport = Report{
 		Want:      5, HeldJoined: []fleettime.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
-		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
+		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Removed: true, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4, Told: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
 		Waiting:  estimate.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
@@ -57,7 +57,7 @@ var goldenGrant = Grant{
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
 	Handshake: Adopted, Watermark: day - 250, Stop: stop.Stop{Reason: stop.AwaitsCentre, Edge: "dublin"},
 	Rooms: []RoomGrant{
-		{Room: room.IDOf("tickets"), Gen: 1, Permits: Permits{Sessions: Allocation{Granted: 600, Keep: 20, Returned: 44}, Rate: Allocation{Granted: 300, Keep: 10, Returned: 2}}, RenewCeil: 12, Life: 330, Confirmed: true, Bound: PermitCounts{Sessions: 900, Rate: 400}, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Keep: 5}}, View: &View{
+		{Room: room.IDOf("tickets"), Gen: 1, Permits: Permits{Sessions: Allocation{Granted: 600, Keep: 20, Returned: 44}, Rate: Allocation{Granted: 300, Keep: 10, Returned: 2}}, RenewCeil: 12, Life: 330, Confirmed: true, Drop: true, Bound: PermitCounts{Sessions: 900, Rate: 400}, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Keep: 5}}, View: &View{
 			Version: 8, At: day, Cutoff: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line:    estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
 			Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: estimate.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},

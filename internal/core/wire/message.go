@@ -163,6 +163,10 @@ type RoomReport struct {
 	Counts     history.Counts     // cumulative, for the history
 	Arrivals   []Minute           // distinct visitors of the last minutes
 
+	// Removed: the room is not in the child's set, and the child has nothing of it: no permit, session or visitor. See
+	// RoomGrant.Drop.
+	Removed bool
+
 	// Told are the sums of an edge that joins as global gets them from other regionals: this one counts from there. It is nil
 	// for unknown.
 	Told *Sums
@@ -360,6 +364,11 @@ type RoomGrant struct {
 	Lines []Line // of copied tickets, to edges: other copies are refused; repeated until acknowledged
 
 	Passes Passes // of the newest release; zero for none
+
+	// Drop tells the child to drop the room with its counters, if it is still Removed there. Otherwise the child keeps
+	// them and reports the room. So the first complete report after this grant decides: a room in it has the counters
+	// of that report, any other none. Until then the parent grants nothing of the room to the child.
+	Drop bool
 
 	View *View // nil if unchanged since the child's Acked
 }

@@ -181,6 +181,10 @@ const (
 	DrawLateJoiner
 	DrawIgnored
 
+	// Rule 13: both sides of a hop drop a removed room.
+	DroppedCountersStay
+	DroppedLoanStays
+
 	// Rounds of a random room.
 	RoundTakesNewcomers
 	RoundsAlike
@@ -193,7 +197,7 @@ const (
 type Mutant struct {
 	ID   ID
 	Name string
-	Rule int // of the eleven rules of the hard limit; 12 is the order of a draw
+	Rule int // of docs/GUARANTEES.md
 	Says string
 }
 
@@ -345,6 +349,8 @@ var list = [count]Mutant{
 	DrawLateJoiner:         {Name: "draw-late-joiner", Rule: 12, Says: "who joined when entries had closed takes part in the draw"},
 	DrawIgnored:            {Name: "draw-ignored", Rule: 12, Says: "who was drawn goes on standing where they joined"},
 	DrawBeforeSettle:       {Name: "draw-before-settle", Rule: 12, Says: "an event with a draw begins before the record of the draw has been public for long enough"},
+	DroppedCountersStay:    {Name: "dropped-counters-stay", Rule: 13, Says: "a regional goes on with its counters of a room that an edge has dropped"},
+	DroppedLoanStays:       {Name: "dropped-loan-stays", Rule: 13, Says: "global goes on with its counters of a room that a data centre has dropped"},
 	RoundTakesNewcomers:    {Name: "round-takes-newcomers", Rule: 12, Says: "who comes during a round takes part in it, so that somebody new each time has more chances than who waits"},
 	RoundsAlike:            {Name: "rounds-alike", Rule: 12, Says: "every round of a room is drawn alike, so that who was last stays last"},
 	CallForgotten:          {Name: "call-forgotten", Rule: 12, Says: "who was called by a round enters no more once it is over"},

@@ -33,6 +33,7 @@ type Faults struct {
 	Policy                              bool // partition_policy is edited; in no profile yet, see enableFaults
 	Epoch                               bool // the room's epoch is raised
 	Remove                              bool // the room is removed and restored
+	Drop                                bool // with Remove: often, and sometimes for so long that nodes drop the room
 	Disk                                bool // stores are slow, and writes fail, or succeed without an answer
 	Fail                                bool // stores fail for the length of a fault
 	Torn                                bool // a store has lost part of its data when a new leader begins
@@ -140,6 +141,7 @@ var faultKinds = []faultKind{
 	{2, func(f *Faults) bool { return f.Policy }, func(w *World, f *fault) { w.operator.editPolicy(f) }},
 	{1, func(f *Faults) bool { return f.Epoch }, func(w *World, f *fault) { w.operator.raiseEpoch(f) }},
 	{1, func(f *Faults) bool { return f.Remove }, func(w *World, f *fault) { w.operator.removeRoom(f) }},
+	{3, func(f *Faults) bool { return f.Drop }, func(w *World, f *fault) { w.operator.removeRoom(f) }},
 	{1, func(f *Faults) bool { return f.Blank }, func(w *World, f *fault) { w.centres.blankStore(f) }},
 	{3, func(f *Faults) bool { return f.Rollback }, func(w *World, f *fault) { w.globals.rollBackLease(f) }},
 	{3, func(f *Faults) bool { return f.Twins }, func(w *World, f *fault) { w.edges.twin(f) }},
@@ -394,16 +396,54 @@ func (o *operator) removeRoom(f *fault) {
 	if o.removed {
 		return
 	}
-	o.tracef("#%d the room is removed for %v", f.number, f.last)
+	last := f.last
+	if o.cfg.Faults.Drop && f.x < 0.7 {
+		last = dropLeast + time.Duration(f.y*float64(dropSpread))
+	}
+	o.tracef("#%d the room is removed for %v", f.number, last)
 	o.removed = true
 	o.publish()
-	o.in(f.last, func() {
+	o.in(last, func() {
 		if o.removed {
-			o.tracef("#%d the room is put back", f.number)
+			o.tracef("#%d the room is put back: %s", f.number, o.havingRoom())
 			o.removed = false
 			o.publish()
 		}
 	})
+}
+
+// Nodes drop a removed room about a minute after its last visitor, in the middle of this range.
+const (
+	dropLeast  = 45 * time.Second
+	dropSpread = 50 * time.Second
+)
+
+// havingRoom counts the nodes that have dropped a room, and describes those that have not.
+func (o *operator) havingRoom() string {
+	var have []string
+	edges, dropped := 0, 0
+	for _, n := range o.edges.all {
+		if n.down {
+			continue
+		}
+		if edges++; n.core.Rooms() == 0 {
+			dropped++
+		} else {
+			have = append(have, n.String())
+		}
+	}
+	for _, r := range o.centres.all {
+		if n := r.newest(); !n.gone && n.core.Rooms() > 0 {
+			have = append(have, r.name)
+		}
+	}
+	if g := o.globals.newest(); !g.gone && g.core.Rooms() > 0 {
+		have = append(have, "global")
+	}
+	if o.drops.edges += dropped; edges > 0 && len(have) == 0 {
+		o.drops.all++
+	}
+	return fmt.Sprintf("%d of %d edges have dropped it; left: %v", dropped, edges, have)
 }
 
 func (cs *centres) blankStore(f *fault) {

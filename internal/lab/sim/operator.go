@@ -15,7 +15,8 @@ type operator struct {
 	*fleet
 	*roomDoc
 	oracle  *oracle
-	crashAt uint64 // release at which the claiming coordinator ends
+	crashAt uint64                   // release at which the claiming coordinator ends
+	drops   struct{ edges, all int } // when the room was put back: edges without it, and times at which no node had it
 }
 
 // roomDoc is the room as the stores have it, beside its limits: the operators' settings, and the controls.

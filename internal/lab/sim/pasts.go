@@ -116,7 +116,10 @@ func (es *edges) runPasts(i int32) {
 // snapshotOf returns a snapshot of the edge for its data folder.
 func (es *edges) snapshotOf(n *edgeNode) [][]byte {
 	now := n.clock.read(es.now)
-	number, head := n.core.BeginSnapshot(now)
+	number, head, dropped := n.core.BeginSnapshot(now)
+	if len(dropped) > 0 {
+		n.pasts.room = nil
+	}
 	changed, _, _ := n.core.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 1))
 	var err error
 	for k := range changed {

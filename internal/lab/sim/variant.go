@@ -151,6 +151,7 @@ var enemies = []enemy{
 	{"policy", true, func(c *Config) { c.Faults.Policy = false }},
 	{"epoch", true, func(c *Config) { c.Faults.Epoch = false }},
 	{"remove", true, func(c *Config) { c.Faults.Remove = false }},
+	{"dropped", true, func(c *Config) { c.Faults.Drop = false }},
 	{"wipe", false, func(c *Config) { c.Faults.Wipe = false }},
 	{"blank", true, func(c *Config) { c.Faults.Blank = false }},
 	{"rollback", true, func(c *Config) { c.Faults.Rollback = false }},

@@ -7,8 +7,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// account has the permits and counters of one edge instance in one room. roomLedger.account opens it, and rooms.close
-// deletes it with the edge.
+// account has the permits and counters of one edge instance in one room. roomLedger.account opens it. rooms.close
+// deletes it with the edge, closeAccount once the edge has dropped the room.
 //
 // Invariant, for a live edge: since its last report it has used at most the unused permits of T that it held then,
 // and renewed at most renewCeil-renewed sessions.
@@ -42,6 +42,9 @@ type account struct {
 
 	// For an edge that does not report. While it reports, silent is false, and only fromLost may still count.
 	reserved reserved
+
+	drops  bool   // the edge is to drop the room: nothing is granted until it has answered
+	dropAt uint64 // the first grant that said so; 0 before
 
 	// Changes for the edge. packChanges clears changed and viewChanged, and sets changedAt and viewAt.
 	//

@@ -118,6 +118,7 @@ func (l *lifecycle) activateStored() {
 	for _, e := range l.roster.edges {
 		if e.state == joining && l.stored.saved >= e.storeVersion {
 			e.become(alive)
+			l.rooms.openAll(e)
 			e.replyDue = true
 		}
 	}

@@ -135,13 +135,13 @@ func (c *Config) compactAbove() int {
 	return compactAbove
 }
 
-// SetRooms replaces the room set. The ledger of a removed room stays until all of its permits are returned to global.
+// SetRooms replaces the room set. The ledger of a removed room stays until its edges and global have dropped the room.
 func (a *Aggregator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	a.rooms.set(now, rooms)
 	a.stored.raiseLife(uint32(a.rooms.longestLife(now) / time.Second))
 	for _, b := range a.rooms.list {
 		for _, e := range a.roster.edges {
-			if acc := b.accounts.of(e); acc != nil || e.state == alive {
+			if acc := b.accounts.of(e); acc != nil || e.state == alive && !b.gone {
 				b.account(e).markChanged()
 			}
 		}

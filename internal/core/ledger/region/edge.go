@@ -114,8 +114,8 @@ type edge struct {
 	// What is sent to it. grant clears replyDue and urgent.
 	replyDue bool       // a reply to its report is due
 	urgent   bool       // a change cannot wait for its next report
-	rooms    int        // number of its accounts
 	changed  []*account // those with changes to send; see account.queued
+	dropping int        // its accounts that it was told to drop
 }
 
 // enqueue adds an account to the list of accounts with changes to send.

@@ -25,7 +25,7 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 		RateIdle: uint64(max(0, rateFree) + ridle),
 		Active:   t.Active,
 		Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered,
-		Overcommit: uint64(b.overcommit.sum()), Outcomes: t.Outcomes, Counts: t.Counts,
+		Overcommit: uint64(b.overcommit.sum()), Outcomes: t.Outcomes, Counts: t.Counts, Removed: b.removed,
 	}
 	var few struct { // avoids allocations with few edges
 		lines, pending [8]estimate.Histogram

@@ -21,6 +21,7 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 	}
 	a.advance(now)
 	at, ft := a.snapshot(now), a.clock.Now(now)
+	a.dropRooms(at)
 	for _, b := range a.rooms.list {
 		if lapsed := b.Cap && !b.stopped && !at.leased; b.stale || lapsed {
 			b.stale, b.divided = false, true
@@ -72,11 +73,6 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	}
 	pack := wire.NewGrantPacker(head)
 	e.urgent = false
-	if e.rooms < len(a.rooms.list) { // new rooms
-		for _, b := range a.rooms.list {
-			b.account(e)
-		}
-	}
 	e.packChanges(pack, head.Seq)
 	return pack.Grants()
 }
@@ -94,6 +90,9 @@ func (e *edge) packChanges(pack *wire.GrantPacker, seq uint64) {
 		if acc.viewChanged {
 			acc.viewChanged, acc.viewAt = false, seq
 		}
+		if acc.drops && acc.dropAt == 0 {
+			acc.dropAt = seq
+		}
 		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
 			acc.queued = acc.ends.Len()+acc.lines.Len() > 0
 			return !acc.queued
@@ -101,7 +100,7 @@ func (e *edge) packChanges(pack *wire.GrantPacker, seq uint64) {
 		g := wire.RoomGrant{
 			Room: b.ID, Permits: acc.permits.Offered(), RenewCeil: acc.renewCeil, Life: acc.life,
 			Ends: acc.ends.Take(seq, e.ackedReported), Lines: acc.lines.Take(seq, e.ackedReported),
-			Passes: acc.passes.Grant(&b.passes.toEdges),
+			Passes: acc.passes.Grant(&b.passes.toEdges), Drop: acc.drops,
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view

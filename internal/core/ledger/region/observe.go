@@ -41,6 +41,7 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	a.count(now, e, &r)
 	if complete {
 		e.advance(&r)
+		a.rooms.closeDropped(e)
 	}
 	a.lifecycle.endLeaseEpoch(now, e, &r, complete)
 	if r.Settles && a.lifecycle.isSettled(e) {
@@ -91,7 +92,7 @@ func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 
 // applyReport updates the counters of an edge in one room. The report was written at wrote at the earliest.
 func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
-	acc := b.account(e)
+	acc := b.reported(e)
 	acc.sessions.applyReport(&b.counts, r.Sessions)
 	acc.permits.Sessions.Recover(r.Permits.Sessions)
 	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
@@ -105,6 +106,8 @@ func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, 
 	acc.demand = ledger.DemandOf(r)
 	b.passes.toEdges.ApplyReport(&acc.passes, r)
 	if acc.report == nil {
+		acc.markChanged() // the edge may have ignored it
+		acc.markViewChanged()
 		b.terminations.sendAllTo(acc) // before the edge can admit in the room
 		b.copies.sendDecisionsTo(acc, m.latest, b.life.secs)
 	}

@@ -21,9 +21,11 @@ import (
 // Invariant: permits lent to reporting edges, counted sessions and reserved ones sum to no more than the loan. Any
 // difference is a debt, and nothing is lent until it is gone.
 type roomLedger struct {
-	ledger.RoomConfig        // from rooms.set; a removed room keeps it
+	ledger.RoomConfig        // from rooms.set; kept until the room is dropped
 	home              uint32 // the data centre's number in tickets
 	gone              bool   // not in the room set: nothing is lent, and idle permits are returned
+
+	removed bool // as in the newest report to global: see mayDrop
 
 	stopped bool // edges must not stamp tickets; written by stop alone
 
@@ -110,7 +112,6 @@ func (b *roomLedger) account(e *edge) *account {
 	if !ok {
 		acc := &account{edge: e, ledger: b}
 		b.accounts = slices.Insert(b.accounts, i, acc)
-		e.rooms++
 		acc.markChanged()
 		acc.markViewChanged()
 	}

@@ -40,7 +40,7 @@ func (r *rooms) close(e *edge) {
 			b.accounts = slices.Delete(b.accounts, i, i+1)
 		}
 	}
-	e.rooms, e.changed = 0, nil
+	e.changed, e.dropping = nil, 0
 }
 
 // set replaces the room set.
@@ -174,6 +174,15 @@ func (r *rooms) setPassed(second int64) {
 	r.passed = second
 	for _, b := range r.list {
 		b.counts.setPassed(second)
+	}
+}
+
+// openAll opens the accounts of an edge in the rooms of the set.
+func (r *rooms) openAll(e *edge) {
+	for _, b := range r.list {
+		if !b.gone {
+			b.account(e)
+		}
 	}
 }
 

@@ -49,8 +49,9 @@ func (at *snapshot) surplus(b *roomLedger) (n, rate int64) {
 func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger, edges []*edge) (hurry bool) {
 	to := make([]*account, 0, len(edges))
 	for _, e := range edges {
-		if e.state == alive {
-			to = append(to, b.account(e))
+		// An edge that has not reported the room does not know it, or has dropped it: it would ignore the grant.
+		if acc := b.accounts.of(e); acc != nil && acc.report != nil && !acc.drops && e.state == alive {
+			to = append(to, acc)
 		}
 	}
 	if len(to) == 0 {

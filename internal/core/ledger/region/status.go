@@ -37,13 +37,15 @@ type Ledger struct {
 	View          *wire.View `json:"view"`
 }
 
-// Ledger returns the state of a room; the zero value for an unknown one.
+// Rooms returns the number of rooms with a ledger, also of removed ones.
+func (a *Aggregator) Rooms() int { return len(a.rooms.list) }
+
+// Ledger returns the state of a room. Of an unknown one it says only whether the data centre knows that it has nothing.
 func (a *Aggregator) Ledger(id room.ID) Ledger {
-	b := a.rooms.byID[id]
+	b, at := a.rooms.byID[id], a.snapshot(a.lifecycle.advanced)
 	if b == nil {
-		return Ledger{}
+		return Ledger{Settled: !at.unknown()}
 	}
-	at := a.snapshot(a.lifecycle.advanced)
 	t, rate := b.loan.permits.Sessions, b.loan.permits.Rate
 	l := Ledger{
 		Granted: t.Granted, Returned: t.Returned, Keep: t.Keep,

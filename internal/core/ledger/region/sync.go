@@ -57,6 +57,9 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
 		}
+		if removed := a.mayDrop(at, b); removed != b.removed {
+			b.removed, b.dirty = removed, true
+		}
 		if b.dirty {
 			b.dirty, b.changedAt = false, u.seq
 		}

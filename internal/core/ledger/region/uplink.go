@@ -138,7 +138,9 @@ func (u *uplink) applyAdopted(now fleettime.Mono, g *wire.Grant, complete bool, 
 	}
 	u.joined = true
 	for i := range g.Rooms {
-		if all.open(g.Rooms[i].Room).applyGrant(u.seen, &g.Rooms[i]) {
+		if g.Rooms[i].Drop {
+			u.drop(now, all, g.Rooms[i].Room)
+		} else if all.open(g.Rooms[i].Room).applyGrant(u.seen, &g.Rooms[i]) {
 			u.reportSoon(now, 1)
 		}
 	}

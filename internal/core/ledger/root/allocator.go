@@ -61,10 +61,10 @@ func New(now fleettime.Mono, cfg Config) *Allocator {
 	return a
 }
 
-// SetRooms replaces the room set. The pool of a removed room stays until everything lent has been returned.
+// SetRooms replaces the room set. The pool of a removed room stays until all data centres have dropped the room.
 func (a *Allocator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	for _, p := range a.pools.list {
-		p.gone = true
+		p.gone, p.stale = true, true
 	}
 	for _, r := range rooms {
 		a.pools.open(r.ID).set(now, r)
@@ -127,6 +127,7 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 			p.lend(now, ft, &a.round)
 		}
 	}
+	a.pools.dropRemoved()
 	var out []wire.Grant
 	for _, d := range a.centres.all {
 		out = ledger.Join(out, a.grant(now, ft, d))
@@ -195,7 +196,9 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
 			l.progress.Restart()
 			l.passes.Clear()
 			l.dirty, l.viewDirty = true, true
+			l.removed, l.drops, l.dropAt = false, false, 0 // it starts from the loans of this coordinator
 		}
+		d.dropping = 0
 	}
 	fresh, complete := d.parts.Take(m.Seq, m.Part, m.Parts)
 	if !fresh {
@@ -232,6 +235,9 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		a.pools.open(r.Room).applyReport(d, r)
+	}
+	if complete {
+		a.pools.closeDropped(d)
 	}
 	return true
 }

@@ -64,6 +64,7 @@ type centre struct {
 	grantSeq uint64 // of the newest grant
 	due      bool   // a report is unanswered
 	push     bool   // a change cannot wait for the next report
+	dropping int    // its loans that it was told to drop
 }
 
 // standing returns the data centre's membership state.

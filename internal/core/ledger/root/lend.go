@@ -86,7 +86,7 @@ func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, f
 	s.reset(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > silentAfter {
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > silentAfter || l != nil && l.drops {
 			if l != nil {
 				s.addSilent(now, l, p.centres.lendingTo(now, d, l))
 			}
@@ -96,6 +96,9 @@ func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, f
 			s.active += l.active
 		}
 		if l == nil {
+			if p.gone { // it has dropped the room, or never had it
+				continue
+			}
 			l = p.loan(d)
 		}
 		how := p.centres.lendingTo(now, d, l)
@@ -245,9 +248,18 @@ func (s *lendingRound) add(d *centre, l *loan, how lending, share float64) {
 
 // grant returns the grant of the room for a data centre, and whether anything changed.
 func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
-	l := p.loan(d)
+	l := p.loans[d]
+	if l == nil {
+		if p.gone {
+			return g, false
+		}
+		l = p.loan(d)
+	}
 	if l.dirty {
 		l.dirty, l.changedAt = false, d.grantSeq
+	}
+	if l.drops && l.dropAt == 0 {
+		l.dropAt = d.grantSeq
 	}
 	if l.viewDirty && !p.partial {
 		l.viewDirty, l.viewAt = false, d.grantSeq
@@ -258,7 +270,7 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 	}
 	g = wire.RoomGrant{
 		Room: p.ID, Gen: l.gen, Permits: l.permits, Confirmed: p.confirms(d, l),
-		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Grant(&p.passes), Bound: p.bound,
+		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Grant(&p.passes), Bound: p.bound, Drop: l.drops,
 	}
 	if (d.blank || l.viewAt > d.acked) && !p.partial {
 		g.View = p.view
@@ -295,8 +307,10 @@ func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospec
 	}
 	p.view, p.viewed = v, now
 	for _, d := range p.centres.all {
-		l := p.loan(d)
-		l.viewDirty = true
+		if p.gone && p.loans[d] == nil {
+			continue
+		}
+		p.loan(d).viewDirty = true
 		d.push = d.push || old == nil || old.Cutoff != v.Cutoff || old.Called != v.Called
 	}
 	return v

@@ -51,6 +51,11 @@ type loan struct {
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
 	ends              wire.Outbox[wire.End] // from queueEnd
+
+	heard   bool   // the data centre has reported the room
+	removed bool   // in its newest report: see wire.RoomReport.Removed
+	drops   bool   // the data centre is to drop the room: nothing is lent to it until it has answered
+	dropAt  uint64 // the first grant that said so; 0 before
 }
 
 // visitors are the visitors inside a data centre and those that wait there.
@@ -129,10 +134,10 @@ func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
 // ended. All held permits, also those of missing ledgers, sum to no more than bound-spare; so only permits that were
 // returned in this term are free while the ledger of any data centre is missing.
 type pool struct {
-	ledger.RoomConfig // from set; a removed room keeps it
+	ledger.RoomConfig // from set; kept until the room is dropped
 	cfg               *Config
 	centres           *centres
-	loans             map[*centre]*loan // opened by loan; deleted only for a data centre that never reported
+	loans             map[*centre]*loan // opened by loan; deleted once the room or the data centre is dropped
 	gone              bool              // not in the room set: its limits are 0
 
 	// Under partition_policy cap no loan is voided earlier: tickets of a longer session_duration may be valid.
@@ -289,9 +294,12 @@ func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 // applyReport updates the loan of a data centre.
 func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 	p.stale = true
-	l := p.loan(d)
+	l := p.reported(d)
+	if !l.heard && d.adopted {
+		p.adopt(d, r)
+	}
 	if !d.blank && r.Gen == l.gen {
-		if !d.adopted {
+		if !d.adopted || !l.heard {
 			// Its ledger is the truth: it has the permits that a predecessor lent.
 			l.permits.Recover(&r.Permits)
 			p.bound.Sessions, p.bound.Rate = max(p.bound.Sessions, r.Bound.Sessions), max(p.bound.Rate, r.Bound.Rate)
@@ -327,6 +335,7 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 		l.recalled = true
 		p.flow.Recall(d.recv, l.counted, r.RateUsed)
 	}
+	l.heard, l.removed = true, r.Removed
 }
 
 // queueEnd queues an end for a data centre.

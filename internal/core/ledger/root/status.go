@@ -65,6 +65,9 @@ func (a *Allocator) Clock(now fleettime.Mono, machine fleettime.Time) (t fleetti
 	return machine, wallBound
 }
 
+// Rooms returns the number of rooms with a ledger, also of removed ones.
+func (a *Allocator) Rooms() int { return len(a.pools.list) }
+
 // Ledger returns the state of a room; the zero value for an unknown one.
 func (a *Allocator) Ledger(id room.ID) Ledger {
 	p := a.pools.byID[id]

@@ -644,6 +644,7 @@ type RoomReport struct {
 	BoundSessions    uint64    `protobuf:"varint,50,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // of a data centre: bound of the permits of T of all data centres; 0 for unknown
 	BoundRate        uint64    `protobuf:"varint,51,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
 	Told             *Sums     `protobuf:"bytes,52,opt,name=told,proto3" json:"told,omitempty"`                                         // of a joining edge: the sums as global gets them from other regionals; absent for unknown
+	Removed          bool      `protobuf:"varint,53,opt,name=removed,proto3" json:"removed,omitempty"`                                  // the room is not in the child's set, and nothing of it is left there: the child may drop it
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -956,6 +957,13 @@ func (x *RoomReport) GetTold() *Sums {
 		return x.Told
 	}
 	return nil
+}
+
+func (x *RoomReport) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
 }
 
 // Sums are cumulative counts of visitors, for the history.
@@ -1731,6 +1739,7 @@ type RoomGrant struct {
 	Passes           *Passes                `protobuf:"bytes,17,opt,name=passes,proto3" json:"passes,omitempty"`
 	BoundSessions    uint64                 `protobuf:"varint,30,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // to data centres: bound of the permits of T of all data centres; 0 for unknown
 	BoundRate        uint64                 `protobuf:"varint,31,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
+	Drop             bool                   `protobuf:"varint,32,opt,name=drop,proto3" json:"drop,omitempty"`                                        // the child is to drop the room with its counters, if it is still removed there
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1882,6 +1891,13 @@ func (x *RoomGrant) GetBoundRate() uint64 {
 		return x.BoundRate
 	}
 	return 0
+}
+
+func (x *RoomGrant) GetDrop() bool {
+	if x != nil {
+		return x.Drop
+	}
+	return false
 }
 
 // View is a room as seen by the coordinator.
@@ -3292,7 +3308,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\x12*\n" +
-	"\x11certificate_end_s\x18\x06 \x01(\x03R\x0fcertificateEndS\"\xd9\n" +
+	"\x11certificate_end_s\x18\x06 \x01(\x03R\x0fcertificateEndS\"\xf3\n" +
 	"\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
@@ -3342,7 +3358,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x0ebound_sessions\x182 \x01(\x04R\rboundSessions\x12\x1d\n" +
 	"\n" +
 	"bound_rate\x183 \x01(\x04R\tboundRate\x12+\n" +
-	"\x04told\x184 \x01(\v2\x17.vestibule.wire.v1.SumsR\x04toldJ\x04\b\x1d\x10\x1e\"l\n" +
+	"\x04told\x184 \x01(\v2\x17.vestibule.wire.v1.SumsR\x04told\x12\x18\n" +
+	"\aremoved\x185 \x01(\bR\aremovedJ\x04\b\x1d\x10\x1e\"l\n" +
 	"\x04Sums\x12\x1a\n" +
 	"\badmitted\x18\x01 \x01(\x04R\badmitted\x12\x16\n" +
 	"\x06joined\x18\x02 \x01(\x04R\x06joined\x12\x18\n" +
@@ -3410,7 +3427,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
 	"\x06folder\x18( \x01(\rR\x06folder\x12+\n" +
 	"\x04stop\x18\x1c \x01(\v2\x17.vestibule.wire.v1.StopR\x04stop\x12\x12\n" +
-	"\x04told\x18\x1d \x01(\x04R\x04toldJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
+	"\x04told\x18\x1d \x01(\x04R\x04toldJ\x04\b\x1b\x10\x1c\"\xfe\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +
@@ -3431,7 +3448,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12%\n" +
 	"\x0ebound_sessions\x18\x1e \x01(\x04R\rboundSessions\x12\x1d\n" +
 	"\n" +
-	"bound_rate\x18\x1f \x01(\x04R\tboundRate\"\xb1\x04\n" +
+	"bound_rate\x18\x1f \x01(\x04R\tboundRate\x12\x12\n" +
+	"\x04drop\x18  \x01(\bR\x04drop\"\xb1\x04\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1b\n" +

@@ -141,6 +141,9 @@ var plan = map[mutant.ID]killer{
 	mutant.DrawLateJoiner:   {"draw.TestWhoComesLaterIsBehind", "draws"},
 	mutant.DrawIgnored:      {"admission.TestWhoWasDrawnStandsThere", "draws"},
 
+	mutant.DroppedCountersStay: {"ledger.TestRule13", ""},
+	mutant.DroppedLoanStays:    {"ledger.TestRule13", ""},
+
 	mutant.RoundTakesNewcomers: {"draw.TestWhoComesDuringARoundIsBehind", "random"},
 	mutant.RoundsAlike:         {"share.TestRoundsCallAsManyAsAreWanted", ""},
 	mutant.CallForgotten:       {"draw.TestWhoWasCalledStaysCalled admission.TestChanceDecidesWhoIsCalled", ""},

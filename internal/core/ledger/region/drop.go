@@ -1,0 +1,118 @@
+package region
+
+import (
+	"slices"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// This file drops removed rooms: first the edges, then the data centre. The parent tells the child to drop a room of
+// which nothing is left. It grants nothing of the room until the child has answered, and then starts with the counters
+// of the child, or none: see wire.RoomGrant.Drop. So both sides have the same counters whenever a room with this ID is
+// added again.
+
+// dropRooms tells the edges to drop the removed rooms, and deletes the accounts that no edge needs.
+func (a *Aggregator) dropRooms(at *snapshot) {
+	if at.unknown() {
+		return
+	}
+	for _, b := range a.rooms.list {
+		if !b.gone {
+			continue
+		}
+		b.accounts = slices.DeleteFunc(b.accounts, func(acc *account) bool {
+			e := acc.edge
+			if acc.drops || acc.counts() || acc.reserved.silent {
+				return false
+			}
+			if e.over() || e.state == alive && acc.report == nil {
+				acc.unqueue()
+				return true
+			}
+			if e.state == alive && acc.isUnused() {
+				acc.drops, e.dropping, e.urgent = true, e.dropping+1, true
+				acc.markChanged()
+			}
+			return false
+		})
+	}
+}
+
+// isUnused reports whether the edge holds nothing of the room, and has nothing to tell.
+func (a *account) isUnused() bool {
+	p := &a.permits
+	return a.report.Removed && a.credit() == 0 && p.Rate.Held() == 0
+}
+
+// unqueue removes the account from the list of those with news for the edge.
+func (a *account) unqueue() {
+	a.queued = false
+	a.edge.changed = slices.DeleteFunc(a.edge.changed, func(o *account) bool { return o == a })
+}
+
+// answered reports whether the edge has applied the grant that told it to drop the room.
+func (a *account) answered() bool { return a.dropAt != 0 && a.dropAt <= a.edge.acked }
+
+// reported returns the account of an edge that reports the room. If the edge was told to drop the room, the account
+// starts anew: its counters are those of the report.
+func (b *roomLedger) reported(e *edge) *account {
+	if acc := b.accounts.of(e); acc != nil && acc.answered() {
+		b.closeAccount(acc)
+	}
+	return b.account(e)
+}
+
+// closeAccount deletes the account of an edge that has answered.
+func (b *roomLedger) closeAccount(acc *account) {
+	acc.edge.dropping--
+	acc.unqueue()
+	b.accounts = slices.DeleteFunc(b.accounts, func(o *account) bool { return o == acc })
+	b.stale = true
+}
+
+// closeDropped deletes the accounts of the rooms that an edge has dropped: its complete report does not have them.
+func (r *rooms) closeDropped(e *edge) {
+	if e.dropping == 0 {
+		return
+	}
+	for b, acc := range r.accounts(e) {
+		if !acc.answered() {
+			continue
+		}
+		b.closeAccount(acc)
+		if !b.gone && e.state == alive {
+			b.account(e) // for its view and revocations, once the edge has the room again
+		}
+	}
+}
+
+// mayDrop reports whether a room is removed and nothing of it is left in the data centre, nor in its store.
+func (a *Aggregator) mayDrop(at *snapshot, b *roomLedger) bool {
+	none := wire.PermitCounts{}
+	h, ts := &b.loan, &b.terminations
+	return b.gone && !at.unknown() && !at.returning && len(b.accounts) == 0 && !a.roster.anyMissing() &&
+		b.counts.sum == 0 && b.counts.total() == 0 && len(b.rates)+len(b.overcommit)+len(ts.order)+ts.up.Len() == 0 &&
+		int64(max(ts.movedIn, ts.dropped)) < max(b.counts.freed, 1) &&
+		!h.reconstructed && h.permits.Sessions.Held() == 0 && h.permits.Rate.Held() == 0 &&
+		b.bound == none && b.storedBound == none && h.floor == none && h.guard == none &&
+		a.stored.saved >= a.stored.roomsNeeds
+}
+
+// anyMissing reports whether an edge has not reported since a predecessor led.
+func (r *roster) anyMissing() bool { return slices.ContainsFunc(r.edges, (*edge).missing) }
+
+// drop handles wire.RoomGrant.Drop of global, which knows the newest counters if it has acknowledged them.
+func (u *uplink) drop(now fleettime.Mono, all *rooms, id room.ID) {
+	b := all.byID[id]
+	switch {
+	case b == nil:
+	case b.gone && b.removed && !b.dirty && b.changedAt <= u.acked && len(b.accounts) == 0:
+		delete(all.byID, id)
+		all.list = slices.DeleteFunc(all.list, func(o *roomLedger) bool { return o == b })
+	default:
+		b.dirty = true // the next report has the room
+		u.reportSoon(now, 1)
+	}
+}

@@ -1,0 +1,75 @@
+package root
+
+import (
+	"maps"
+	"slices"
+
+	"vestibule/internal/core/wire"
+)
+
+// This file drops removed rooms, as package region does with its edges: see wire.RoomGrant.Drop.
+
+// dropRemoved tells the data centres to drop the removed rooms, and deletes the pools that no data centre needs.
+func (ps *pools) dropRemoved() {
+	ps.list = slices.DeleteFunc(ps.list, func(p *pool) bool {
+		if !p.isOver() {
+			return false
+		}
+		maps.DeleteFunc(p.loans, func(d *centre, l *loan) bool { return p.drop(d, l) })
+		if len(p.loans) > 0 {
+			return false
+		}
+		delete(ps.byID, p.ID)
+		return true
+	})
+}
+
+// isOver reports whether the room is removed, and no permit of it is out anywhere. A room with a release of this
+// coordinator stays: otherwise the release could be lent again.
+func (p *pool) isOver() bool {
+	return p.gone && len(p.relays) == 0 && p.passes.Release == 0 && p.bound == (wire.PermitCounts{}) && p.complete() &&
+		!slices.ContainsFunc(p.centres.all, func(d *centre) bool { l := p.loans[d]; return l != nil && l.out() })
+}
+
+// drop reports whether data centre d never had the room. It is told to drop the room if it has nothing of it.
+func (p *pool) drop(d *centre, l *loan) (never bool) {
+	switch {
+	case l.drops:
+	case !l.heard && d.told():
+		return l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0
+	case l.removed && !d.blank && !d.promise:
+		l.drops, l.dirty, d.push, d.dropping = true, true, true, d.dropping+1
+	}
+	return false
+}
+
+// answered reports whether a data centre has applied the grant that told it to drop the room.
+func (l *loan) answered(d *centre) bool { return l.dropAt != 0 && l.dropAt <= d.acked }
+
+// reported returns the loan of a data centre that reports the room. If it was told to drop the room, the loan starts
+// anew: its counters are those of the report.
+func (p *pool) reported(d *centre) *loan {
+	if l := p.loans[d]; l != nil && l.answered(d) {
+		p.close(d)
+	}
+	return p.loan(d)
+}
+
+// close deletes the loan of a data centre that has answered.
+func (p *pool) close(d *centre) {
+	delete(p.loans, d)
+	d.dropping--
+	p.stale = true
+}
+
+// closeDropped deletes the loans of the rooms that a data centre has dropped: its complete report does not have them.
+func (ps *pools) closeDropped(d *centre) {
+	if d.dropping == 0 {
+		return
+	}
+	for p, l := range ps.loans(d) {
+		if l.answered(d) {
+			p.close(d)
+		}
+	}
+}
