@@ -84,8 +84,8 @@ type edge struct {
 	timed         bool           // it knew the time then
 	ackedReported uint64         // acked then
 
-	// Its silence; openEdge and join clear them. A successor continues the stored ones: see wire.RosterEntry.
-	silent               time.Duration // after lapses of its lease, while other edges reported: the sum of all
+	// Its silence; clearSilence clears them. A successor continues the stored ones: see wire.RosterEntry.
+	silent               time.Duration // since its lease lapsed, while other edges reported
 	waited               uint32        // the same in seconds, as stored
 	leased, until, ended int64         // the stored ends of the wait for it
 	reservedLost         bool          // lost after a takeover; the sessions that it may be renewing are reserved
@@ -139,6 +139,12 @@ func (e *edge) compare(name string, instance uint64) int {
 		return c
 	}
 	return cmp.Compare(e.instance, instance)
+}
+
+// clearSilence handles the report of an edge that begins a lease epoch.
+func (e *edge) clearSilence() {
+	e.leased, e.until, e.ended = 0, 0, 0
+	e.waited, e.silent = 0, 0
 }
 
 // over reports whether the lease epoch has ended: the lease lapsed, or the edge said goodbye.

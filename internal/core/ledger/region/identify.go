@@ -49,8 +49,7 @@ func (l *lifecycle) identify(now fleettime.Mono, term wire.Term, m *report) (e *
 // openEdge initializes an edge that has promised to follow this term.
 func (l *lifecycle) openEdge(now fleettime.Mono, e *edge, m *report) {
 	e.leaseEpoch = m.LeaseEpoch
-	e.leased, e.until, e.ended = 0, 0, 0 // it can get a lease again
-	e.waited, e.silent = 0, 0
+	e.clearSilence()
 	e.parts = wire.Parts{}
 	e.receivedAt, e.first = now, l.roster.lastSeq
 	for _, o := range l.roster.named(e.name) {

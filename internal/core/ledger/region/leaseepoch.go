@@ -80,6 +80,7 @@ func (l *lifecycle) leave(e *edge) {
 
 // revive begins another lease epoch of an edge. The roster entry must not be dead before the edge gets a lease.
 func (l *lifecycle) revive(e *edge) {
+	e.clearSilence()
 	e.leaseEpoch++
 	e.unconfirmed = true
 	e.become(joining)
