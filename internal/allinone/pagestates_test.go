@@ -34,8 +34,15 @@ const look = `(() => {
 // until waits for a state of a page, and returns how long that took.
 func until(t *testing.T, ctx context.Context, what string, ok func(shows) bool) time.Duration {
 	t.Helper()
+	var last shows
+	defer func() {
+		if t.Failed() {
+			t.Logf("the page shows %+v", last)
+		}
+	}()
 	return eventually(t, what, func() bool {
 		s, err := browsertest.Look(ctx, chromedp.Evaluate[shows](look)) // an error: the page is being replaced
+		last = s
 		return err == nil && ok(s)
 	})
 }
