@@ -157,6 +157,11 @@ func (p *publisher) requestCopies(wall time.Time, c *census) {
 	}
 }
 
+// asked reports whether this leader has asked the nodes for d, while connected.
+func (p *publisher) asked(wall time.Time, d time.Duration) bool {
+	return !p.asking.IsZero() && wall.Sub(p.asking) >= d
+}
+
 // errAsking means that nodes may still have keys.
 var errAsking = errors.New("waiting for the fleet's keys from the nodes")
 
@@ -167,7 +172,7 @@ func (p *publisher) known(stored ticket.Keyring, now fleettime.Time, c *census) 
 	own := p.fleet.Ring().Join(stored, now)
 	switch {
 	case len(own.Keys) > 0 || p.fresh:
-	case len(heard.Keys) == 0 && (p.asking.IsZero() || time.Since(p.asking) < askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
+	case len(heard.Keys) == 0 && !p.asked(time.Now(), askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
 		return own, errAsking
 	case len(heard.Keys) == 0 && p.new(c):
 		return own, errUninitialized

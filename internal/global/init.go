@@ -47,8 +47,7 @@ func (p *publisher) initialize(ctx context.Context, wall time.Time, c *census) e
 	if err == nil && waits == "" {
 		waits, err = p.beginAll(ctx, c)
 	}
-	asked := !p.asking.IsZero() && wall.Sub(p.asking) >= askFor // a leader's own wait refuses nobody
-	switch late := asked && wall.Sub(r.At) > initWithin; {
+	switch late := p.asked(wall, askFor) && wall.Sub(r.At) > initWithin; { // a leader's own wait refuses nobody
 	case err != nil:
 		r.Error = err.Error()
 	case waits != "" && late:
@@ -77,7 +76,7 @@ func (p *publisher) mayBegin(ctx context.Context, wall time.Time, c *census) (wa
 	if len(heard.Keys)+len(p.fleet.Ring().Keys) > 0 {
 		return "", errors.New("a node has ticket keys: visitors may have been admitted")
 	}
-	if p.asking.IsZero() || wall.Sub(p.asking) < askFor {
+	if !p.asked(wall, askFor) {
 		return "every node is asked for ticket keys first, for " + askFor.String(), nil
 	}
 	for _, d := range c.centres {

@@ -181,7 +181,7 @@ func (p *publisher) choose(wall time.Time, have versions) offer {
 		if o := c.best(have.rooms, ownedCopy, node.RoomsDocument); o.version > 0 {
 			return o
 		}
-		if p.empty && !p.settled && !p.asking.IsZero() && wall.Sub(p.asking) >= edgesAfter {
+		if p.empty && !p.settled && p.asked(wall, edgesAfter) {
 			if o := c.best(0, wire.EdgeCopy(node.RoomsDocument)); o.version > 0 {
 				return o
 			}
@@ -262,7 +262,7 @@ func (p *publisher) searched(ctx context.Context, wall time.Time) bool {
 	switch {
 	case p.fresh:
 		return true
-	case coming, p.asking.IsZero() || wall.Sub(p.asking) < gatherFor:
+	case coming, !p.asked(wall, gatherFor):
 		return false
 	case p.settled || p.rooms.Known() != nil:
 		p.empty = false
@@ -278,7 +278,7 @@ func (p *publisher) searched(ctx context.Context, wall time.Time) bool {
 		p.empty = state.Version == 0
 		return !p.empty
 	}
-	p.settled = wall.Sub(p.asking) >= askFor
+	p.settled = p.asked(wall, askFor)
 	return p.settled
 }
 

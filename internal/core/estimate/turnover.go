@@ -122,7 +122,7 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 		u.owed = 0
 	case u.owed < -max(5, active/50):
 		// Sessions without an observed admission are older than this process.
-		u.spread(-u.owed)
+		u.spread(-u.owed, 0)
 		u.owed = 0
 	}
 	u.at, u.active, u.admitted = now, active, admitted
@@ -157,7 +157,10 @@ func (u *Turnover) end(n, active float64) {
 // brings a ticket of the new life, as if admitted now; the others leave when their old ticket expires.
 func (u *Turnover) setLife(life time.Duration) {
 	was := *u
-	*u = Turnover{life: life, step: max(minStep, life/turnLife), youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended, reached: was.reached, past: was.past, recalled: was.recalled}
+	*u = Turnover{
+		life: life, step: max(minStep, life/turnLife), past: was.past, recalled: was.recalled,
+		youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended, reached: was.reached,
+	}
 	if !was.seen {
 		return
 	}
@@ -238,11 +241,15 @@ func at(ring *[turnCells]float64, n int64) *float64 {
 // cells returns how many cells a ticket life spans, until its end is observed.
 func (u *Turnover) cells() int { return int((u.life + observed + u.step/2) / u.step) }
 
-// spread distributes n sessions of unknown age as the survivors of a steady flow.
-func (u *Turnover) spread(n float64) {
+// spread distributes n sessions of unknown age, at least that of a cell, as the survivors of a steady flow.
+func (u *Turnover) spread(n float64, from int) {
 	s := u.stay()
-	began := n / s.mean() * (u.life + observed).Seconds() / float64(u.cells())
-	for i := range u.cells() {
+	before := (time.Duration(from) * u.step).Seconds() // the time that a session spends at lower ages
+	if s.hazard > 0 {
+		before = -math.Expm1(-s.hazard*before) / s.hazard
+	}
+	began := n / (s.mean() - before) * (u.life + observed).Seconds() / float64(u.cells())
+	for i := from; i < u.cells(); i++ {
 		alive := began * math.Exp(-s.hazard*(time.Duration(i)*u.step).Seconds())
 		u.begin(u.newest-int64(i), began, alive)
 		u.young += alive
@@ -269,15 +276,8 @@ func (u *Turnover) recall(now fleettime.Mono, active float64) {
 		for i := range u.cells() {
 			*at(&u.alive, u.newest-int64(i)) *= active / u.young
 		}
-	} else if rest > 0 && from < u.cells() { // a steady flow
-		part := 0.0
-		for i := from; i < u.cells(); i++ {
-			part += math.Exp(-s.hazard * (time.Duration(i) * u.step).Seconds())
-		}
-		began := rest / (part + s.reach*s.late/u.step.Seconds())
-		for i := from; i < u.cells(); i++ {
-			u.begin(u.newest-int64(i), began, began*math.Exp(-s.hazard*(time.Duration(i)*u.step).Seconds()))
-		}
+	} else if rest > 0 && from < u.cells() {
+		u.spread(rest, from)
 	}
 	u.recount()
 }

@@ -98,6 +98,19 @@ func TestRemovedRoomsLeaveNothing(t *testing.T) {
 	}
 }
 
+// makeAndRemove makes rooms that every node hears of, removes them, and lets the tickets expire.
+func (h *house) makeAndRemove(t *testing.T, ids []room.ID) {
+	t.Helper()
+	h.setRooms(ids)
+	for range 8 {
+		h.talk(t)
+	}
+	h.setRooms(nil)
+	for range 4 * 150 {
+		h.talk(t)
+	}
+}
+
 // TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before never reports that a room is removed. Its data centre
 // keeps the room with it.
 func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
@@ -112,26 +125,12 @@ func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 		}
 	}
 	h.alter = old
-	h.setRooms(ids)
-	for range 8 {
-		h.talk(t)
-	}
-	h.setRooms(nil)
-	for range 4 * 150 {
-		h.talk(t)
-	}
+	h.makeAndRemove(t, ids)
 	if h.edges[0].Rooms() != 2 || h.edges[1].Rooms() != 0 || h.agg.Rooms() != 2 || h.root.Rooms() != 2 {
 		t.Fatalf("%v rooms are left", h.left())
 	}
 	h.alter = func(*wire.Report) {} // the new release
-	h.setRooms(ids)
-	for range 8 {
-		h.talk(t)
-	}
-	h.setRooms(nil)
-	for range 4 * 150 {
-		h.talk(t)
-	}
+	h.makeAndRemove(t, ids)
 	if got := h.left(); slices.Max(got) != 0 {
 		t.Fatalf("%v rooms are left", got)
 	}

@@ -127,8 +127,8 @@ type RoomReport struct {
 	RateOwed uint64       // edges: permits of R used in the last 60 s under earlier epochs, missing in Permits.Rate
 
 	// RateUsed tells a new parent when permits of R were used: element i is the number used i whole seconds ago and
-	// not returned; at most MaxRateUsed. Set by edges and regionals that join, and by a regional in its first report to
-	// a coordinator for which it awaits no edge.
+	// not returned; at most MaxRateUsed. Set by edges that join, and by regionals that await no edge until a coordinator
+	// has acknowledged it.
 	RateUsed []uint32
 
 	// Sessions, edges only.

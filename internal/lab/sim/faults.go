@@ -711,8 +711,7 @@ func (o *operator) publish() {
 func (gs *coordinators) read(i int32, look bool) {
 	n := gs.all[i]
 	gs.deliver(&n.proc, func() {
-		if rooms := gs.rooms(n); look == (n.edition == gs.doc.edition) && (!look || !slices.Equal(rooms, n.told)) {
-			n.edition, n.told = gs.doc.edition, rooms
+		if rooms := gs.rooms(n); n.take(gs.doc.edition, rooms, look) {
 			n.core.SetRooms(n.clock.read(gs.now), rooms)
 			gs.wake(i)
 		}
@@ -722,8 +721,7 @@ func (gs *coordinators) read(i int32, look bool) {
 func (cs *centres) read(i int32, look bool) {
 	n := cs.aggs[i]
 	cs.deliver(&n.proc, func() {
-		if rooms := cs.rooms(n); look == (n.edition == cs.doc.edition) && (!look || !slices.Equal(rooms, n.told)) {
-			n.edition, n.told = cs.doc.edition, rooms
+		if rooms := cs.rooms(n); n.take(cs.doc.edition, rooms, look) {
 			n.core.SetRooms(n.clock.read(cs.now), rooms)
 			cs.wake(i)
 		}

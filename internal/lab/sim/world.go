@@ -94,14 +94,28 @@ type proc struct {
 	memory memory
 }
 
+// roomSet is the room set that a process of global or a regional knows.
+type roomSet struct {
+	edition uint64
+	told    []ledger.RoomConfig
+}
+
+// take reports whether a process takes rooms of an edition: newer ones or, if it looks at the clock, those of a new phase.
+func (s *roomSet) take(edition uint64, rooms []ledger.RoomConfig, look bool) bool {
+	if look != (s.edition == edition) || look && slices.Equal(rooms, s.told) {
+		return false
+	}
+	s.edition, s.told = edition, rooms
+	return true
+}
+
 // globalProc is one process that leads, or believes that it leads.
 type globalProc struct {
 	proc
-	term    uint64
-	nonce   uint64
-	began   int64
-	edition uint64 // of its room set
-	told    []ledger.RoomConfig
+	term  uint64
+	nonce uint64
+	began int64
+	roomSet
 	writing uint64 // release that it is about to claim
 	members int    // version of its membership list
 	core    *root.Allocator
@@ -186,13 +200,12 @@ type centres struct {
 
 type regionProc struct {
 	proc
-	id      int32
-	region  int32
-	term    uint64
-	edition uint64
+	id     int32
+	region int32
+	term   uint64
+	roomSet
 	members int // version of its membership list
 	core    *region.Aggregator
-	told    []ledger.RoomConfig
 	writing uint64       // version being written
 	kept    wire.Durable // in its data folder: at least the stored one
 }
@@ -322,7 +335,7 @@ func (gs *coordinators) start(bootstrap bool) {
 		term, gs.rolled = gs.rolled, 0
 	}
 	gs.lease = term
-	n := &globalProc{term: term, began: gs.now, edition: gs.doc.edition, members: version}
+	n := &globalProc{term: term, began: gs.now, roomSet: roomSet{edition: gs.doc.edition}, members: version}
 	n.clock = gs.clock()
 	if !bootstrap {
 		n.offset = gs.cfg.Faults.wall(gs.chaos)
@@ -346,7 +359,7 @@ func (gs *coordinators) start(bootstrap bool) {
 // start starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
 func (cs *centres) start(i int32, bootstrap bool) {
 	r := cs.all[i]
-	n := &regionProc{id: int32(len(cs.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, edition: cs.doc.edition}
+	n := &regionProc{id: int32(len(cs.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, roomSet: roomSet{edition: cs.doc.edition}}
 	if cs.newMachine(&n.proc, cs.clock()); r.again != nil {
 		n.clock, n.memory, r.again = r.again.clock, r.again.memory, nil
 	}

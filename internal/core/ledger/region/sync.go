@@ -64,7 +64,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 			b.dirty, b.changedAt = false, u.seq
 		}
 		busy = busy || b.changedAt == u.seq
-		if u.joined && b.changedAt <= u.acked && (u.whole == 0 || u.acked >= u.whole) {
+		if u.joined && b.changedAt <= u.acked && !u.recalls() {
 			continue
 		}
 		free, rateFree := at.free(b)

@@ -47,8 +47,9 @@ func (u *uplink) reportSoon(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
 
-// recalls reports whether the coordinator of seen still has to be told when permits of R were used.
-func (u *uplink) recalls() bool { return u.whole == 0 || u.acked < u.whole }
+// recalls reports whether the coordinator of seen has to be told now when permits of R were used: it ignores that while
+// edges are awaited.
+func (u *uplink) recalls() bool { return u.whole > u.acked }
 
 // leased reports whether this data centre has the lease of global.
 func (u *uplink) leased(now fleettime.Mono) bool { return now < u.leaseEnd }
