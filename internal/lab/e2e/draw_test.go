@@ -17,11 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"vestibule/internal/allinone"
 	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/visitor"
 	"vestibule/internal/node"
-	"vestibule/internal/page"
 )
 
 var drawn = flag.Int("drawn", 0, "people who come to TestADraw; 0: it is skipped")
@@ -32,17 +35,20 @@ const (
 	drawSession         = 10 * time.Second
 	drawLead            = 90 * time.Second // from the start of the first process to that of the event
 
-	// drawLag is the oracle's tolerance: streams send every second, edges learn the admission cutoff up to a second
-	// apart, and a next visitor is told once and asks a second later.
+	// drawLag is the oracle's tolerance: edges learn the admission cutoff up to a second apart, and a next visitor is
+	// told once and asks a second later.
 	drawLag = 2 * time.Second
+
+	// drawTie is the time within which two visitors enter together: four edges admit a burst of permits at once.
+	drawTie = time.Second
 )
 
 // TestADraw runs a fleet of processes, two data centres with two edges each, and visitors with separate cookies and
 // connections that gather for an event with a draw, and a twentieth as many late ones. They poll at their retry
 // times. The site's journal has the order of entering; the receipts, which are checked with the public record, have
-// the drawn order. An admission is out of order if it is before the call: drawLag later no stream had reported a
+// the drawn order. An admission is out of order if it is before the call: drawLag later no grant to an edge had a
 // cutoff at its place. A late entry is no fault: called visitors ask every 15 to 25 s. The run also reports how
-// many entered while a visitor with an earlier place had been next for drawLag and was not in: permits become free
+// many entered drawTie before a visitor with an earlier place that had been next for drawLag: permits become free
 // at one edge, and the next visitor may wait at another.
 func TestADraw(t *testing.T) {
 	if *drawn == 0 {
@@ -80,9 +86,10 @@ rooms:
 		return err == nil && a.Shown.Draw.Commit != ""
 	})
 
+	calls := watch(t, bus)
 	ctx, cancel := context.WithTimeout(t.Context(), drawLead+5*time.Minute)
 	defer cancel()
-	people, calls := gather(ctx, t, edges, begins)
+	people := gather(ctx, t, edges, begins)
 	var record *draw.Record
 	until(t, "the record is public", func() bool { record = recordOf(t, edges[0]); return record != nil })
 	for _, p := range slices.Backward(append([]*command{origin}, nodes...)) {
@@ -90,11 +97,12 @@ rooms:
 	}
 	visits := read(t, tr.journal)
 	limits := judgeVisits(visits, drawSession, drawRate)
-	j := judgeDraw(t, record, people, calls, visits)
+	j := judgeDraw(t, record, people, calls, visits, drawTotal)
 	t.Logf("%d people were drawn, %d came later; the first entered %.2f s after the start of the event", j.drawn, len(people)-j.drawn, j.first.Sub(begins).Seconds())
 	share := 100 * float64(j.early) / float64(j.entered)
 	t.Logf("let in before the call %d of %d: %.2f %% (goal: 0.5 %%); lost the place %d (goal: 0)", j.early, j.entered, share, len(j.lost))
-	t.Logf("let in while somebody with an earlier place had been next for %v: %d", drawLag, j.over)
+	t.Logf("let in %v before somebody with an earlier place that had been next for %v: %d", drawTie, drawLag, j.over)
+	t.Logf("of the first %d inside, with a place beyond %d: %d", drawTotal, drawTotal, j.beyond)
 	t.Logf("places between the order drawn and the order of entering p50 / p99: %.0f / %.0f", j.off[len(j.off)/2], j.off[len(j.off)*99/100])
 	t.Logf("peak of sessions / T %d / %d; worst 60 s of admissions / R %d / %d", limits.peak, drawTotal, limits.rate, drawRate)
 	if share > 0.5 || limits.peak > drawTotal || limits.rate > drawRate || j.first.Before(begins) {
@@ -107,18 +115,16 @@ rooms:
 	}
 }
 
-// gather lets visitors join until entries close, and a few later, and returns them when all have entered, with the
-// cutoffs from the streams.
-func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time) ([]*entrant, *cutoffs) {
+// gather lets visitors join until entries close, and a few later, and returns them when all have entered.
+func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time) []*entrant {
 	t.Helper()
 	closes, rng := begins.Add(-draw.Lead), rand.New(rand.NewPCG(seed, seed))
 	span := int64(time.Until(closes) - time.Second)
 	if span < int64(10*time.Second) {
 		t.Fatalf("the fleet was ready %v before entries close: too late for so many", time.Until(closes))
 	}
-	people, calls := make([]*entrant, *drawn+*drawn/20), &cutoffs{}
-	witnesses, dismissed := context.WithCancel(ctx)
-	var all, seen sync.WaitGroup
+	people := make([]*entrant, *drawn+*drawn/20)
+	var all sync.WaitGroup
 	for i := range people {
 		p := newEntrant(i, edges)
 		at := time.Now().Add(time.Duration(rng.Int64N(span)))
@@ -131,14 +137,9 @@ func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time)
 			pause(ctx, time.Until(at))
 			p.fault = p.come(ctx)
 		})
-		if i >= len(people)-len(edges) { // the last ones observe all calls
-			seen.Go(func() { p.witness(witnesses, edges[len(people)-1-i], calls) })
-		}
 	}
 	all.Wait()
-	dismissed()
-	seen.Wait()
-	return people, calls
+	return people
 }
 
 // entrant is a visitor that asks for JSON, like an app.
@@ -204,37 +205,52 @@ func (p *entrant) come(ctx context.Context) error {
 	}
 }
 
-// cutoffs are the admission cutoffs from event streams.
+// cutoffs are the admission cutoffs that regionals sent to edges.
 type cutoffs struct {
 	mu   sync.Mutex
-	told []call
+	sent []call
 }
 
-// call is a reported cutoff.
+// call is a cutoff at the time of its grant.
 type call struct {
 	at     time.Time
-	cutoff int64 // Unix milliseconds
+	cutoff fleettime.Time
 }
 
-// witness records an edge's event stream until ctx ends.
-func (p *entrant) witness(ctx context.Context, edge string, calls *cutoffs) {
-	for ; ctx.Err() == nil; pause(ctx, time.Second/4) {
-		if !p.HasTicket() {
-			continue
-		}
-		_ = p.Stream(ctx, edge, "sale", func(b *page.Broadcast) { // it ended, or the run did
-			if b.View != nil {
-				calls.mu.Lock()
-				calls.told = append(calls.told, call{time.Now(), int64(b.View.Cutoff)})
-				calls.mu.Unlock()
-			}
-		})
+// watch records the cutoffs of all grants until the test ends.
+func watch(t *testing.T, b *bus) *cutoffs {
+	t.Helper()
+	calls := &cutoffs{}
+	nc, err := nats.Connect(b.url["global"])
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(nc.Close)
+	_, err = nc.Subscribe(wire.GrantSubject("*", "*"), func(m *nats.Msg) {
+		g, err := wire.DecodeGrant(m.Data)
+		if err != nil {
+			t.Errorf("a grant on %s: %v", m.Subject, err)
+			return
+		}
+		calls.mu.Lock()
+		defer calls.mu.Unlock()
+		for i := range g.Rooms {
+			if v := g.Rooms[i].View; v != nil {
+				calls.sent = append(calls.sent, call{time.Now(), v.Cutoff})
+			}
+		}
+	})
+	if err = errors.Join(err, nc.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	return calls
 }
 
 // until returns the latest place called by then.
-func (h *cutoffs) until(at time.Time) (called int64) {
-	for _, c := range h.told {
+func (h *cutoffs) until(at time.Time) (called fleettime.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.sent {
 		if !c.at.After(at) {
 			called = max(called, c.cutoff)
 		}
@@ -265,14 +281,15 @@ const drawPath = "/.well-known/vestibule/draw?room=sale"
 // drawJudgement is the result of a draw.
 type drawJudgement struct {
 	drawn, entered int
-	early, over    int // admissions before the call; while a visitor with an earlier place was next
+	early, over    int // admissions before the call; before a visitor with an earlier place that was next
+	beyond         int // admissions among the first ones of a place beyond these
 	first          time.Time
 	off            []float64 // differences in place between the two orders, sorted
 	lost           []error
 }
 
-// judgeDraw compares the order of entering with the drawn order.
-func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cutoffs, visits []allinone.Visit) *drawJudgement {
+// judgeDraw compares the order of entering with the drawn order. The first visitors inside are those of a full room.
+func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cutoffs, visits []allinone.Visit, first int) *drawJudgement {
 	t.Helper()
 	j, d, entered := &drawJudgement{}, record.Draw(), map[int]time.Time{}
 	for _, v := range visits {
@@ -314,14 +331,17 @@ func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cuto
 	j.first = entered[order[0].n]
 	for i, p := range in {
 		at := entered[p.n]
-		if p.place.UnixMilli() > calls.until(at.Add(drawLag)) {
+		if fleettime.TimeOf(p.place) > calls.until(at.Add(drawLag)) {
 			j.early++
 		}
 		passed := func(o *entrant) bool {
-			return !o.next.IsZero() && o.next.Add(drawLag).Before(at) && at.Before(entered[o.n])
+			return !o.next.IsZero() && o.next.Add(drawLag).Before(at) && at.Add(drawTie).Before(entered[o.n])
 		}
 		if slices.ContainsFunc(in[:i], passed) {
 			j.over++
+		}
+		if i >= first && rank[p] < first {
+			j.beyond++
 		}
 		j.off = append(j.off, math.Abs(float64(rank[p]-i)))
 	}
@@ -350,18 +370,18 @@ func TestJudgeOfADraw(t *testing.T) {
 	}
 	lost.n, lost.joined = 12, closes.Add(-time.Second) // had no place
 	people := []*entrant{first, second, third, fourth, drawn, forged, lost, gone}
-	calls := &cutoffs{told: []call{{at(0), third.place.UnixMilli()}, {at(20), fourth.place.UnixMilli()}}}
+	calls := &cutoffs{sent: []call{{at(0), fleettime.TimeOf(third.place)}, {at(20), fleettime.TimeOf(fourth.place)}}}
 	var visits []allinone.Visit
 	for _, v := range []struct {
 		n int
 		s float64
-	}{{10, .1}, {11, .2}, {12, .3}, {2, 2}, {3, 4}, {1, 5}, {4, 17}} {
+	}{{10, .1}, {11, .2}, {12, .3}, {2, 2}, {3, 4}, {1, 5.5}, {4, 17}} {
 		visits = append(visits, allinone.Visit{At: at(v.s), Guest: strconv.Itoa(v.n)})
 	}
-	j := judgeDraw(t, record, people, calls, visits)
-	// 4 entered before the call; 3 while 1 had been next for three seconds, 2 for one. 11 has another place, 12
-	// none, 5 never entered.
-	if j.early != 1 || j.over != 1 || len(j.lost) != 3 || j.drawn != 2 || j.entered != 7 || !j.first.Equal(at(.1)) {
+	j := judgeDraw(t, record, people, calls, visits, 4)
+	// 4 entered before the call; 3 while 1 had been next for three seconds, 2 for one. Of the first four inside, 2
+	// has the fifth place. 11 has another place, 12 none, 5 never entered.
+	if j.early != 1 || j.beyond != 1 || j.over != 1 || len(j.lost) != 3 || j.drawn != 2 || j.entered != 7 || !j.first.Equal(at(.1)) {
 		t.Errorf("judged %+v", j)
 	}
 }
