@@ -39,12 +39,9 @@ type Lot struct {
 	Room room.ID
 }
 
-// call calls visitors until want of them are called and have not entered; held of them are at the edges. whole is the
-// line by place, with called visitors.
-func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, held float64) {
-	if n := len(r.recent); n == 0 || r.recent[n-1].Start() < draw.StartOf(ft) {
-		r.open(ft, l)
-	}
+// call calls visitors of the round that has begun until want of them are called and have not entered; held of them are at
+// the edges. whole is the line by place, with called visitors.
+func (r *rounds) call(ft fleettime.Time, whole estimate.Histogram, want, held float64) {
 	r.advance(ft.Second())
 	coming := r.coming()
 	more := want - held - coming
@@ -74,8 +71,11 @@ func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, 
 	r.recent[len(r.recent)-1] = newest.Upto(r.share, r.calledUpTo)
 }
 
-// open starts the current round at ft.
-func (r *rounds) open(ft fleettime.Time, l Lot) {
+// begin starts the round of ft, unless it has begun.
+func (r *rounds) begin(ft fleettime.Time, l Lot) {
+	if n := len(r.recent); n > 0 && r.recent[n-1].Start() >= draw.StartOf(ft) {
+		return
+	}
 	kept := r.recent[max(0, len(r.recent)+1-draw.MaxRounds):]
 	r.recent = append(append(draw.Rounds(nil), kept...), draw.NewRound(ft, l.seed(draw.StartOf(ft))))
 	r.share, r.calledUpTo = 0, 0

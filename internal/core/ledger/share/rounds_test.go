@@ -31,7 +31,8 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 		before, round := r.share, r.recent
 		r.advance((roundStart + ms).Second())
 		was := r.coming()
-		r.call(roundStart+ms, l, whole, ahead.Seconds()*rate, held)
+		r.begin(roundStart+ms, l)
+		r.call(roundStart+ms, whole, ahead.Seconds()*rate, held)
 		if n := len(r.recent); n > draw.MaxRounds || round.Newest() == r.recent.Newest() && r.share < before {
 			t.Fatalf("%d rounds, share %v after %v", n, r.share, before)
 		}
@@ -65,12 +66,30 @@ func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 		came  time.Duration // after the start of the round
 	}{{50, 0.5, 0}, {100, 1, 0}, {150, 1, 5 * time.Second}, {1000, 1, 10 * time.Second}} {
 		var r rounds
-		r.call(roundStart+12_000, l, whole, tc.want, 0)
+		r.begin(roundStart+12_000, l)
+		r.call(roundStart+12_000, whole, tc.want, 0)
 		if came := max(0, r.calledUpTo.Sub(roundStart)); math.Abs(r.share-tc.share) > 1e-9 || (came-tc.came).Abs() > 100*time.Millisecond && r.calledUpTo != 0 || r.calledUpTo == 0 && tc.came > 0 {
 			t.Errorf("of 100 who take part and 100 newcomers %v are wanted: share %v, newcomers up to %v", tc.want, r.share, came)
 		}
-		if r.call(roundStart+12_200, l, whole, tc.want, 0); r.coming() > tc.want+0.5 {
+		if r.call(roundStart+12_200, whole, tc.want, 0); r.coming() > tc.want+0.5 {
 			t.Errorf("%v are wanted, %v are coming", tc.want, r.coming())
 		}
+	}
+}
+
+// TestARoundBeginsUnderADebt: a random room that owes permits from its first visitor on, to sessions that move, calls
+// nobody, and forecasts by rounds.
+func TestARoundBeginsUnderADebt(t *testing.T) {
+	x := Prospect{
+		Flow: &Flow{}, Gain: &Gain{}, Lines: []estimate.Histogram{people(50, roundStart-10_000)}, Rate: 1000, Total: 100, Limit: 1000,
+		Debt: true, Random: true, Lot: Lot{Term: wire.Term{N: 1, Nonce: 1}, Room: 7}, Tally: Tally{Active: 100, Admitted: 100, Life: time.Minute},
+	}
+	v := x.View(fleettime.Mono(time.Second), roundStart)
+	if len(v.Rounds) != 1 || v.Rounds[0].Called != roundStart || v.Cutoff != 0 || !v.Waits.Known() {
+		t.Errorf("rounds %v, cutoff %v, waits %v", v.Rounds, v.Cutoff, v.Waits)
+	}
+	x.Debt = false
+	if v = x.View(fleettime.Mono(2*time.Second), roundStart+1000); len(v.Rounds) != 1 || v.Cutoff <= roundStart {
+		t.Errorf("without the debt: rounds %v, cutoff %v", v.Rounds, v.Cutoff)
 	}
 }

@@ -133,11 +133,15 @@ func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float
 	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
 }
 
-// callRounds calls visitors by rounds and forecasts the waits of the others.
+// callRounds calls visitors by rounds and forecasts the waits of the others. Under a debt nobody is called, but the round
+// begins: a view without rounds would promise an order.
 func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.View, here estimate.Histogram, waiting float64) {
 	r := &x.Gain.rounds
-	if !x.Debt && !x.Open(waiting) {
-		r.call(ft, x.Lot, here, float64(max(0, x.avail()))+estimate.Entered(v.Paces, wire.RateWindow)*ahead.Seconds()/wire.RateWindow.Seconds(), x.Held)
+	if waiting >= 0.5 && !x.Open(waiting) {
+		r.begin(ft, x.Lot)
+		if !x.Debt {
+			r.call(ft, here, float64(max(0, x.avail()))+estimate.Entered(v.Paces, wire.RateWindow)*ahead.Seconds()/wire.RateWindow.Seconds(), x.Held)
+		}
 	}
 	v.Rounds = r.recent
 	if v.Paces == nil {
