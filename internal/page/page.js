@@ -3,8 +3,8 @@
 	if (document.readyState == "loading") addEventListener("DOMContentLoaded", start); else setTimeout(start);
 })(function () {
 // The state that the page was served with. Without this script it reloads by itself,
-// see the head of the page; with it, it gets updates and never reloads before the
-// turn has come.
+// see the head of the page; with it, it gets updates and does not reload before the
+// turn has come, except once if a draw is announced.
 var $ = function (id) { return document.getElementById(id) };
 var words = JSON.parse($("words").textContent), list = JSON.parse($("now").textContent), now = list.pop();
 "{{fields}}".split(" ").forEach(function (name, i) { now[name] = list[i] });
@@ -165,7 +165,7 @@ function reload() {
 	var last = stored.reload;
 	store("reload", Date.now());
 	setTimeout(function () {
-		if (location.hash) location.reload(); else location.replace(location.href);
+		location.hash ? location.reload() : location.replace(location.href);
 	}, Date.now() - last < 5000 ? 5000 : 0);
 }
 
@@ -399,8 +399,9 @@ function ask() {
 function heard(s) {
 	fails = 0;
 	broken = false;
-	// A page that was given a ticket, and polls without one from the start, blocks cookies.
-	if (s.state == "reload") return s.cookies === false && !kept && now.state != "moment" && now.state != "closed" ? blocked() : reload();
+	// A page that was given a ticket, and polls without one from the start, blocks cookies. A draw that was announced
+	// after a page was served needs parts that the page does not have.
+	if (s.state == "reload" || s.draw && !now.draw) return s.cookies === false && !kept && now.state != "moment" && now.state != "closed" ? blocked() : reload();
 	kept = true;
 	if (s.state == "entering") return enter();
 	// The shown state stays, but cannot be updated for a moment.
