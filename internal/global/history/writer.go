@@ -56,7 +56,7 @@ func (w *Writer) Observe(m *wire.Report) {
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		w.recorder.Observe(m.From, uint64(r.Room), history.Report{
-			Term: m.Instance, Joined: r.Joined, Admitted: r.Admitted, Entered: r.Entered, Counts: r.Counts, Waiting: int64(r.Waiting.Total() + 0.5),
+			Term: m.Instance, Joined: r.Joined, Admitted: r.Admitted, Entered: r.Entered, Counts: r.Counts, Waiting: int64(max(0, r.Waiting.Total()) + 0.5),
 		})
 	}
 	if m.Part+1 >= m.Parts {

@@ -313,7 +313,7 @@ func (x *Crowd) gather(seed uint64) *World {
 	c.Seed, c.Probation = seed, room.DefaultProbation
 	c.Centres, c.Edges = 2, 2
 	c.Total, c.Rate, c.Session, c.Random = x.Total, x.Rate, x.Session, x.Method == room.MethodRandom
-	c.People = People{Pages: x.Pages, Think: x.Think, Stay: 0.8}
+	c.People = People{Pages: x.Pages, Think: x.Think, Stay: 1, Move: 0.2}
 	c.Network.WAN = 5 * time.Millisecond
 	c.Demand = Demand{Spikes: []Spike{{At: firstComes, Length: x.Over, PerMinute: float64(x.People) / x.Over.Minutes()}}}
 	w := New(c)

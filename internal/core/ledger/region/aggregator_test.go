@@ -1,9 +1,11 @@
 package region_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/ledger/region"
@@ -184,6 +186,32 @@ func TestRule9ALateAnswerIsNoLostLedger(t *testing.T) {
 	answers(3, with, wire.Adopted, true)
 	if l := agg.Ledger(sale); l.Granted != 7 || l.Returned != 3 {
 		t.Errorf("granted %d and returned %d, and global has lent 7, of which 3 came back", l.Granted, l.Returned)
+	}
+}
+
+// TestVisitorsThatLeaveTheDataCentreAreReported: a visitor that polled elsewhere before counts below zero at its edge.
+// Global gets that, because the visitor still counts elsewhere; the data centre's own line holds no such slice.
+func TestVisitorsThatLeaveTheDataCentreAreReported(t *testing.T) {
+	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleettime.Never)
+	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute}})
+	line := estimate.Histogram{{Start: 1000, Width: 1000, N: -2}, {Start: 2000, Width: 1000, N: 5}}
+	for seq := uint64(2); seq < 5; seq++ {
+		agg.Observe(now, wire.Report{From: "d1", Instance: 7, LeaseEpoch: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Rooms: []wire.RoomReport{{Room: sale, Waiting: line}}})
+		if d, ok := agg.Unsaved(); ok {
+			agg.Saved(now, d.Version)
+		}
+		agg.Grants(now)
+	}
+	var told estimate.Histogram
+	for _, m := range agg.Report(now.Add(time.Second)) {
+		for _, r := range m.Rooms {
+			told = r.Waiting
+		}
+	}
+	if !slices.Equal(told, line) || agg.Ledger(sale).Waiting != 3 {
+		t.Errorf("global is told %v, and %v wait here, want %v and 3", told, agg.Ledger(sale).Waiting, line)
 	}
 }
 

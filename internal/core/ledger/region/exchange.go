@@ -62,8 +62,9 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 		// Their visitors are expected to return, and are not called before.
 		r.Pending = estimate.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)
 	}
-	b.waiting = estimate.Sum(lines...).Clamp().Compact(wire.MaxSlices)
-	r.Waiting = b.waiting
+	// A visitor that has moved here from another data centre counts below zero: only global's sum is right.
+	r.Waiting = estimate.Sum(lines...).Compact(wire.MaxSlices)
+	b.waiting = r.Waiting.Clamp()
 	b.flow.Sample(now, &t, b.waiting.Total())
 	slices.SortFunc(r.Arrivals, func(x, y wire.Minute) int { return int(x.Start - y.Start) })
 	if n := len(r.Arrivals); n > wire.MaxMinutes {

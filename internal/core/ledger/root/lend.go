@@ -21,7 +21,7 @@ type lendingRound struct {
 	loans  []*loan
 	how    []lending
 	open   []int                // indexes of those that are lent to
-	lines  []estimate.Histogram // their waiting visitors that may be admitted
+	lines  []estimate.Histogram // their waiting visitors that may be admitted; see share.Prospect
 	shares []float64            // of all visitors
 	moving []int                // permits of T for sessions that move there
 
@@ -327,12 +327,13 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 		var few struct {
 			held [8][]fleettime.Time
 			n    [8]uint64
+			here [8]estimate.Histogram
 		}
-		held, heldN := few.held[:0], few.n[:0]
-		for _, l := range loans {
-			held, heldN = append(held, l.demand.HeldJoined), append(heldN, l.demand.HeldPeople)
+		held, heldN, here := few.held[:0], few.n[:0], few.here[:0]
+		for i, l := range loans {
+			held, heldN, here = append(held, l.demand.HeldJoined), append(heldN, l.demand.HeldPeople), append(here, lines[i].Clamp())
 		}
-		return share.PlaceHeld(n, held, heldN, lines, shares)
+		return share.PlaceHeld(n, held, heldN, here, shares)
 	}
 	wants := make([]int, len(loans))
 	for i, l := range loans {

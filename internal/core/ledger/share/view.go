@@ -24,7 +24,7 @@ const (
 type Prospect struct {
 	Flow         *Flow
 	Gain         *Gain
-	Lines        []estimate.Histogram // waiting visitors of each child
+	Lines        []estimate.Histogram // waiting visitors of each child; slices may be negative, their sums are not
 	Absent       []estimate.Histogram // waiting visitors of silent children: they count in the line and are not called
 	Supply, Rate int64                // idle permits of T and of R
 	Total, Limit int64                // all permits of T and of R
@@ -45,7 +45,7 @@ type Prospect struct {
 // held for their turn.
 func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	waiting := x.People()
-	here := estimate.Sum(x.Lines...)
+	here := estimate.Sum(x.Lines...).Clamp()
 	whole := here.Compact(wire.MaxSlices)
 	v := x.describe(now, ft, here)
 	if x.Random {
@@ -95,7 +95,7 @@ func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1))
 // describe returns a view in which every visitor may enter, with the line and the forecast. here are the waiting
 // visitors of the children that report.
 func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate.Histogram) *wire.View {
-	all := estimate.Sum(append(x.Absent, here)...)
+	all := estimate.Sum(append(x.Absent, here)...).Clamp()
 	known := all.Total()
 	all, joining := x.expect(ft, all, known)
 	x.Flow.Sample(now, &x.Tally, known)

@@ -42,7 +42,7 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 	const second = fleettime.Time(1000)
 	line := func(n ...float64) (h estimate.Histogram) { // visitors of each second
 		for i, n := range n {
-			if n > 0 {
+			if n != 0 {
 				h = append(h, estimate.Slice{Start: fleettime.Time(i) * second, Width: 1000, N: n})
 			}
 		}
@@ -61,6 +61,7 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		line    estimate.Histogram
+		moved   estimate.Histogram // in another data centre: visitors counted in line that have entered there
 		free    int64
 		overdue float64
 		held    []fleettime.Time
@@ -73,9 +74,10 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 		{name: "more are overdue elsewhere than here", line: line(ones...), free: 40, overdue: -7, want: 40},
 		{name: "all are overdue", line: line(ones...), free: 40, overdue: 1e9, want: 200},
 		{name: "no permit is free: the first is ready", line: line(ones...), free: 0, want: 1},
+		{name: "the first polled elsewhere, and entered there", line: line(ones...), moved: line(-1, -1, -1, -1, -1, 0, 1, 1), free: 40, want: 43},
 		{name: "many joined in one instant, some are held", line: line(0, 500), free: 3, held: at(1.9, 1.9, 1.9, 1.9), want: 450},
 	} {
-		x := Prospect{Flow: &Flow{}, Gain: &Gain{}, Lines: []estimate.Histogram{tc.line}, Supply: tc.free, Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: tc.held, Overdue: tc.overdue}
+		x := Prospect{Flow: &Flow{}, Gain: &Gain{}, Lines: []estimate.Histogram{tc.line, tc.moved}, Supply: tc.free, Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: tc.held, Overdue: tc.overdue}
 		now, ft := fleettime.Mono(0), 1000*second
 		var v *wire.View
 		for range 120 { // a minute before the start of an event: permits are free, and nobody may come
