@@ -124,14 +124,6 @@ func (d *Decision) positionRandom(ft fleettime.Time, v *wire.View, partial bool)
 	d.keepMonotone(ft, v.Changed)
 }
 
-// cutoff returns the admission cutoff of a view.
-func cutoff(v *wire.View) fleettime.Time {
-	if v == nil {
-		return estimate.Open
-	}
-	return v.Cutoff
-}
-
 // keepMonotone prevents the shown wait from growing between visits: estimates vary a little with every view. The
 // ticket carries the last shown values, so every edge can continue them, in the ticket's resolution: whole seconds,
 // and the low end as a fraction of the wait. changed is the last change of the limits.

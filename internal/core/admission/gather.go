@@ -71,26 +71,6 @@ func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64)
 	return left + time.Duration(min(1, rank/max(1, waiting))*float64(over))
 }
 
-// gathersUntil returns the end of the current or next interval in which visitors gather; 0 if there is none.
-func (r *Room) gathersUntil(ft fleettime.Time) fleettime.Time {
-	for _, s := range r.Gather {
-		if ft < s.Until {
-			return s.Until
-		}
-	}
-	return 0
-}
-
-// gathersAt reports whether visitors gather at ft.
-func (r *Room) gathersAt(ft fleettime.Time) bool {
-	for _, s := range r.Gather {
-		if s.From <= ft && ft < s.Until {
-			return true
-		}
-	}
-	return false
-}
-
 // settles reports whether the place of a visitor was drawn while others are still counted by their join times: the
 // number in front is too low, and the ticket must not keep it.
 func (r *roomState) settles(ft fleettime.Time, t *ticket.Ticket) bool {

@@ -295,3 +295,13 @@ func (q *queue) addToReport(ft fleettime.Time, out *wire.RoomReport) {
 		}
 	}
 }
+
+// empty reports whether no visitor was counted lately.
+func (q *queue) empty() bool {
+	for i := range q.wait.windows {
+		if len(q.wait.windows[i].counts) > 0 {
+			return false
+		}
+	}
+	return q.returns.cells == [returnCells]returnCell{}
+}

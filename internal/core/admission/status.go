@@ -156,12 +156,6 @@ func (e *Engine) Passes(id room.ID) wire.Passes {
 	return wire.Passes{}
 }
 
-// Waits reports whether t is a valid place in the room's queue and not a session. It counts nothing.
-func (e *Engine) Waits(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
-	r := e.rooms[id]
-	return r != nil && r.waits(now, &t)
-}
-
 // Ended returns how the session of ticket t was revoked, as known here: wire.Left if it is rejected, wire.Moved if
 // it is served but not renewed, or 0.
 func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
@@ -170,4 +164,15 @@ func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 		return 0
 	}
 	return r.ended.of(&t)
+}
+
+// AllEnded returns all known revocations.
+func (e *Engine) AllEnded() Ended {
+	out := Ended{}
+	for _, r := range e.order {
+		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
+			out[r.ID] = ends
+		}
+	}
+	return out
 }
