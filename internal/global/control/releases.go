@@ -30,11 +30,7 @@ func releaseOf(c *room.Control) *room.Release {
 }
 
 func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
-	r, err := s.look(ctx, q.room())
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.controls.current(ctx)
+	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
