@@ -126,40 +126,40 @@ const (
 )
 
 // requestCopies publishes this leader's versions, so that nodes hand over newer documents.
-func (p *publisher) requestCopies(wall time.Time, c *census) {
+func (r *refill) requestCopies(wall time.Time, c *census) {
 	every := storeEvery
-	have := p.have()
-	if len(p.fleet.Ring().Keys) == 0 || c.outdated() || len(p.fleet.Alarms()) > 0 || have.rooms == 0 {
+	have := r.have()
+	if len(r.fleet.Ring().Keys) == 0 || c.outdated() || len(r.fleet.Alarms()) > 0 || have.rooms == 0 {
 		every = askSoon
 	}
-	send := p.nextFetch(wall, have)
-	if wall.Sub(p.askedAt) < every && send == nil {
+	send := r.nextFetch(wall, have)
+	if wall.Sub(r.askedAt) < every && send == nil {
 		return
 	}
-	p.askedAt = wall
+	r.askedAt = wall
 	q := wire.CopyAsk{Rooms: have.rooms, Controls: have.controls, Draws: have.draws, Send: send}
-	if m := p.fleet.Members(); m != nil {
+	if m := r.fleet.Members(); m != nil {
 		q.Members = m.Version
 	}
 	var err error
-	if q.Keys, err = p.fleet.Ring().Sum(); err == nil {
+	if q.Keys, err = r.fleet.Ring().Sum(); err == nil {
 		var data []byte
 		if data, err = json.Marshal(q); err == nil {
-			err = p.bus.Publish(wire.AskSubject, data)
+			err = r.bus.Publish(wire.AskSubject, data)
 		}
 	}
 	switch {
 	case err != nil:
-		p.asking = time.Time{} // silence while disconnected does not prove that there are no keys
-		p.log.Debug("nodes not asked", slog.Any("error", err))
-	case p.asking.IsZero():
-		p.asking = wall
+		r.asking = time.Time{} // silence while disconnected does not prove that there are no keys
+		r.log.Debug("nodes not asked", slog.Any("error", err))
+	case r.asking.IsZero():
+		r.asking = wall
 	}
 }
 
 // asked reports whether this leader has asked the nodes for d, while connected.
-func (p *publisher) asked(wall time.Time, d time.Duration) bool {
-	return !p.asking.IsZero() && wall.Sub(p.asking) >= d
+func (r *refill) asked(wall time.Time, d time.Duration) bool {
+	return !r.asking.IsZero() && wall.Sub(r.asking) >= d
 }
 
 // errAsking means that nodes may still have keys.

@@ -104,9 +104,14 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, refill: refill{restoring: &s.restoring}, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(), begin: s.Orders.Begin, begun: l.begun,
-		recallSilence: l.recallSilence,
-		founders:      s.Config.DataCenters, rotate: s.Config.KeyRotation, ensurePushes: s.EnsurePushes, log: s.log, metrics: s.metrics,
+		refill: refill{
+			rooms: s.rooms, fleet: s.fleet, bus: s.Bus, copies: heard, log: s.log, fresh: fresh, filed: s.Config.Rooms != "",
+			restoring: &s.restoring,
+		},
+		name: s.Config.Name, lender: l.lender(), docs: s.Docs, file: roomsFile{name: s.Config.Rooms}, metrics: s.metrics,
+		draws: s.drawer(), churn: l.churn(), census: s.census, founders: s.Config.DataCenters,
+		begin: s.Orders.Begin, begun: l.begun, recallSilence: l.recallSilence,
+		rotate: s.Config.KeyRotation, ensurePushes: s.EnsurePushes,
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup

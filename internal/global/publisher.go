@@ -9,22 +9,18 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/roomstore"
 	"vestibule/internal/node"
 )
 
 // publisher keeps the rooms in the store equal to the rooms file, if there is one, and makes the first keys. Only a
 // leader runs one.
 type publisher struct {
+	refill // with the rooms and documents that this node has
+
 	name    string      // of this candidate
 	lender  room.Lender // its term
 	docs    wire.Documents
-	rooms   *roomstore.Store
-	fleet   *node.Fleet
-	file    string // "" for none
-	log     *slog.Logger
 	metrics *metrics
-	fresh   bool // the operator says that the fleet is new
 
 	census   func() census // of the data centres
 	founders []string      // the first list of them
@@ -43,25 +39,16 @@ type publisher struct {
 	draws   *drawer
 	drawsAt time.Time // when to check them again
 
-	bus    wire.Bus
-	copies *copies
-	refill
-	askedAt time.Time // when nodes were last asked
-	asking  time.Time // since when nodes are asked, 0 while disconnected
-	joined  uint64    // version of the newest ring logged as merged
+	joined uint64 // version of the newest ring logged as merged
 
 	ensurePushes func(ctx context.Context) error // makes the streams of notifications; nil for none
 
 	rotate time.Duration // age of the newest key at which the next is made, 0 for never
 
-	stamp     string // of the file and its pages as last read
-	seen      string // of the file and its pages as last seen
+	file      roomsFile
 	again     bool   // the file as read may be unpublished
-	good      bool   // the file as read is valid
-	doc       room.Document
-	rejected  bool              // it cannot be stored, or the store is the authority and differs
-	pages     map[string][]byte // by file
-	published uint64            // version of the rooms last published, or found in the store
+	rejected  bool   // it cannot be stored, or the store is the authority and differs
+	published uint64 // version of the rooms last published, or found in the store
 }
 
 // fileEvery is how often the rooms file is checked.
