@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/global/notices"
 )
 
-// NoticesConfig says how operators are told what happens.
+// NoticesConfig configures the webhooks.
 type NoticesConfig struct {
 	Networks []string `mapstructure:"networks" doc:"private networks that webhooks may reach, such as 10.1.0.0/16, beside public addresses"`
 }

@@ -210,7 +210,7 @@ func (s Stop) String() string {
 	return nobody + ", for a reason that this build does not know"
 }
 
-// Awaited returns whose report AwaitsEdge waits for, and what to find out before the edge is forgotten.
+// Awaited returns the edge that must report to end AwaitsEdge, and the check to make before that edge is forgotten.
 func (s Stop) Awaited() (who, first string) {
 	switch {
 	case s.Edge == UnknownEdge:

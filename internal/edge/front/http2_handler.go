@@ -253,7 +253,7 @@ func (b *body2) usedLocked(n int64) (told bool) {
 	return told
 }
 
-// dropLocked drops what nobody reads. It reports whether the client is told.
+// dropLocked drops the unread part. It reports whether the client gets a window update for it.
 func (b *body2) dropLocked() (told bool) {
 	b.closed = true
 	told = b.s.x.creditLocked(int64(len(b.buf)))

@@ -66,7 +66,7 @@ func viewRoom(rd *reading) values {
 	return v
 }
 
-// saidOf lists who changed what: the controls in force, and the newest release.
+// saidOf lists the controls in force and the newest release, with their authors.
 func saidOf(rd *reading) (out []said) {
 	add := func(what string, c *api.Control) {
 		if c == nil {

@@ -89,7 +89,7 @@ func Remove(dir string, users []string) error {
 // Verified counts the users that [Verify] tried.
 type Verified struct{ Users, Removed int }
 
-// Verify connects to a server of a place as each user whose certificate is in the folder, and reads what its role reads.
+// Verify connects to a server of a place as each user with a certificate in the folder, and makes the reads of its role.
 // Each removed user must be refused. The error has a line for each fault.
 func Verify(ctx context.Context, dir, place, url string) (n Verified, err error) {
 	users, err := written(dir)
