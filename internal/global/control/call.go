@@ -71,20 +71,6 @@ func Noting(ctx context.Context, note func(message string)) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
 }
 
-// recorder keeps an answer in memory.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	stats  *api.Stats // takes a history, which is large; nil for none
-}
-
-func (w *recorder) Header() http.Header { return w.header }
-
-func (w *recorder) WriteHeader(status int) { w.status = status }
-
-func (w *recorder) Write(p []byte) (int, error) { return w.body.Write(p) }
-
 // Status returns the HTTP status of an error of [Server.Call]: 500 unless it is a refusal.
 func Status(err error) int {
 	if r, ok := errors.AsType[*RefusalError](err); ok {

@@ -314,3 +314,10 @@ func shownMark(m *room.Mark) *api.Control {
 	}
 	return c
 }
+
+func releaseOf(c *room.Control) *room.Release {
+	if c == nil || c.Pause == nil {
+		return nil
+	}
+	return c.Pause.Release
+}

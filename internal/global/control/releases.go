@@ -22,13 +22,6 @@ type releaseService struct {
 // errSame means that the requested release exists already.
 var errSame = errors.New("the same release")
 
-func releaseOf(c *room.Control) *room.Release {
-	if c == nil || c.Pause == nil {
-		return nil
-	}
-	return c.Pause.Release
-}
-
 func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
 	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control/api"
@@ -194,4 +195,23 @@ func (s *roomService) show(ctx context.Context, r *roomstore.Room) (map[string]a
 		"vestibule": map[string]any{"revision": r.Revision, "identity": r.Known()},
 	}
 	return out, s.shown(ctx, out, &r.Settings, fields)
+}
+
+// nextEvent returns the gathering and start times of the next event of a room; nil for none.
+func nextEvent(s *room.Settings, now int64) (gather, start *string) {
+	var next *room.Event
+	for i := range s.Events {
+		if e := &s.Events[i]; !e.Suspended && e.Start > now && (next == nil || e.Start < next.Start) {
+			next = e
+		}
+	}
+	if next == nil {
+		return nil, nil
+	}
+	at := moment(next.Start).Format(time.RFC3339Nano)
+	if start = &at; next.Prequeue != 0 {
+		before := moment(next.Prequeue).Format(time.RFC3339Nano)
+		gather = &before
+	}
+	return gather, start
 }

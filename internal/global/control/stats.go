@@ -35,9 +35,6 @@ type statsService struct {
 	log     *slog.Logger
 }
 
-// csvTable is a result that is written as it is.
-type csvTable []byte
-
 // statsSteps are the steps that are chosen by default, in seconds.
 var statsSteps = []int64{1, 10, 60, 300, 900, 3600, 6 * 3600, 86400}
 
