@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"vestibule/internal/core/room/match"
@@ -305,16 +304,4 @@ func DecodeControls(data []byte) (*Controls, error) {
 		}
 	}
 	return c, nil
-}
-
-// controlledID returns the ID contained in a room's id in the API.
-func controlledID(public string) (ID, error) {
-	if len(public) != 32 {
-		return 0, errors.New("an id must be 32 hexadecimal digits")
-	}
-	n, err := strconv.ParseUint(public[:16], 16, 64)
-	if err != nil {
-		return 0, errors.New("an id must be 32 hexadecimal digits")
-	}
-	return ID(n), nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -137,46 +138,6 @@ func (s *Settings) opens(e *Event, board *draw.Board) int64 {
 // DrawOf returns the identity of the draw of an event.
 func (s *Settings) DrawOf(e *Event) draw.Event {
 	return draw.Event{Room: PublicID(s.Known()), ID: e.ID, Start: fleettime.Time(e.Start), End: fleettime.Time(e.End)}
-}
-
-// Told returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns nil.
-func (s *Set) Told(board *draw.Board) *Set {
-	if s == nil || board == nil {
-		return s
-	}
-	out := *s
-	out.board, out.planned = board, slices.Clone(s.planned)
-	for _, n := range board.Notices {
-		if id, err := controlledID(n.Room); err == nil && n.Drawn() != nil {
-			if r := s.ByID(id); r != nil && PublicID(r.Known()) == n.Room && !slices.Contains(out.planned, r) {
-				out.planned = append(out.planned, r) // drawn positions outlive the event
-			}
-		}
-	}
-	return &out
-}
-
-// plan returns the plan of a room with the known draws.
-func (s *Set) plan(r *Room) Plan {
-	if s.board == nil || !slices.ContainsFunc(r.Events, func(e Event) bool { return e.Shuffle }) {
-		return r.Plan
-	}
-	return r.PlanBy(s.board)
-}
-
-// Draws returns the events that begin with a draw. The nil set has none.
-func (s *Set) Draws() (events []draw.Event) {
-	if s == nil {
-		return nil
-	}
-	for _, r := range s.planned {
-		for i := range r.Events {
-			if e := &r.Events[i]; e.Shuffle && !e.Suspended {
-				events = append(events, r.DrawOf(e))
-			}
-		}
-	}
-	return events
 }
 
 // at returns the index of the phase at now.
@@ -329,3 +290,21 @@ func (e *Event) check(add func(key, rule string)) {
 
 // showMoment formats a time for operators.
 func showMoment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
+
+// Override makes the event override t by its value in s. A zero value other than false removes the override.
+func (e *Event) Override(t *Setting, s *Settings) {
+	e.Inherit(t)
+	if _, truth := t.Field(s).(*bool); !truth && t.IsZero(s) {
+		return
+	}
+	if e.Overrides == nil {
+		e.Overrides = Overrides{}
+	}
+	e.Overrides[t.Key] = t.Value(s)
+}
+
+// Inherit removes the override of t.
+func (e *Event) Inherit(t *Setting) {
+	e.Overrides = maps.Clone(e.Overrides)
+	delete(e.Overrides, t.Key)
+}

@@ -3,63 +3,12 @@ package room
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"vestibule/internal/core/room/match"
 )
-
-// Settings are an operator's settings of one room. [Schema] documents each field and its range; the zero value of a
-// field with a default means the default.
-type Settings struct {
-	Name              string
-	Host              string
-	Path              string
-	AdditionalRoutes  []Route
-	TotalActiveUsers  int // T
-	NewUsersPerMinute int // R
-	SessionDuration   time.Duration
-	Probation         time.Duration
-	Grace             time.Duration
-	PartitionPolicy   string
-	LostAfter         time.Duration
-	OnIsolation       string
-	IsolationLimit    int
-	Origin            string
-	QueueingStatus    int
-	WaitingPage       string
-	DefaultLanguage   string
-	QueueMessage      string
-	Epoch             uint32
-	TicketBinding     string
-	CORSOrigins       string
-	Preflights        string
-	CookieDomain      string
-	Caching           string
-	Identity          string
-	PageSources       string
-	Description       string
-	QueueingMethod    string
-	QueueAll          bool
-	Suspended         bool
-	NoRenewal         bool
-	CookieSuffix      string
-	CookieSameSite    string
-	CookieSecure      string
-	CookiePartitioned bool
-	FrameAncestors    string
-	JSONResponse      bool
-	OriginCommands    string
-	Methods           string
-	OriginReuse       string
-	LongConnections   string
-	WebPush           bool
-	Claim             time.Duration
-	TurnstileMode     string
-	TurnstileAction   string
-	Rules             []Rule
-	Events            []Event
-}
 
 // Setting is one entry of [Schema], which determines the stored document, rooms.yaml, defaults, validation and the
 // reference for operators.
@@ -386,4 +335,48 @@ func (t *Setting) IsDefault(s *Settings) bool {
 	default:
 		return t.IsZero(s)
 	}
+}
+
+// WithDefaults returns s with its defaults filled in and its hosts and origin in canonical form. Invalid values are
+// left for [Settings.Validate] to report. The result shares no memory with s.
+func (s Settings) WithDefaults() Settings {
+	for i := range Schema {
+		Schema[i].fill(&s)
+	}
+	if s.Identity == s.Name {
+		s.Identity = ""
+	}
+	s.Host = spellHost(s.Host)
+	s.Origin = spellOrigin(s.Origin)
+	s.AdditionalRoutes = slices.Clone(s.AdditionalRoutes)
+	for i := range s.AdditionalRoutes {
+		r := &s.AdditionalRoutes[i]
+		if r.Path == "" {
+			r.Path = DefaultPath
+		}
+		r.Host = spellHost(r.Host)
+	}
+	s.Rules = slices.Clone(s.Rules)
+	for i := range s.Rules {
+		s.Rules[i].fill(s.Rules[:i])
+	}
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		s.Events[i].fill(s.Events[:i])
+	}
+	return s
+}
+
+// Equal reports whether s and o are equal once their defaults are filled in.
+func (s Settings) Equal(o Settings) bool {
+	s, o = s.WithDefaults(), o.WithDefaults()
+	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
+		return false
+	}
+	if !slices.EqualFunc(s.Rules, o.Rules, Rule.same) || !slices.EqualFunc(s.Events, o.Events, Event.same) {
+		return false
+	}
+	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // nil and empty lists are equal
+	s.Rules, o.Rules, s.Events, o.Events = nil, nil, nil, nil
+	return reflect.DeepEqual(s, o)
 }

@@ -110,9 +110,6 @@ func (a *Aggregator) allExpired(now fleettime.Mono, synced bool) uint32 {
 	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
 }
 
-// movedInUnknown means that the store does not tell whether sessions moved in.
-const movedInUnknown = math.MaxInt64
-
 // activateStored makes edges alive once their roster entry is stored.
 func (l *lifecycle) activateStored() {
 	for _, e := range l.roster.edges {

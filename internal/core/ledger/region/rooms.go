@@ -192,3 +192,12 @@ func (r *rooms) reconstruct() {
 		b.reconstruct()
 	}
 }
+
+// recall restores what the predecessor stored of the rooms.
+func (r *rooms) recall(old *wire.Durable) {
+	for _, s := range old.Rooms {
+		b := r.open(s.Room)
+		b.bound, b.storedBound = s.Bound, s.Bound
+		b.loan.floor, b.loan.guard = s.Floor, s.Floor
+	}
+}

@@ -1,7 +1,6 @@
 package region
 
 import (
-	"math"
 	"slices"
 
 	"vestibule/internal/core/fleettime"
@@ -62,23 +61,6 @@ func (r *roster) recovering() bool {
 	})
 }
 
-// countsSince returns the time since which every edge has counted waiting visitors; 0 for unknown.
-func (r *roster) countsSince() fleettime.Time {
-	since := fleettime.Time(math.MaxInt64)
-	for _, e := range r.edges {
-		switch {
-		case e.reporting():
-			since = min(since, e.since)
-		case e.missing() && !r.hasEnded(e):
-			return 0
-		}
-	}
-	if since == math.MaxInt64 {
-		return 0
-	}
-	return since
-}
-
 // anyReporting reports whether any edge reports. If none does, the aggregator itself may be cut off.
 func (r *roster) anyReporting() bool {
 	return slices.ContainsFunc(r.edges, func(o *edge) bool { return o.state == alive })
@@ -110,6 +92,38 @@ func (r *roster) acknowledgedEnds(b *roomLedger) uint64 {
 		}
 	}
 	return known
+}
+
+// add adds an instance.
+func (r *roster) add(name string, instance uint64) *edge {
+	r.nums++
+	e := &edge{name: name, instance: instance, num: r.nums, strict: r.strict}
+	i, _ := slices.BinarySearchFunc(r.edges, e, compareEdges)
+	r.edges = slices.Insert(r.edges, i, e)
+	return e
+}
+
+// find returns an instance, or nil.
+func (r *roster) find(name string, instance uint64) *edge {
+	i, ok := slices.BinarySearchFunc(r.edges, instance, func(e *edge, instance uint64) int { return e.compare(name, instance) })
+	if !ok {
+		return nil
+	}
+	return r.edges[i]
+}
+
+// inSummary reports whether the sessions of an instance are in the summary.
+func (r *roster) inSummary(name string, instance uint64) bool {
+	sum := r.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
+}
+
+// markEnded records that another process or an operator reported the end of an instance; latest is the upper bound of
+// fleet time.
+func (r *roster) markEnded(e *edge, latest fleettime.Time) {
+	if e.endedAtGrant == 0 {
+		e.endedAtGrant, e.endedAtTime = r.lastSeq+1, latest
+	}
 }
 
 // remove deletes instances.

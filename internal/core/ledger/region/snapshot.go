@@ -179,3 +179,20 @@ func (l *lastSnapshot) changed(is *snapshot, edges []*edge) bool {
 	}
 	return true
 }
+
+// countsSince returns the time since which every edge has counted waiting visitors; 0 for unknown.
+func (r *roster) countsSince() fleettime.Time {
+	since := fleettime.Time(math.MaxInt64)
+	for _, e := range r.edges {
+		switch {
+		case e.reporting():
+			since = min(since, e.since)
+		case e.missing() && !r.hasEnded(e):
+			return 0
+		}
+	}
+	if since == math.MaxInt64 {
+		return 0
+	}
+	return since
+}

@@ -176,6 +176,15 @@ func (a *Aggregator) Leased(now fleettime.Mono) bool { return a.up.leased(now) }
 // Synced reports whether the aggregator knows fleet time at now.
 func (a *Aggregator) Synced(now fleettime.Mono) bool { return a.clock.synced(now) }
 
+// Known returns fleet time for the data folder of the process; the zero value if it is unknown, or a guess that a
+// restarted process must not rely on.
+func (a *Aggregator) Known(now fleettime.Mono) fleettime.Known {
+	if a.clock.guessed && (a.clock.guess == 0 || a.stored.saved < a.stored.holdNeeds) {
+		return fleettime.Known{}
+	}
+	return a.clock.Known(now)
+}
+
 // Clock returns fleet time; known is false if its uncertainty exceeds [fleettime.Rough].
 func (a *Aggregator) Clock(now fleettime.Mono) (t fleettime.Time, known bool) {
 	t, bound := a.clock.Read(now)

@@ -15,6 +15,35 @@ import (
 // reserve is the part of the permits without demand that stays at the root, for data centres without recent visitors.
 const reserve = 0.2
 
+// lending is how far permits may be lent to a data centre.
+type lending uint8
+
+const (
+	lendAll     lending = iota
+	lendMovers          // it drains: permits of T for sessions that move there, while anything is out
+	lendInPlace         // it keeps its permits
+	lendNone            // its idle permits are to come back
+)
+
+// lendingTo returns how far permits of a room may be lent to a data centre that has l of it. A data
+// centre that drains and has returned everything is lent nothing more: a coordinator with a list without
+// it need not know it.
+func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
+	switch {
+	case c.outdated() && !d.draining:
+		return lendInPlace
+	case c.outdated() || !d.listed:
+		return lendNone
+	case d.draining && !l.out():
+		return lendNone
+	case d.draining:
+		return lendMovers
+	case !c.entered(now, d), c.enrolling(d):
+		return lendInPlace
+	}
+	return lendAll
+}
+
 // lendingRound is the lending of one room at one moment.
 type lendingRound struct {
 	homes  []*centre // data centres whose permits can be moved now

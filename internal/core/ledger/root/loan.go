@@ -257,6 +257,18 @@ func boundOf(bound, limit, free int64) int64 {
 	return max(bound, limit-free)
 }
 
+// openRelease opens the release that the store marks for this coordinator. An open release stays unchanged.
+func (p *pool) openRelease() {
+	r := &p.Release
+	mine := r.Lender == p.cfg.Term
+	if r.ID > p.passes.Release && mine {
+		p.passes = share.Passes{Release: r.ID, N: r.N}
+		for _, d := range p.centres.all {
+			p.loan(d).dirty = true
+		}
+	}
+}
+
 // reclaim voids the loan of a silent data centre: under partition_policy cap when its sessions have expired, under
 // serve after lost_after of silence while others reported.
 func (p *pool) reclaim(now fleettime.Mono, d *centre) {
@@ -382,4 +394,13 @@ func (p *pool) void(l *loan, inUse bool) {
 	l.waiting, l.pending = nil, nil
 	l.dirty = true
 	p.stale = true
+}
+
+// reported returns the loan of a data centre that reports the room. If it was told to drop the room, the loan starts
+// anew: its counters are those of the report.
+func (p *pool) reported(d *centre) *loan {
+	if l := p.loans[d]; l != nil && l.answered(d) {
+		p.close(d)
+	}
+	return p.loan(d)
 }
