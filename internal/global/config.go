@@ -3,6 +3,7 @@ package global
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -125,4 +126,31 @@ func split(err error) []error {
 		return many.Unwrap()
 	}
 	return []error{err}
+}
+
+// NoticesConfig configures the webhooks.
+type NoticesConfig struct {
+	Networks []string `mapstructure:"networks" doc:"private networks that webhooks may reach, such as 10.1.0.0/16, beside public addresses"`
+}
+
+// Validate returns every fault of the keys below notices.
+func (c *NoticesConfig) Validate() []error {
+	var errs []error
+	if _, err := c.networks(); err != nil {
+		errs = split(err)
+	}
+	return errs
+}
+
+func (c *NoticesConfig) networks() (out []netip.Prefix, err error) {
+	for i, text := range c.Networks {
+		p, e := netip.ParsePrefix(text)
+		if e != nil {
+			e = fmt.Errorf("notices.networks[%d]: must be a network such as 10.1.0.0/16, got %q", i, text)
+			err = errors.Join(err, e)
+			continue
+		}
+		out = append(out, p.Masked())
+	}
+	return out, err
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
@@ -51,83 +50,6 @@ type publisher struct {
 	published uint64 // version of the rooms last published, or found in the store
 }
 
-// fileEvery is how often the rooms file is checked.
-const fileEvery = 250 * time.Millisecond
-
-// run follows the file until ctx ends.
-func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
-	tick := time.NewTicker(fileEvery)
-	defer tick.Stop()
-	defer p.metrics.trouble.end()
-	repaired := time.Time{}
-	for keysAt, roomsAt, membersAt, controlsAt, initAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
-		wall := time.Now()
-		p.takeCopy(ctx)
-		if p.copies.takeNews() {
-			keysAt, roomsAt, membersAt, controlsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-		}
-		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
-			keysAt, roomsAt, membersAt, controlsAt, repaired = time.Time{}, time.Time{}, time.Time{}, time.Time{}, wall
-		}
-		c := p.census()
-		p.requestCopies(wall, &c)
-		if wall.After(membersAt) || c.changes() {
-			err := p.tendMembers(ctx, wall, &c)
-			if err == nil && !c.Unfounded {
-				membersAt = wall.Add(storeEvery)
-			}
-			p.recordResult(node.MembersDocument, err)
-		}
-		if wall.After(initAt) && p.new(&c) {
-			initAt = wall.Add(initEvery)
-			p.recordResult(node.InitDocument, p.initialize(ctx, wall, &c))
-		}
-		if wall.Sub(p.statusAt) >= statusEvery {
-			p.statusAt = wall
-			p.recordResult(node.MembersStatusDocument, p.publishStatus(ctx, wall))
-		}
-		if wall.Sub(p.churnAt) >= storeEvery {
-			p.churnAt = wall
-			p.recordResult(churnDocument, p.churn.keep(ctx))
-		}
-		if wall.After(keysAt) {
-			err := p.ensureKeys(ctx, now(), &c)
-			if err == nil {
-				keysAt = wall.Add(storeEvery)
-			}
-			p.recordResult(node.KeysDocument, err)
-		}
-		if wall.After(controlsAt) {
-			err := p.ensureControls(ctx)
-			if err == nil {
-				controlsAt = wall.Add(storeEvery)
-			}
-			p.recordResult(node.ControlsDocument, err)
-			p.recordResult(node.DrawsDocument, p.draws.ensure(ctx))
-		}
-		if wall.After(p.drawsAt) {
-			err := p.draws.runDue(ctx)
-			if err != nil {
-				p.drawsAt = wall.Add(drawAgain)
-			}
-			p.recordResult(drawsDue, err)
-		}
-		p.recordResult(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
-		if wall.After(roomsAt) {
-			p.again = true // the store may have lost a published document
-			roomsAt = wall.Add(storeEvery)
-		}
-		if p.searched(ctx, wall) {
-			p.checkFile(ctx)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
 // drawAgain is the retry delay of a failed draw. drawsDue is the name that its errors are reported under.
 const (
 	drawAgain = time.Second
@@ -136,10 +58,6 @@ const (
 
 // storeEvery is how often the contents of the store are checked.
 const storeEvery = 10 * time.Second
-
-// repairEvery is the minimum interval between repairs while this node refuses the contents of the store: the node must
-// see the result of one attempt before the next.
-const repairEvery = 2 * time.Second
 
 // recordResult records whether a document is published, and logs each new failure once.
 func (p *publisher) recordResult(doc string, err error) {

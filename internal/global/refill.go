@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -24,99 +23,24 @@ import (
 // Globals and regionals are trusted. An edge is exposed to visitors, and could plant rooms for the whole fleet: its
 // copies are taken only if the store, this leader and all other nodes have no rooms.
 
-// ownedCopy is the name in subjects of the state of the rooms, which only globals have.
-const ownedCopy = "owned"
-
-// offer is the announcement of a document by a node.
-type offer struct {
-	document string // as in the subject
-	dc, from string
-	version  uint64
-}
-
-// fetch is a document on its way from a node.
-type fetch struct {
-	offer
-	begun time.Time
-	sum   string
-	parts [][]byte
-	left  int // missing parts
-}
-
 const (
 	// fetchFor is how long a node may take to send a document before another is asked.
 	fetchFor = 3 * time.Second
 
 	// edgesAfter is how long a leader without rooms asks before it takes those of an edge.
 	edgesAfter = 5 * time.Second
+
+	// askSoon is how often nodes are asked while this leader has no keys, or knows of a newer version; otherwise it
+	// asks every storeEvery.
+	askSoon = time.Second
+
+	// askFor is how long a leader without keys asks before it makes the first ones. Live nodes have reconnected by
+	// then, even to a restarted server.
+	askFor = 10 * time.Second
+
+	// gatherFor is how long other nodes may still answer after the first keys came.
+	gatherFor = time.Second
 )
-
-// receiveCopy handles an announcement or a part of a document. The caller holds the lock.
-func (c *copies) receiveCopy(doc, dc string, data []byte) error {
-	switch name, edge := wire.IsEdgeCopy(doc); name {
-	case node.RoomsDocument, node.ControlsDocument, node.DrawsDocument:
-	case ownedCopy:
-		if edge || dc != wire.Root {
-			return errors.New("only globals have it")
-		}
-	default:
-		return errors.New("unknown document")
-	}
-	var m wire.Copy
-	if err := json.Unmarshal(data, &m); err != nil {
-		return err
-	}
-	if m.Version > maxVersion {
-		return errVersion
-	}
-	o := offer{doc, dc, m.From, m.Version}
-	if m.Parts > 0 {
-		return c.receivePart(o, &m)
-	}
-	if m.Version > c.offers[doc].version {
-		c.offers[doc], c.news = o, true
-	}
-	return nil
-}
-
-// receivePart keeps a part of the document that is fetched.
-func (c *copies) receivePart(o offer, m *wire.Copy) error {
-	f := c.fetch
-	switch {
-	case f == nil || f.document != o.document || f.dc != o.dc || f.from != o.from || o.version < f.version:
-		return nil // late, or unasked
-	case m.Parts > node.MaxCopyParts || m.Part < 0 || m.Part >= m.Parts:
-		return fmt.Errorf("part %d of %d", m.Part, m.Parts)
-	case f.parts == nil || f.sum != m.Sum || len(f.parts) != m.Parts: // the first, or the document has changed
-		f.version, f.sum, f.parts, f.left = o.version, m.Sum, make([][]byte, m.Parts), m.Parts
-	}
-	if f.parts[m.Part] == nil {
-		f.parts[m.Part] = m.Data
-		f.left--
-	}
-	return nil
-}
-
-// roomsVersion returns the newest announced version of the rooms.
-func (c *copies) roomsVersion() (newest uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, doc := range []string{node.RoomsDocument, ownedCopy} {
-		newest = max(newest, c.offers[doc].version)
-	}
-	return newest
-}
-
-// best returns the newest announcement of one of some documents, the first of several; the zero value for none newer
-// than have. Nodes of earlier releases announce without being able to send.
-func (c *copies) best(have uint64, documents ...string) (best offer) {
-	for _, doc := range documents {
-		if o := c.offers[doc]; o.from != "" && o.version > max(have, best.version) {
-			best = o
-		}
-	}
-	return best
-}
 
 // refill restores lost documents from the copies of nodes.
 type refill struct {
@@ -151,6 +75,43 @@ func (r *refill) have() (v versions) {
 	return v
 }
 
+// requestCopies publishes this leader's versions, so that nodes hand over newer documents.
+func (r *refill) requestCopies(wall time.Time, c *census) {
+	every := storeEvery
+	have := r.have()
+	if len(r.fleet.Ring().Keys) == 0 || c.outdated() || len(r.fleet.Alarms()) > 0 || have.rooms == 0 {
+		every = askSoon
+	}
+	send := r.nextFetch(wall, have)
+	if wall.Sub(r.askedAt) < every && send == nil {
+		return
+	}
+	r.askedAt = wall
+	q := wire.CopyAsk{Rooms: have.rooms, Controls: have.controls, Draws: have.draws, Send: send}
+	if m := r.fleet.Members(); m != nil {
+		q.Members = m.Version
+	}
+	var err error
+	if q.Keys, err = r.fleet.Ring().Sum(); err == nil {
+		var data []byte
+		if data, err = json.Marshal(q); err == nil {
+			err = r.bus.Publish(wire.AskSubject, data)
+		}
+	}
+	switch {
+	case err != nil:
+		r.asking = time.Time{} // silence while disconnected does not prove that there are no keys
+		r.log.Debug("nodes not asked", slog.Any("error", err))
+	case r.asking.IsZero():
+		r.asking = wall
+	}
+}
+
+// asked reports whether this leader has asked the nodes for d, while connected.
+func (r *refill) asked(wall time.Time, d time.Duration) bool {
+	return !r.asking.IsZero() && wall.Sub(r.asking) >= d
+}
+
 // nextFetch returns the document that a node is to send now, nil for none.
 func (r *refill) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
 	c := r.copies
@@ -169,14 +130,6 @@ func (r *refill) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
 	}
 	c.fetch = &fetch{offer: o, begun: wall}
 	return &wire.CopyWanted{Document: o.document, DC: o.dc, From: o.from}
-}
-
-// drop ends a fetch: the document must be announced again.
-func (c *copies) drop() {
-	if f := c.fetch; f != nil && c.offers[f.document].from == f.from {
-		delete(c.offers, f.document)
-	}
-	c.fetch = nil
 }
 
 // choose returns the announcement to follow next; the zero value for none.
