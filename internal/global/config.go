@@ -33,8 +33,8 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour, DrawBeacon: draw.BeaconNone,
-		NATS: node.DefaultServer(),
+		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour,
+		DrawBeacon: draw.BeaconNone, NATS: node.DefaultServer(),
 	}
 }
 
@@ -84,7 +84,8 @@ func (c *Config) checkBeacon() (errs []error) {
 		errs = append(errs, fmt.Errorf("draw_mirrors: must be at most %d, got %d", maxMirrors, len(c.DrawMirrors)))
 	}
 	for i, m := range c.DrawMirrors {
-		if u, err := url.Parse(m); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.RawQuery != "" {
+		if u, err := url.Parse(m); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") ||
+			u.RawQuery != "" {
 			errs = append(errs, fmt.Errorf("draw_mirrors[%d]: must be an address such as https://api.drand.sh, got %q", i, m))
 		}
 	}
@@ -98,7 +99,8 @@ const maxMirrors = 8
 // unintended, and why NATS cannot be used now.
 func (c *Config) Doubts() (doubts []string) {
 	if !c.NATS.Embedded {
-		doubts = node.DoubtNATS("nats", &c.NATS.ClientConfig, c.Name, natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, c.Name), natsbus.LeasesStream)
+		doubts = node.DoubtNATS("nats", &c.NATS.ClientConfig, c.Name,
+			natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, c.Name), natsbus.LeasesStream)
 	}
 	if c.Rooms == "" {
 		return doubts

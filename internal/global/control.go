@@ -53,14 +53,18 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	}
 	c := &Control{
 		folder: s.Config.DataDir, url: strings.TrimSuffix(cfg.URL, "/"),
-		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}), expiry: &s.expiry,
+		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
+		expiry: &s.expiry,
 	}
-	c.access = access.New(access.Options{Docs: docs, OIDC: provider, Log: s.log, Token: func(ctx context.Context, id string) (control.Principal, bool, error) {
-		return c.API.Principal(ctx, id)
-	}})
+	c.access = access.New(access.Options{Docs: docs, OIDC: provider, Log: s.log,
+		Token: func(ctx context.Context, id string) (control.Principal, bool, error) {
+			return c.API.Principal(ctx, id)
+		}})
 	c.API = control.New(control.Options{
-		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs, Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view, Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log,
-		Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post,
+		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
+		Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view,
+		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
+		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post,
 	})
 	var secure *tls.Config
 	if cfg.Cert != "" {
@@ -84,7 +88,9 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 // routes serves the API, the console and its logins.
 func (c *Control) routes(s *Server) http.Handler {
 	mux := http.NewServeMux()
-	screens := console.New(console.Options{API: c.API, Who: c.access.Who, Once: c.access.Once, Log: s.log, Live: s.lastMinute})
+	screens := console.New(console.Options{
+		API: c.API, Who: c.access.Who, Once: c.access.Once, Log: s.log, Live: s.lastMinute,
+	})
 	c.end = screens.Stop
 	for _, path := range []string{"/console", "/console/", "/static/"} {
 		mux.Handle(path, screens)
@@ -129,7 +135,10 @@ type ControlInfo struct {
 
 // Info returns the address of the API, without a token.
 func (c *Control) Info() *ControlInfo {
-	return &ControlInfo{URL: c.scheme + "://" + c.listener.Addr().String() + control.Prefix, TokenFile: c.file, Zone: control.Zone, Account: control.Account}
+	return &ControlInfo{
+		URL: c.scheme + "://" + c.listener.Addr().String() + control.Prefix, TokenFile: c.file, Zone: control.Zone,
+		Account: control.Account,
+	}
 }
 
 // Token returns a valid admin token: the first one, the one made here before, or a new one. It is for owners of the
@@ -157,8 +166,8 @@ func (c *Control) Token(ctx context.Context) (string, error) {
 // run serves the API until ctx ends.
 func (c *Control) run(ctx context.Context) error {
 	server := &http.Server{
-		Handler: c.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+		Handler: c.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
 	server.RegisterOnShutdown(c.end)
 	g, ctx := errgroup.WithContext(ctx)
@@ -242,7 +251,8 @@ func (c *Control) recoverAdmins(ctx context.Context) error {
 	for failing := false; ; {
 		err := c.recoverAdmin(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			c.log.Warn("control: no admin can be made for the request in the data folder; trying again", slog.String("file", RecoverFile), slog.Any("error", err))
+			c.log.Warn("control: no admin can be made for the request in the data folder; trying again",
+				slog.String("file", RecoverFile), slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
@@ -275,6 +285,7 @@ func (c *Control) recoverAdmin(ctx context.Context) error {
 	if err := node.WriteFile(filepath.Join(c.folder, RecoveredFile), []byte(token+"\n"+link+"\n")); err != nil {
 		return err
 	}
-	c.log.Warn("control: a new admin was made for a request in the data folder", slog.String("token", control.TokenID(token)))
+	c.log.Warn("control: a new admin was made for a request in the data folder",
+		slog.String("token", control.TokenID(token)))
 	return os.Remove(asked)
 }

@@ -48,7 +48,9 @@ func (o *OIDC) validate(own string) (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %s", key, rule))
 		}
 	}
-	for key, value := range map[string]string{"client_id": o.Client, "client_secret_file": o.Secret, "role_claim": o.Claim} {
+	for key, value := range map[string]string{
+		"client_id": o.Client, "client_secret_file": o.Secret, "role_claim": o.Claim,
+	} {
 		if value == "" {
 			errs = append(errs, fmt.Errorf("control.oidc.%s: must be given", key))
 		}
@@ -58,7 +60,8 @@ func (o *OIDC) validate(own string) (errs []error) {
 	}
 	for _, entry := range o.Roles {
 		if value, role := roleOf(entry); value == "" || !role.Known() {
-			errs = append(errs, fmt.Errorf("control.oidc.roles: must be VALUE=ROLE with viewer, operator, editor or admin, got %q", entry))
+			errs = append(errs,
+				fmt.Errorf("control.oidc.roles: must be VALUE=ROLE with viewer, operator, editor or admin, got %q", entry))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -75,8 +78,9 @@ func (o *OIDC) config(own string) (*access.OIDCConfig, error) {
 		return nil, fmt.Errorf("control.oidc.client_secret_file: %w", err)
 	}
 	c := &access.OIDCConfig{
-		Name: cmp.Or(o.Name, "single sign-on"), Issuer: o.Issuer, ClientID: o.Client, ClientSecret: strings.TrimSpace(string(secret)),
-		URL: strings.TrimSuffix(own, "/"), Claim: o.Claim, Roles: map[string]control.Role{},
+		Name: cmp.Or(o.Name, "single sign-on"), Issuer: o.Issuer, ClientID: o.Client,
+		ClientSecret: strings.TrimSpace(string(secret)), URL: strings.TrimSuffix(own, "/"), Claim: o.Claim,
+		Roles: map[string]control.Role{},
 	}
 	for _, entry := range o.Roles {
 		value, role := roleOf(entry)
@@ -105,7 +109,9 @@ func (c *ControlConfig) Validate() []error {
 	case (c.Cert == "") != (c.Key == ""):
 		errs = append(errs, errors.New("control.cert, control.key: must be given together"))
 	case c.Cert == "" && len(errs) == 0 && !node.Loopback(c.Listen):
-		errs = append(errs, fmt.Errorf("control.listen: must be an address of this machine (127.0.0.1) without control.cert and control.key, got %q", c.Listen))
+		errs = append(errs,
+			fmt.Errorf("control.listen: must be an address of this machine (127.0.0.1) without control.cert and control.key, got %q",
+				c.Listen))
 	}
 	if rule := room.CheckOrigin(c.Origin); c.Origin != "" && rule != "" {
 		errs = append(errs, fmt.Errorf("control.origin: %s", rule))

@@ -99,12 +99,14 @@ func (p *publisher) known(stored ticket.Keyring, now fleettime.Time, c *census) 
 	case len(heard.Keys) == 0 && p.new(c):
 		return own, errUninitialized
 	case len(heard.Keys) == 0:
-		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones", slog.Duration("asked", askFor))
+		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones",
+			slog.Duration("asked", askFor))
 	}
 	ring := own.Join(heard, now)
 	if v := ring.Version; v >= max(p.fleet.Ring().Version, stored.Version, heard.Version)+ticket.MaxKeys && v != p.joined {
 		p.joined = v
-		p.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid", slog.Uint64("version", v))
+		p.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid",
+			slog.Uint64("version", v))
 	}
 	return ring, nil
 }

@@ -16,22 +16,24 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 	tick := time.NewTicker(fileEvery)
 	defer tick.Stop()
 	defer p.metrics.trouble.end()
-	repaired := time.Time{}
-	for keysAt, roomsAt, membersAt, controlsAt, initAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
+	type checks struct{ keys, rooms, members, controls time.Time }
+	var next checks
+	var initAt, repaired time.Time
+	for {
 		wall := time.Now()
 		p.takeCopy(ctx)
 		if p.copies.takeNews() {
-			keysAt, roomsAt, membersAt, controlsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+			next = checks{}
 		}
 		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
-			keysAt, roomsAt, membersAt, controlsAt, repaired = time.Time{}, time.Time{}, time.Time{}, time.Time{}, wall
+			next, repaired = checks{}, wall
 		}
 		c := p.census()
 		p.requestCopies(wall, &c)
-		if wall.After(membersAt) || c.changes() {
+		if wall.After(next.members) || c.changes() {
 			err := p.tendMembers(ctx, wall, &c)
 			if err == nil && !c.Unfounded {
-				membersAt = wall.Add(storeEvery)
+				next.members = wall.Add(storeEvery)
 			}
 			p.recordResult(node.MembersDocument, err)
 		}
@@ -47,17 +49,17 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 			p.churnAt = wall
 			p.recordResult(churnDocument, p.churn.keep(ctx))
 		}
-		if wall.After(keysAt) {
+		if wall.After(next.keys) {
 			err := p.ensureKeys(ctx, now(), &c)
 			if err == nil {
-				keysAt = wall.Add(storeEvery)
+				next.keys = wall.Add(storeEvery)
 			}
 			p.recordResult(node.KeysDocument, err)
 		}
-		if wall.After(controlsAt) {
+		if wall.After(next.controls) {
 			err := p.ensureControls(ctx)
 			if err == nil {
-				controlsAt = wall.Add(storeEvery)
+				next.controls = wall.Add(storeEvery)
 			}
 			p.recordResult(node.ControlsDocument, err)
 			p.recordResult(node.DrawsDocument, p.draws.ensure(ctx))
@@ -70,9 +72,9 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 			p.recordResult(drawsDue, err)
 		}
 		p.recordResult(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
-		if wall.After(roomsAt) {
+		if wall.After(next.rooms) {
 			p.again = true // the store may have lost a published document
-			roomsAt = wall.Add(storeEvery)
+			next.rooms = wall.Add(storeEvery)
 		}
 		if p.searched(ctx, wall) {
 			p.checkFile(ctx)

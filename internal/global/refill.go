@@ -121,7 +121,8 @@ func (r *refill) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
 		if f.left == 0 && f.parts != nil || wall.Sub(f.begun) < fetchFor {
 			return nil
 		}
-		r.log.Warn("a node did not send a document that it has announced", slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from))
+		r.log.Warn("a node did not send a document that it has announced",
+			slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from))
 		c.drop()
 	}
 	o := r.choose(wall, have)
@@ -178,7 +179,10 @@ func (r *refill) takeCopy(ctx context.Context) {
 	c.news = true
 	c.mu.Unlock()
 	err := r.use(ctx, f)
-	attrs := []any{slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from), slog.Uint64("version", f.version)}
+	attrs := []any{
+		slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from),
+		slog.Uint64("version", f.version),
+	}
 	if err != nil {
 		r.log.Error("the document of a node cannot be used", append(attrs, slog.Any("error", err))...)
 		return

@@ -31,7 +31,10 @@ func (w watched) Watch(ctx context.Context, handle func(key string, data []byte)
 }
 
 // Watched lists the documents that a global watches.
-var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument}
+var Watched = []string{
+	node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument,
+	node.DrawsDocument,
+}
 
 // checkFile reads the file if it has changed, and publishes it if it is valid.
 func (p *publisher) checkFile(ctx context.Context) {
@@ -105,7 +108,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	state, err := p.rooms.Publish(ctx, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
 		differs = nil
 		switch {
-		case p.coming(time.Now()): // since the look before this publication: these rooms must not get a newer version than that
+		case p.coming(time.Now()): // since the last look: these rooms must not get a newer version
 			return errComing
 		case p.file.name == "":
 			d.Detach()
@@ -146,6 +149,7 @@ func (p *publisher) publish(ctx context.Context) error {
 				slog.Int("hosts", len(gone)), slog.String("first", gone[0]), slog.String("file", p.file.name))
 		}
 	}
-	p.log.Info("rooms published", slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
+	p.log.Info("rooms published",
+		slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
 	return nil
 }

@@ -26,10 +26,12 @@ func New(o Options) (*Server, error) {
 		s.metrics.roomsValid.Set(1) // nothing is refused
 	}
 	s.rooms = roomstore.New(roomstore.Options{
-		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), File: o.Config.Rooms, Log: s.log, Floor: s.newestRooms, Restoring: s.restoring.Load, Keep: node.WriteFile, Journal: o.Audit,
+		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), File: o.Config.Rooms,
+		Log: s.log, Floor: s.newestRooms, Restoring: s.restoring.Load, Keep: node.WriteFile, Journal: o.Audit,
 	})
 	s.candidate = node.NewCandidate(node.CandidateOptions{
-		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 1024, Dropped: s.metrics.dropped, Regressions: s.metrics.regressions,
+		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 1024, Dropped: s.metrics.dropped,
+		Regressions: s.metrics.regressions,
 	})
 	var err error
 	s.fleet, err = node.NewFleet(o.Config.DataDir, watched{o.Docs, s.rooms}, s.log, o.Reg, s.candidate.Changed)
@@ -90,7 +92,11 @@ func (s *Server) Leaving() bool {
 // Ready reports whether this candidate leads or is a healthy standby.
 func (s *Server) Ready() node.Readiness {
 	c := s.census()
-	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits(), s.beyond())}
+	r := node.Readiness{
+		Ready: true,
+		Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits(),
+			s.beyond()),
+	}
 	for _, why := range s.stops() {
 		if r.Add(why); why.Reason == stop.Uninitialized {
 			r.Ready, r.Reasons = false, append(r.Reasons, why.Advice())
@@ -99,7 +105,8 @@ func (s *Server) Ready() node.Readiness {
 	if m := s.fleet.Members(); m != nil {
 		for _, name := range s.Config.DataCenters {
 			if m.Find(name) < 0 {
-				r.Alarms = append(r.Alarms, fmt.Sprintf("data_centers of this global names %s, which the fleet's list does not: correct it", name))
+				r.Alarms = append(r.Alarms,
+					fmt.Sprintf("data_centers of this global names %s, which the fleet's list does not: correct it", name))
 			}
 		}
 	}
@@ -114,7 +121,9 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, *late)
 	}
 	if e := s.expiry.Load(); e.Soon(time.Now()) {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("API token %s (%s) ends on %s: create another with: vestibule tokens create", e.Name, e.ID, e.At.Format(time.DateOnly)))
+		r.Alarms = append(r.Alarms,
+			fmt.Sprintf("API token %s (%s) ends on %s: create another with: vestibule tokens create", e.Name, e.ID,
+				e.At.Format(time.DateOnly)))
 	}
 	if sender := s.sender.Load(); sender != nil {
 		r.Alarms = append(r.Alarms, sender.Alarms()...)

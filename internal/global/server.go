@@ -140,7 +140,9 @@ func (s *Server) Status() Status {
 	if l == nil {
 		return Status{Rooms: map[string]root.Ledger{}}
 	}
-	st := Status{Leading: true, Term: l.term, Skew: l.skew, Rooms: map[string]root.Ledger{}, Time: l.alloc.Time(s.Clock.Now())}
+	st := Status{
+		Leading: true, Term: l.term, Skew: l.skew, Rooms: map[string]root.Ledger{}, Time: l.alloc.Time(s.Clock.Now()),
+	}
 	for _, r := range s.fleet.Set().Rooms() {
 		st.Rooms[r.Name] = l.alloc.Ledger(r.ID)
 	}

@@ -26,7 +26,9 @@ const (
 var backoff = [...]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
 
 // lives are how long a push service keeps a message of each stage.
-var lives = map[push.Stage]time.Duration{push.Confirmed: time.Hour, push.Soon: 5 * time.Minute, push.Called: 10 * time.Minute}
+var lives = map[push.Stage]time.Duration{
+	push.Confirmed: time.Hour, push.Soon: 5 * time.Minute, push.Called: 10 * time.Minute,
+}
 
 // tools are made of the fleet's secret.
 type tools struct {
@@ -130,7 +132,8 @@ func (t *tools) prepare(now time.Time, j *push.Job, sealed []byte, mark push.Mar
 		return r
 	}
 	r.room = sub.Room
-	text, err := page.PushText(page.LangOf(sub.Language), j.Stage.String(), sub.Room, sub.Page, mark.Nonce, t.sealer.Code(j.Room, j.Visitor))
+	text, err := page.PushText(page.LangOf(sub.Language), j.Stage.String(), sub.Room, sub.Page, mark.Nonce,
+		t.sealer.Code(j.Room, j.Visitor))
 	if err != nil {
 		r.failed = Result{Cause: causeSealed, Err: err}
 		return r
@@ -167,7 +170,9 @@ func (w *Worker) late(age time.Duration) {
 }
 
 // giveUp drops a notification for good, and its subscription if that is number seq still.
-func (w *Worker) giveUp(ctx context.Context, d *natsbus.Delivery, j *push.Job, in string, res Result, seq uint64) error {
+func (w *Worker) giveUp(
+	ctx context.Context, d *natsbus.Delivery, j *push.Job, in string, res Result, seq uint64,
+) error {
 	w.Count.failed.WithLabelValues(res.Cause).Inc()
 	if res.Cause != causeGone {
 		w.mu.Lock()
@@ -177,7 +182,9 @@ func (w *Worker) giveUp(ctx context.Context, d *natsbus.Delivery, j *push.Job, i
 		w.dead = append(w.dead, DeadLetter{w.Now(), in, j.Stage.String(), res.Cause, res.Err.Error()})
 		w.mu.Unlock()
 		w.Count.dead.Inc()
-		w.Log.Warn("a notification is given up", slog.String("room", in), slog.String("stage", j.Stage.String()), slog.String("cause", res.Cause), slog.Any("error", res.Err))
+		w.Log.Warn("a notification is given up",
+			slog.String("room", in), slog.String("stage", j.Stage.String()), slog.String("cause", res.Cause),
+			slog.Any("error", res.Err))
 	}
 	if res.Again || seq == 0 {
 		return d.Drop()

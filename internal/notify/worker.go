@@ -302,7 +302,8 @@ func (w *Worker) hello(context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(w.Bus.Publish(wire.NotifierSubject, []byte(w.Config.Name)), w.Bus.Publish(wire.NotifyingSubject, state))
+	err = errors.Join(w.Bus.Publish(wire.NotifierSubject, []byte(w.Config.Name)),
+		w.Bus.Publish(wire.NotifyingSubject, state))
 	if errors.Is(err, wire.ErrDown) {
 		return nil
 	}
@@ -314,8 +315,8 @@ func (w *Worker) state() push.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := push.State{
-		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent), Failed: total(w.Count.failed), Dead: total(w.Count.dead),
-		Rooms: w.book.Rooms(toldRooms),
+		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent),
+		Failed: total(w.Count.failed), Dead: total(w.Count.dead), Rooms: w.book.Rooms(toldRooms),
 	}
 	if w.Now().Sub(w.slow) < lagFor {
 		s.Late = w.lag.Seconds()

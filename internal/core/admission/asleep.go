@@ -28,7 +28,8 @@ const (
 // put adds the visitor of a ticket. It reports whether that is news.
 func (a *asleep) put(ft fleettime.Time, id uint64, place fleettime.Time) bool {
 	second, now := place.Second(), ft.Second()
-	if _, known := a.seconds[id]; known || len(a.seconds) >= maxAsleep || second < now-asleepFor || second > now+asleepFor {
+	if _, known := a.seconds[id]; known || len(a.seconds) >= maxAsleep || second < now-asleepFor ||
+		second > now+asleepFor {
 		return false
 	}
 	if a.seconds == nil {
@@ -89,7 +90,9 @@ func (a *asleep) addTo(line estimate.Histogram) estimate.Histogram {
 	var h estimate.Histogram
 	for i, c := range a.counts {
 		if c > 0 {
-			h = append(h, estimate.Slice{Start: fleettime.Time((a.base + int64(i)) * 1000), Width: 1000, N: float64(c) * a.show()})
+			h = append(h, estimate.Slice{
+				Start: fleettime.Time((a.base + int64(i)) * 1000), Width: 1000, N: float64(c) * a.show(),
+			})
 		}
 	}
 	if len(h) == 0 {

@@ -10,8 +10,8 @@ import (
 const keptFor = 24 * time.Hour
 
 // claims remembers how far a room has called its visitors, minute by minute for longer than any claim time, so that a
-// place that is kept lapses some time after its call. The zero value remembers nothing, and is small: most rooms keep no
-// places.
+// place that is kept lapses some time after its call. The zero value remembers nothing, and is small: most rooms keep
+// no places.
 type claims struct {
 	called []call // a ring of claimMinutes: the greatest cutoff up to each minute; nil before the first
 	n      int    // minutes noted, with those that were overwritten

@@ -72,7 +72,8 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
 	}
-	if d.Reason == Closed || d.Reason == QueuedAll || d.Reason == Rejected || (d.Reason == Gathering && (back || t.Uncounted)) {
+	if d.Reason == Closed || d.Reason == QueuedAll || d.Reason == Rejected ||
+		(d.Reason == Gathering && (back || t.Uncounted)) {
 		d.Retry = p.Refresh
 	}
 	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown || d.Reason == Drains {

@@ -27,8 +27,8 @@ const (
 )
 
 // gathers returns the time until a visitor that gathers for an event asks again, at most wait: when its draw can give
-// places, when positions are counted by them, shortly before the start, and at the start. rank is the number of visitors
-// in front, negative if unknown.
+// places, when positions are counted by them, shortly before the start, and at the start. rank is the number of
+// visitors in front, negative if unknown.
 func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64) time.Duration {
 	e := r.edge
 	within := func(at fleettime.Time, over time.Duration) time.Duration {

@@ -44,7 +44,8 @@ func (r *roomState) letIn(m moment, d *Decision) bool {
 func (r *roomState) prolong(m moment, d *Decision) {
 	life := wire.Life(r.Session)
 	until := m.second() + 1 + life
-	if r.OnIsolation == room.IsolationOpen && r.life.fixed == 0 && until >= d.Ticket.Until+wire.RenewAfter(life) && !r.edge.up.check(m.now) && r.edge.Isolated(m.now) {
+	if r.OnIsolation == room.IsolationOpen && r.life.fixed == 0 && until >= d.Ticket.Until+wire.RenewAfter(life) &&
+		!r.edge.up.check(m.now) && r.edge.Isolated(m.now) {
 		d.Ticket.Until, d.Ticket.Seen, d.Reseal = until, m.second(), true
 	}
 }

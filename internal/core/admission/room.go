@@ -23,8 +23,8 @@ func holdNearTurn(view *wire.View, turn fleettime.Time, d *Decision) (soon bool)
 	return false
 }
 
-// inside serves a visitor whose ticket has a session. Otherwise the decision is empty but for Fresh, which is Kept for a
-// place.
+// inside serves a visitor whose ticket has a session. Otherwise the decision is empty but for Fresh, which is Kept for
+// a place.
 func (r *roomState) inside(m moment, t *ticket.Ticket) Decision {
 	end := r.ended.of(t)
 	home := t.Home

@@ -263,7 +263,9 @@ func (r *roomState) quitLine(m moment, t *ticket.Ticket) bool {
 	}
 	r.queue.uncount(t)
 	if len(r.ended.marks) < 2*wire.MaxEnds {
-		r.ended.note(wire.End{ID: t.ID, Home: uint32(ticket.Nobody), Until: m.second() + windowsKept*windowLen, Kind: wire.Left})
+		r.ended.note(wire.End{
+			ID: t.ID, Home: uint32(ticket.Nobody), Until: m.second() + windowsKept*windowLen, Kind: wire.Left,
+		})
 	}
 	r.dirty = true
 	return true

@@ -77,8 +77,8 @@ type Span struct{ From, Until fleettime.Time }
 func RoomOf(r *room.Room) Room {
 	out := Room{
 		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
-		Probation: r.Probation, Grace: r.Grace, Claim: claimOf(r), Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
-		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(), Draw: r.Draw,
+		Probation: r.Probation, Grace: r.Grace, Claim: claimOf(r), Session: r.SessionDuration, OnIsolation: r.OnIsolation,
+		IsolationLimit: r.IsolationLimit, NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(), Draw: r.Draw,
 	}
 	switch r.State() {
 	case room.QueuedAll:

@@ -41,8 +41,9 @@ func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Rep
 	}
 	s.until = min(s.until, s.takingUntil)
 	head = wire.Report{
-		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Parts: 1, AsOf: e.clock.Now(now), AsOfBound: e.clock.Bound(now),
-		Seen: l.seen, Join: true, Final: true, Bye: true, Settles: true, Stored: s.number, ClusterID: l.clusterID,
+		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Parts: 1, AsOf: e.clock.Now(now),
+		AsOfBound: e.clock.Bound(now), Seen: l.seen, Join: true, Final: true, Bye: true, Settles: true, Stored: s.number,
+		ClusterID: l.clusterID,
 	}
 	head.AsOfBound += (snapshotLife + 1) * time.Second // it may end later
 	return s.number, head, dropped
@@ -50,7 +51,9 @@ func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Rep
 
 // SnapshotRooms takes rooms after the given one, in the order of their IDs, into the memory of in, one per element. It
 // returns those that changed since the snapshot before. last is the room to go on after; more is false at the end.
-func (e *Engine) SnapshotRooms(now fleettime.Mono, after room.ID, first bool, in []wire.RoomPast) (changed []wire.RoomPast, last room.ID, more bool) {
+func (e *Engine) SnapshotRooms(
+	now fleettime.Mono, after room.ID, first bool, in []wire.RoomPast,
+) (changed []wire.RoomPast, last room.ID, more bool) {
 	begin, found := slices.BinarySearchFunc(e.order, after, compareRoom)
 	if first {
 		begin = 0
@@ -84,11 +87,11 @@ func (r *roomState) snapshot(now fleettime.Mono, p *wire.RoomPast) bool {
 	was := &p.Report
 	*p = wire.RoomPast{More: more, Life: r.life.full, Report: wire.RoomReport{
 		Room: r.ID, Permits: wire.Permits{Sessions: r.permits.sessions.Told(), Rate: r.permits.rate.Told()},
-		Spent: r.permits.spent, RateIdle: r.permits.rate.idle(now), RateOwed: r.permits.past.owed(now), RateUsed: r.permits.rate.ages(now, was.RateUsed[:0]),
-		Renewed: r.permits.renewed, RenewCeil: r.permits.renewCeil,
-		Sessions: r.sessions.report(was.Sessions[:0]), FirstMove: r.moves.first + uint64(len(r.moves.list)), Ends: r.ended.list(was.Ends[:0], wire.MaxEnds),
-		Passes: r.passes.Tell(r.edge.up.seen), Admitted: r.admitted, Joined: r.queue.joined, Entered: r.entered,
-		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(was.Counts[:0]),
+		Spent: r.permits.spent, RateIdle: r.permits.rate.idle(now), RateOwed: r.permits.past.owed(now),
+		RateUsed: r.permits.rate.ages(now, was.RateUsed[:0]), Renewed: r.permits.renewed, RenewCeil: r.permits.renewCeil,
+		Sessions: r.sessions.report(was.Sessions[:0]), FirstMove: r.moves.first + uint64(len(r.moves.list)),
+		Ends: r.ended.list(was.Ends[:0], wire.MaxEnds), Passes: r.passes.Tell(r.edge.up.seen), Admitted: r.admitted,
+		Joined: r.queue.joined, Entered: r.entered, Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(was.Counts[:0]),
 	}}
 	return true
 }

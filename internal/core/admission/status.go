@@ -82,9 +82,9 @@ type Status struct {
 func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
-		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, ClusterID: l.clusterID,
-		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
-		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
+		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing,
+		ClusterID: l.clusterID, Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now), Twin: l.twin,
+		Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}
 }
 
@@ -99,8 +99,8 @@ func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
 	return e.outage(e.at(now), l, e.up.leased(now))
 }
 
-// Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease and
-// the limits of the room. It has no side effects.
+// Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease
+// and the limits of the room. It has no side effects.
 func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 	r := e.rooms[id]
 	if r == nil {

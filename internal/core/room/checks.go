@@ -130,7 +130,8 @@ func checkMethod(method string) string {
 }
 
 func checkSuffix(suffix string) string {
-	if len(suffix) > MaxSuffix || strings.ContainsFunc(suffix, func(c rune) bool { return !match.IsLetterOrDigit(c) && c != '_' && c != '-' }) {
+	if len(suffix) > MaxSuffix ||
+		strings.ContainsFunc(suffix, func(c rune) bool { return !match.IsLetterOrDigit(c) && c != '_' && c != '-' }) {
 		return fmt.Sprintf("must be at most %d of A-Z a-z 0-9 _ -", MaxSuffix) + got(suffix)
 	}
 	return ""
@@ -200,7 +201,8 @@ func CheckMethodName(m string) string {
 	switch {
 	case m == "CONNECT" || m == "TRACE" || m == "PRI":
 		return "must be methods that end at the site, and " + m + " never reaches it"
-	case m == "" || len(m) > MaxMethods || strings.ContainsFunc(m, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' }):
+	case m == "" || len(m) > MaxMethods ||
+		strings.ContainsFunc(m, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' }):
 		return fmt.Sprintf("must be methods of 1 to %d of A-Z 0-9 -", MaxMethods) + got(m)
 	}
 	return ""

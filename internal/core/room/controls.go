@@ -172,7 +172,7 @@ func (s Settings) Surely(c *Control, now int64, bound time.Duration) Settings {
 	out := s.Under(c, now)
 	for _, at := range []int64{now - bound.Milliseconds(), now + bound.Milliseconds()} {
 		o := s.Under(c, at)
-		out.TotalActiveUsers, out.NewUsersPerMinute = min(out.TotalActiveUsers, o.TotalActiveUsers), min(out.NewUsersPerMinute, o.NewUsersPerMinute)
+		out.limitTo(&o)
 		if out.QueueingMethod == MethodPassthrough {
 			out.QueueAll = out.QueueAll || o.QueueAll // limits bind under queue_all
 		}

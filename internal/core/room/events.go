@@ -191,7 +191,7 @@ func (s Settings) During(p Plan, now int64, bound time.Duration) (out Settings, 
 	out = s.In(on)
 	for _, q := range p[p.at(now-off) : p.at(now+off)+1] {
 		in := s.In(q)
-		out.TotalActiveUsers, out.NewUsersPerMinute = min(out.TotalActiveUsers, in.TotalActiveUsers), min(out.NewUsersPerMinute, in.NewUsersPerMinute)
+		out.limitTo(&in)
 		if out.QueueingMethod == MethodPassthrough {
 			out.QueueingMethod = in.QueueingMethod
 		}
@@ -249,7 +249,9 @@ func checkEvents(s *Settings, add func(field, rule string)) {
 				if e.Prequeue != 0 {
 					key = "prequeue_start_time"
 				}
-				say(key, fmt.Sprintf("must not lie so that the event overlaps another one of the room: %q is from %s to %s", o.Name, showMoment(o.begins()), showMoment(o.End)))
+				say(key,
+					fmt.Sprintf("must not lie so that the event overlaps another one of the room: %q is from %s to %s", o.Name,
+						showMoment(o.begins()), showMoment(o.End)))
 			}
 		}
 	}
@@ -275,10 +277,13 @@ func (e *Event) check(add func(key, rule string)) {
 	}
 	started := moment("event_start_time", e.Start)
 	if moment("event_end_time", e.End) && started && e.End-e.Start < MinEvent.Milliseconds() {
-		add("event_end_time", fmt.Sprintf("must be %s or more after event_start_time, got %s", short(MinEvent), showMoment(e.End)))
+		add("event_end_time",
+			fmt.Sprintf("must be %s or more after event_start_time, got %s", short(MinEvent), showMoment(e.End)))
 	}
-	if e.Prequeue != 0 && moment("prequeue_start_time", e.Prequeue) && started && e.Start-e.Prequeue < MinPrequeue.Milliseconds() {
-		add("prequeue_start_time", fmt.Sprintf("must be %s or more before event_start_time, got %s", short(MinPrequeue), showMoment(e.Prequeue)))
+	if e.Prequeue != 0 && moment("prequeue_start_time", e.Prequeue) && started &&
+		e.Start-e.Prequeue < MinPrequeue.Milliseconds() {
+		add("prequeue_start_time",
+			fmt.Sprintf("must be %s or more before event_start_time, got %s", short(MinPrequeue), showMoment(e.Prequeue)))
 	}
 	if e.Shuffle && e.Prequeue == 0 {
 		add("shuffle_at_event_start", "must be false without prequeue_start_time: the draw needs a pre-queue")

@@ -55,7 +55,8 @@ func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 	changed := map[*Room]*Room{}
 	for _, r := range s.planned {
 		plan, drawn := s.plan(r), s.board.Drawn(PublicID(r.Known()))
-		if in, on, closed := r.During(plan, now, bound); on.Kind != Base || closed || drawn != nil || len(plan) != len(r.Plan) || !in.Equal(r.Settings) {
+		if in, on, closed := r.During(plan, now, bound); on.Kind != Base || closed || drawn != nil ||
+			len(plan) != len(r.Plan) || !in.Equal(r.Settings) {
 			changed[r] = &Room{ID: r.ID, Settings: in, Index: r.Index, Plan: plan, Phase: on, Closed: closed, Drawn: drawn}
 			if e := on.Event; e != nil && e.Shuffle {
 				changed[r].Draw = s.board.Of(r.DrawOf(e))

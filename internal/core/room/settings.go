@@ -228,3 +228,9 @@ func controlledID(public string) (ID, error) {
 	}
 	return ID(n), nil
 }
+
+// limitTo lowers the limits to those of o.
+func (s *Settings) limitTo(o *Settings) {
+	s.TotalActiveUsers = min(s.TotalActiveUsers, o.TotalActiveUsers)
+	s.NewUsersPerMinute = min(s.NewUsersPerMinute, o.NewUsersPerMinute)
+}

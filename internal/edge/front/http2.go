@@ -111,8 +111,9 @@ func (c *conn) serveH2(t *tls.Conn) {
 	now := time.Now()
 	x := &h2{
 		outbox: outbox{f: c.f, conn: t, accepted: c}, progress: c.progress, remote: t.RemoteAddr().String(),
-		unpack: hpack.NewDecoder(maxTable, nil), begun: now, now: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1, calm: newCalm(now),
-		streams: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow, rests: true, idle: now,
+		unpack: hpack.NewDecoder(maxTable, nil), begun: now, now: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1,
+		calm: newCalm(now), streams: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow, rests: true,
+		idle: now,
 	}
 	x.unpack.SetEmitFunc(x.head.add)
 	x.unpack.SetMaxStringLength(http1.MaxHead)
@@ -243,7 +244,10 @@ func (x *h2) whole() (bool, error) {
 // greeting begins a connection: the settings of the edge, and the window of the connection.
 var greeting = func() (b []byte) {
 	b = appendFrame(b, 3*6, http2.FrameSettings, 0, 0)
-	for _, s := range [...]http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}, {ID: http2.SettingInitialWindowSize, Val: streamWindow}, {ID: http2.SettingMaxHeaderListSize, Val: http1.MaxHead}} {
+	for _, s := range [...]http2.Setting{
+		{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}, {ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		{ID: http2.SettingMaxHeaderListSize, Val: http1.MaxHead},
+	} {
 		b = append(b, byte(s.ID>>8), byte(s.ID), byte(s.Val>>24), byte(s.Val>>16), byte(s.Val>>8), byte(s.Val))
 	}
 	return append32(b, http2.FrameWindowUpdate, 0, connWindow-65535)
@@ -285,7 +289,8 @@ func (x *h2) stream(id uint32) *stream {
 
 // fail tells the client why the connection ends.
 func (x *h2) fail(code http2.ErrCode, why string) {
-	x.f.opts.Log.Debug("HTTP/2 connection ended", slog.String("code", code.String()), slog.String("why", why), slog.String("peer", x.remote))
+	x.f.opts.Log.Debug("HTTP/2 connection ended",
+		slog.String("code", code.String()), slog.String("why", why), slog.String("peer", x.remote))
 	x.lingers = true
 	x.put(append32(nil, http2.FrameGoAway, 0, x.last, uint32(code)))
 }

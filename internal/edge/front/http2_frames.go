@@ -17,7 +17,10 @@ type calm struct {
 }
 
 func newCalm(now time.Time) calm {
-	return calm{control: supply{left: 1000, most: 1000, perSecond: 20, at: now}, resets: supply{left: maxStreams, most: maxStreams, perSecond: 5, at: now}}
+	return calm{
+		control: supply{left: 1000, most: 1000, perSecond: 20, at: now},
+		resets:  supply{left: maxStreams, most: maxStreams, perSecond: 5, at: now},
+	}
 }
 
 // supply is a number of things that a client may do.
@@ -56,7 +59,8 @@ func (x *h2) spend(s *supply) error {
 func (x *h2) read() (*stream, error) {
 	kind := http2.FrameType(x.in.buf[x.in.r+3])
 	frame, err := x.in.frame.ReadFrame()
-	if s, ok := errors.AsType[http2.StreamError](err); ok && (kind == http2.FrameHeaders || kind == http2.FrameContinuation) {
+	if s, ok := errors.AsType[http2.StreamError](err); ok &&
+		(kind == http2.FrameHeaders || kind == http2.FrameContinuation) {
 		err = http2.ConnectionError(s.Code) // its block is not in the table
 	}
 	if err != nil {

@@ -303,7 +303,8 @@ func (b *body2) Read(p []byte) (int, error) {
 		case over:
 			return 0, io.EOF
 		case waits:
-			x.send(endHead(appendStatus2(beginHead(nil, x.shrunk.Load()), http.StatusContinue), 0, b.s.id, false), x.f.opts.Timeouts.Header)
+			x.send(endHead(appendStatus2(beginHead(nil, x.shrunk.Load()), http.StatusContinue), 0, b.s.id, false),
+				x.f.opts.Timeouts.Header)
 		}
 		if !b.await(by) {
 			return 0, os.ErrDeadlineExceeded

@@ -13,8 +13,9 @@ import (
 
 // Call serves an operation for a principal that the caller has authenticated, with the role check and the audit entry
 // of [Server.ServeHTTP]. remote is the address of the client, and path is below [Prefix], with its query. body is sent
-// as JSON, nil for none. The result of the operation is stored in result, nil for none: a history as it is, and all else
-// by way of JSON. The error of a refused operation is a [*RefusalError]. While the store does not answer, nothing is served from memory, except with [Noting].
+// as JSON, nil for none. The result of the operation is stored in result, nil for none: a history as it is, and all
+// else by way of JSON. The error of a refused operation is a [*RefusalError]. While the store does not answer, nothing
+// is served from memory, except with [Noting].
 func (s *Server) Call(
 	ctx context.Context, who Principal, remote, method, path string, body, result any,
 ) error {

@@ -34,7 +34,8 @@ func (d *drawRules) of(e, old *room.Event) string {
 		return ""
 	}
 	if left := time.Duration(e.Start-d.fleet()) * time.Millisecond; e.Start != 0 && left < leastDraw {
-		return fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", leastDraw, draw.Lead)
+		return fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that",
+			leastDraw, draw.Lead)
 	}
 	return ""
 }

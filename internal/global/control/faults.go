@@ -156,9 +156,9 @@ func (f *faults) each(pointer string, body json.RawMessage, read func(at string,
 // readOnly are the fields of answers that are no settings, and the parts of the path that the hosted product's npm
 // client repeats in bodies. They are ignored: its clients also send the rooms and events that they have read.
 var readOnly = map[string]bool{
-	"/id": true, "/created_on": true, "/modified_on": true, "/next_event_prequeue_start_time": true, "/next_event_start_time": true,
-	"/zone_id": true, "/account_id": true, "/waiting_room_id": true, "/event_id": true, "/rule_id": true,
-	ownPrefix + "revision": true, ownPrefix + "identity": true,
+	"/id": true, "/created_on": true, "/modified_on": true, "/next_event_prequeue_start_time": true,
+	"/next_event_start_time": true, "/zone_id": true, "/account_id": true, "/waiting_room_id": true, "/event_id": true,
+	"/rule_id": true, ownPrefix + "revision": true, ownPrefix + "identity": true,
 }
 
 // unknown adds the fault of a key that does not exist, with the one that was probably meant, or with all.
@@ -175,8 +175,8 @@ func (f *faults) unknown(at, kind string, keys []string) {
 	f.add(at, "%s: no such %s, there are %s", short(name), kind, strings.Join(keys, ", "))
 }
 
-// meantKeys returns the keys that an unknown one probably means: that of which it is a misspelling, also by another name
-// of it, or else the few that contain all of its words.
+// meantKeys returns the keys that an unknown one probably means: that of which it is a misspelling, also by another
+// name of it, or else the few that contain all of its words.
 func meantKeys(name string, keys []string) []string {
 	names := map[string]string{} // keys by their last part, and by their name in rooms.yaml
 	for _, key := range keys {

@@ -29,7 +29,8 @@ func (o *operation) call(r *http.Request) (any, error) {
 		if r.PathValue("waiting_room_id") != "" {
 			return nil, errNotFound
 		}
-		return nil, refusef(http.StatusForbidden, codeForbidden, "Not allowed: this concerns all rooms, and you have some of them")
+		return nil, refusef(http.StatusForbidden, codeForbidden,
+			"Not allowed: this concerns all rooms, and you have some of them")
 	}
 	q := &request{Request: r}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {

@@ -26,8 +26,9 @@ func (who Principal) mayIn(id, operation string) bool {
 // forAnyRooms are the operations without a room in the path that principals with some rooms may call. Lists show only
 // their rooms.
 var forAnyRooms = map[string]bool{
-	"verify-token": true, "create-console-link": true, "waiting-room-list-waiting-rooms-account": true, "waiting-room-list-waiting-rooms": true, "list-status": true,
-	"waiting-room-get-zone-settings": true, "waiting-room-create-a-custom-waiting-room-page-preview": true, "get-fleet": true, "get-visitor": true,
+	"verify-token": true, "create-console-link": true, "waiting-room-list-waiting-rooms-account": true,
+	"waiting-room-list-waiting-rooms": true, "list-status": true, "waiting-room-get-zone-settings": true,
+	"waiting-room-create-a-custom-waiting-room-page-preview": true, "get-fleet": true, "get-visitor": true,
 }
 
 // only returns the rooms of the principal.
@@ -35,7 +36,8 @@ func (who Principal) only(rooms []*roomstore.Room) []*roomstore.Room {
 	if len(who.Rooms) == 0 {
 		return rooms
 	}
-	return slices.DeleteFunc(slices.Clone(rooms), func(r *roomstore.Room) bool { return !slices.Contains(who.Rooms, room.PublicID(r.Known())) })
+	return slices.DeleteFunc(slices.Clone(rooms),
+		func(r *roomstore.Room) bool { return !slices.Contains(who.Rooms, room.PublicID(r.Known())) })
 }
 
 // expression returns a rule's expression as the principal may see it. Literals may be secrets, such as the value of a

@@ -29,7 +29,8 @@ func (q *request) match(revision uint64, what string) error {
 		return nil
 	}
 	return refusef(http.StatusPreconditionFailed, codeChanged,
-		"%s has revision %s, and the request expects %s: somebody changed it: read it again", what, etag(revision), short(wanted))
+		"%s has revision %s, and the request expects %s: somebody changed it: read it again", what, etag(revision),
+		short(wanted))
 }
 
 // etag returns the entity tag of a revision.

@@ -55,7 +55,8 @@ func (s *revisionService) room(ctx context.Context, q *request) (string, error) 
 			}
 		}
 	}
-	return "", refusef(http.StatusNotFound, codeNotFound, "no room %q, and no entry of the audit log names one", short(text))
+	return "", refusef(http.StatusNotFound, codeNotFound, "no room %q, and no entry of the audit log names one",
+		short(text))
 }
 
 // revision is an entry about one room.

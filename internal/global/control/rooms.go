@@ -173,7 +173,9 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		r.Origin = s.siteOf(d.Base(), r.Host)
 		g.bad["origin"] = r.Origin == ""
 		if r.Origin == "" && !g.bad["host"] {
-			g.faults.add("/host", "host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(r.Host), Prefix)
+			g.faults.add("/host",
+				"host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(r.Host),
+				Prefix)
 		}
 	}
 	if g.settings = r; len(g.page) > 0 {

@@ -67,7 +67,9 @@ type services struct {
 func newServices(o Options) *services {
 	at := clock{time: o.Time, now: time.Now}
 	down := &outage{now: time.Now}
-	rooms := &catalog{store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin)}, page: o.Page, origin: o.Origin, outage: down}
+	rooms := &catalog{
+		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin)}, page: o.Page, origin: o.Origin, outage: down,
+	}
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
 	room := &roomService{rooms, at}

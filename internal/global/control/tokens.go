@@ -198,8 +198,11 @@ func (t *tokens) failed(ctx context.Context, from, id string) error {
 		ctx = roomstore.By(ctx, audit.By{Name: "unknown", From: from, Operation: "authenticate"})
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if _, err := Announce(ctx, t.journal, now, loginTarget, nil, refusedLogin{id, "the token is unknown, expired or revoked"}); err != nil {
-			t.log.Warn("control: a refused token is not in the audit stream", slog.String("from", from), slog.String("token", id), slog.Any("error", err))
+		if _, err := Announce(ctx, t.journal, now, loginTarget, nil, refusedLogin{
+			id, "the token is unknown, expired or revoked",
+		}); err != nil {
+			t.log.Warn("control: a refused token is not in the audit stream",
+				slog.String("from", from), slog.String("token", id), slog.Any("error", err))
 		}
 	}
 	return errToken

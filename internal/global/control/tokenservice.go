@@ -173,7 +173,8 @@ func (s *tokenService) readExpiry(f *faults, v json.RawMessage) time.Time {
 	}
 	expires, err := time.Parse(time.RFC3339, text)
 	if err != nil || !expires.After(now) {
-		f.add("/expires_on", "expires_on must be %q or a time to come, such as 2027-01-31T00:00:00Z, got %q", never, short(text))
+		f.add("/expires_on", "expires_on must be %q or a time to come, such as 2027-01-31T00:00:00Z, got %q", never,
+			short(text))
 	}
 	return expires.UTC()
 }

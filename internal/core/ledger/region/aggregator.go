@@ -89,7 +89,10 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 		own = !slices.ContainsFunc(old.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
 		old.LoseTrack()
 	}
-	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now, first: old.Version == 0}
+	a := &Aggregator{
+		cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64},
+		stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now, first: old.Version == 0,
+	}
 	a.clock.restore(now, cfg.Time)
 	a.stored.durable.Version++
 	a.member = membership{dc: cfg.DC, freshID: cfg.ClusterID, stored: &a.stored}
@@ -112,7 +115,8 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.rooms.recall(&old)
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict
-	a.lifecycle = newLifecycle(&registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}, cfg.compactAbove())
+	reg := &registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
+	a.lifecycle = newLifecycle(reg, cfg.compactAbove())
 	if a.lifecycle.movedIn = old.MovedIn; old.Version == 0 && cfg.Bootstrap {
 		a.lifecycle.movedIn, a.stored.durable.MovedIn = 1, 1
 	} else if old.MovedIn == 0 {
@@ -177,8 +181,9 @@ func (a *Aggregator) leads(now fleettime.Mono) bool {
 func (a *Aggregator) snapshot(now fleettime.Mono) *snapshot {
 	u := &a.up
 	return &snapshot{
-		blank: u.blank, recovering: a.roster.recovering(), returning: a.lifecycle.returning, isolated: u.isolated(now), unanswered: u.unanswered(now, unansweredWait),
-		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
+		blank: u.blank, recovering: a.roster.recovering(), returning: a.lifecycle.returning, isolated: u.isolated(now),
+		unanswered: u.unanswered(now, unansweredWait), leased: u.leased(now), closed: a.member.standing(u) != wire.Listed,
+		life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
 	}
 }
 

@@ -67,5 +67,6 @@ func (ts *terminations) clear(m *termination) {
 // older reports whether edges may still accept tickets that another data centre stamped before the session came here.
 // Counted sessions here cover them, also after the visitor left.
 func (ts *terminations) older(m *termination) bool {
-	return m.Until <= ts.dropped || slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
+	return m.Until <= ts.dropped ||
+		slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
 }

@@ -178,7 +178,8 @@ func (r *roster) recordWitness(now fleettime.Mono, m *report, s *stored) {
 			r.lastUnknown = m.From
 		}
 	case m.Seen.N == r.ownTerm && !m.Settles: // it may have followed another leader after its snapshot
-		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Instance == m.Instance })
+		r.witnesses = slices.DeleteFunc(r.witnesses,
+			func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Instance == m.Instance })
 	}
 }
 

@@ -118,8 +118,8 @@ func (a *account) settle(now fleettime.Mono) {
 	a.markChanged()
 }
 
-// lastExpiry returns the last Unix second in which a ticket of the edge, or of earlier processes of its name, is valid. The
-// edge has reported all tickets that it stamped.
+// lastExpiry returns the last Unix second in which a ticket of the edge, or of earlier processes of its name, is valid.
+// The edge has reported all tickets that it stamped.
 func (a *account) lastExpiry() (until int64) {
 	for _, acc := range a.ledger.accounts {
 		e := acc.edge

@@ -21,7 +21,10 @@ type lifecycle struct {
 
 // newLifecycle returns the lifecycle of the edges of an aggregator.
 func newLifecycle(reg *registry, above int) lifecycle {
-	return lifecycle{registry: reg, silence: silence{registry: reg}, compactor: compactor{threshold: above, rooms: reg.rooms, roster: reg.roster}}
+	return lifecycle{
+		registry: reg, silence: silence{registry: reg},
+		compactor: compactor{threshold: above, rooms: reg.rooms, roster: reg.roster},
+	}
 }
 
 // movedInUnknown means that the store does not tell whether sessions moved in.

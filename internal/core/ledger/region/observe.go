@@ -152,7 +152,8 @@ func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, late
 		}
 		// This is an old report of the silent edge itself. The edge may have renewed tickets that were valid
 		// then, even if their second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
+		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num &&
+			(silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}
 	}

@@ -60,7 +60,10 @@ func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 func (r *rooms) open(id room.ID) *roomLedger {
 	b := r.byID[id]
 	if b == nil {
-		b = &roomLedger{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
+		b = &roomLedger{
+			RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true,
+			life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)},
+		}
 		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)

@@ -40,7 +40,8 @@ const maxReplies = 256
 // queueReply queues a reply to a process without a roster entry.
 func (r *roster) queueReply(now fleettime.Mono, m *report, v wire.Handshake) {
 	s := reply{name: m.From, instance: m.Instance, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
-	if i := slices.IndexFunc(r.replies, func(o reply) bool { return o.name == m.From && o.instance == m.Instance }); i >= 0 {
+	isSame := func(o reply) bool { return o.name == s.name && o.instance == s.instance }
+	if i := slices.IndexFunc(r.replies, isSame); i >= 0 {
 		r.replies[i] = s
 	} else if len(r.replies) < maxReplies {
 		r.replies = append(r.replies, s)
@@ -105,7 +106,8 @@ func (r *roster) add(name string, instance uint64) *edge {
 
 // find returns an instance, or nil.
 func (r *roster) find(name string, instance uint64) *edge {
-	i, ok := slices.BinarySearchFunc(r.edges, instance, func(e *edge, instance uint64) int { return e.compare(name, instance) })
+	i, ok := slices.BinarySearchFunc(r.edges, instance,
+		func(e *edge, instance uint64) int { return e.compare(name, instance) })
 	if !ok {
 		return nil
 	}
@@ -115,7 +117,8 @@ func (r *roster) find(name string, instance uint64) *edge {
 // inSummary reports whether the sessions of an instance are in the summary.
 func (r *roster) inSummary(name string, instance uint64) bool {
 	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
+	return sum != nil &&
+		slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
 }
 
 // markEnded records that another process or an operator reported the end of an instance; latest is the upper bound of

@@ -169,7 +169,8 @@ type edgeSnapshot struct {
 // changed rooms.
 func (l *lastSnapshot) changed(is *snapshot, edges []*edge) bool {
 	was := &l.at
-	if is.blank == was.blank && is.recovering == was.recovering && is.returning == was.returning && is.isolated == was.isolated && is.unanswered == was.unanswered &&
+	if is.blank == was.blank && is.recovering == was.recovering && is.returning == was.returning &&
+		is.isolated == was.isolated && is.unanswered == was.unanswered &&
 		slices.EqualFunc(l.edges, edges, func(b edgeSnapshot, e *edge) bool { return b.edge == e && b.state == e.state }) {
 		return false
 	}

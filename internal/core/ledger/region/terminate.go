@@ -24,7 +24,8 @@ func (b *roomLedger) closeTerminations(at closeConditions) {
 	for _, m := range ts.order {
 		switch {
 		case m.closed:
-		case m.Home == b.home && m.Kind == wire.Left && m.Shown != 0 && b.ids.find(m.ID) == nil && (!m.raised || m.skips != ts.skips):
+		case m.Home == b.home && m.Kind == wire.Left && m.Shown != 0 && b.ids.find(m.ID) == nil &&
+			(!m.raised || m.skips != ts.skips):
 			if int64(m.Shown) >= b.counts.freed && at.expired != 0 && at.movedIn < b.counts.freed {
 				m.raised, m.skips = true, ts.skips
 				raise = append(raise, wire.End{ID: m.ID, Home: m.Home, Until: max(at.expired, m.Until+1), Kind: wire.Left})

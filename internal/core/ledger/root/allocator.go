@@ -112,5 +112,6 @@ func (a *Allocator) Known(now fleettime.Mono) fleettime.Known {
 	return k
 }
 
-// Begin declares, on an operator's word, that nobody was ever admitted in the fleet: a guessed fleet time is the fleet's.
+// Begin declares, on an operator's word, that nobody was ever admitted in the fleet: a guessed fleet time is the
+// fleet's.
 func (a *Allocator) Begin() { a.clock.guessed = false }

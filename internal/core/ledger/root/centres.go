@@ -190,7 +190,8 @@ func (c *centres) countsSince() fleettime.Time {
 // alone reports whether a data centre has been silent for as long as a new leader waits for a child that
 // knows the time, while others were heard. Silence of all may be the coordinator's own isolation.
 func (c *centres) alone(now fleettime.Mono, d *centre) bool {
-	return now.Sub(d.recv) >= ledger.TimeWait && slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < ledger.TimeWait })
+	return now.Sub(d.recv) >= ledger.TimeWait &&
+		slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < ledger.TimeWait })
 }
 
 // othersHeard reports whether any other data centre was heard lately: silence

@@ -70,8 +70,8 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 	return pack.Grants()
 }
 
-// Observe applies one report of a data centre. It reports whether the data centre follows this term, and the rooms of the
-// report are its newest.
+// Observe applies one report of a data centre. It reports whether the data centre follows this term, and the rooms of
+// the report are its newest.
 func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
 	if a.fenced != 0 {
 		return false

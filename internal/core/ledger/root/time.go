@@ -87,7 +87,8 @@ func (c *rootClock) syncFromReport(now fleettime.Mono, d *centre, m *wire.Report
 	since := now.Sub(all.started) // at first only a precise answer is accepted
 	ok = ok && (trip <= fleettime.Guard || (trip <= fleettime.MaxError && since > time.Second) || since > ledger.TimeWait)
 	ok = ok && told.trips.Usable(trip)
-	ok = ok && (m.AsOfBound <= fleettime.MaxError || (since > ledger.TimeWait && !all.surer(now, m.AsOfBound)) || since > 2*ledger.TimeWait)
+	ok = ok && (m.AsOfBound <= fleettime.MaxError || (since > ledger.TimeWait && !all.surer(now, m.AsOfBound)) ||
+		since > 2*ledger.TimeWait)
 	if ok {
 		*c = rootClock{}
 		bound := trip / 2
