@@ -129,7 +129,9 @@ func (c *natsConfigWrite) plan() (*natsconf.Plan, []error) {
 		from []string
 		to   *[]string
 	}{
-		{"globals", c.Globals, &p.Globals}, {"regionals", c.Regionals, &p.Regionals}, {"edges", c.Edges, &p.Edges},
+		{"globals", c.Globals, &p.Globals},
+		{"regionals", c.Regionals, &p.Regionals},
+		{"edges", c.Edges, &p.Edges},
 		{"notifiers", c.Notifiers, &p.Notifiers},
 	} {
 		var err error

@@ -279,7 +279,8 @@ func onlyLine(lines func(name string) []string, name string) (string, error) {
 // front forwarded it.
 func agrees(lines func(name string) []string, q *gate.Request) error {
 	for _, is := range [...]gate.Field{
-		{Name: "X-Forwarded-Method", Value: q.Method}, {Name: "X-Forwarded-Host", Value: q.Host},
+		{Name: "X-Forwarded-Method", Value: q.Method},
+		{Name: "X-Forwarded-Host", Value: q.Host},
 		{Name: "X-Forwarded-Uri", Value: q.Target},
 	} {
 		for _, told := range lines(is.Name) {

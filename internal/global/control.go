@@ -56,10 +56,12 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
 		expiry: &s.expiry,
 	}
-	c.access = access.New(access.Options{Docs: docs, OIDC: provider, Log: s.log,
+	c.access = access.New(access.Options{
+		Docs: docs, OIDC: provider, Log: s.log,
 		Token: func(ctx context.Context, id string) (control.Principal, bool, error) {
 			return c.API.Principal(ctx, id)
-		}})
+		},
+	})
 	c.API = control.New(control.Options{
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
 		Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view,

@@ -245,7 +245,8 @@ func (x *h2) whole() (bool, error) {
 var greeting = func() (b []byte) {
 	b = appendFrame(b, 3*6, http2.FrameSettings, 0, 0)
 	for _, s := range [...]http2.Setting{
-		{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}, {ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
+		{ID: http2.SettingInitialWindowSize, Val: streamWindow},
 		{ID: http2.SettingMaxHeaderListSize, Val: http1.MaxHead},
 	} {
 		b = append(b, byte(s.ID>>8), byte(s.ID), byte(s.Val>>24), byte(s.Val>>16), byte(s.Val>>8), byte(s.Val))

@@ -190,8 +190,9 @@ func (r *RemovedNames) Add(name string) {
 		r.told = map[string]bool{}
 	}
 	r.told[name] = true
-	r.Log.Info("header of a visitor does not reach the site, which may take a character of its name for a hyphen: forward_headers: ["+name+"] lets it pass",
-		slog.String("header", name)) //nolint:sloglint // the setting, ready to copy
+	text := "header of a visitor does not reach the site, which may take a character of its name for a hyphen: " +
+		"forward_headers: [" + name + "] lets it pass"
+	r.Log.Info(text, slog.String("header", name)) //nolint:sloglint // the setting, ready to copy
 }
 
 // plainName reports whether a name has only letters, digits and hyphens. Gateways like CGI map every other

@@ -190,9 +190,9 @@ func (m *Monitor) BrokeOff(o *Origin, host string, err error) {
 // warn logs a fault of an origin, once a minute.
 func (m *Monitor) warn(o *Origin, fault int, text, host string, err error) {
 	if more, ok := o.logs(m.Now(), fault); ok {
-		m.Log.Warn(text,
+		m.Log.Warn(text, //nolint:sloglint // a constant of each caller
 			slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err),
-			slog.Int("more_since_last_line", more)) //nolint:sloglint // a constant of each caller
+			slog.Int("more_since_last_line", more))
 	}
 }
 

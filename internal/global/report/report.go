@@ -128,7 +128,11 @@ func CSV(w io.Writer, s *api.Stats) error {
 
 // shownColumns are the columns of the table for people.
 var shownColumns = []struct{ column, label string }{
-	{"waiting", "waiting"}, {"inside", "inside"}, {"limit", "limit"}, {"arrived", "arrived"}, {"admitted", "let in"},
+	{"waiting", "waiting"},
+	{"inside", "inside"},
+	{"limit", "limit"},
+	{"arrived", "arrived"},
+	{"admitted", "let in"},
 	{"gave_up", "gave up"},
 }
 

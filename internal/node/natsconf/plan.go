@@ -51,7 +51,10 @@ func (p *Plan) Validate() []error {
 		key   string
 		names []string
 	}{
-		{"data_centers", p.DataCenters}, {"globals", p.Globals}, {"regionals", p.Regionals}, {"edges", p.Edges},
+		{"data_centers", p.DataCenters},
+		{"globals", p.Globals},
+		{"regionals", p.Regionals},
+		{"edges", p.Edges},
 		{"notifiers", p.Notifiers},
 	} {
 		for i, name := range list.names {
