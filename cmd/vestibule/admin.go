@@ -63,7 +63,8 @@ func recoverAdmin(ctx context.Context, folder string, wait time.Duration) (token
 			if err := os.Remove(asked); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return "", "", err
 			}
-			return "", "", fmt.Errorf("no global with control.listen and the data folder %s answered within %v: is it running, and can it reach its store?", folder, wait)
+			return "", "", fmt.Errorf("no global with control.listen and the data folder %s answered within %v: is it running, and can it reach its store?",
+				folder, wait)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -270,7 +270,8 @@ func restoreRoom(c *client, name string, given []string) error {
 			return err
 		}
 		if len(list) < 2 || list[1].Room == nil {
-			return fmt.Errorf("the last change of room %s created it: name a revision (rooms revisions %s shows them)", name, name)
+			return fmt.Errorf("the last change of room %s created it: name a revision (rooms revisions %s shows them)", name,
+				name)
 		}
 		revision = fmt.Sprint(list[1].Revision)
 	}

@@ -63,7 +63,8 @@ func differences(before, after any) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		switch key {
-		case "modified_on", "last_updated", "version", "vestibule.revision", "next_event_start_time", "next_event_prequeue_start_time":
+		case "modified_on", "last_updated", "version", "vestibule.revision", "next_event_start_time",
+			"next_event_prequeue_start_time":
 			continue // follow from the change
 		}
 		s := api.AppliedSetting{Key: key, Before: a[key], After: b[key]}
@@ -99,8 +100,8 @@ func fieldsOf(prefix string, v any, to map[string]any) map[string]any {
 	return to
 }
 
-// parseTime reads a time in RFC 3339, "now", "in 10m", "2h ago", or a time of this machine's zone: "2026-12-01 09:00", or
-// 22:30 for the next such time. Durations may be in days, such as 2d, and in words, such as "10 minutes".
+// parseTime reads a time in RFC 3339, "now", "in 10m", "2h ago", or a time of this machine's zone: "2026-12-01 09:00",
+// or 22:30 for the next such time. Durations may be in days, such as 2d, and in words, such as "10 minutes".
 func parseTime(text string, now time.Time) (time.Time, error) {
 	if text == "now" {
 		return now, nil
@@ -147,8 +148,8 @@ func isClock(text string) bool {
 }
 
 // units are the words of durations, the longer of two with one beginning first.
-var units = strings.NewReplacer(" ", "", "seconds", "s", "second", "s", "sec", "s", "minutes", "m", "minute", "m", "min", "m",
-	"hours", "h", "hour", "h", "days", "d", "day", "d")
+var units = strings.NewReplacer(" ", "", "seconds", "s", "second", "s", "sec", "s", "minutes", "m", "minute", "m",
+	"min", "m", "hours", "h", "hour", "h", "days", "d", "day", "d")
 
 func parseDuration(text string) (time.Duration, error) {
 	text = units.Replace(text)
@@ -166,8 +167,8 @@ func (a *confirmation) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "delete without a question")
 }
 
-// deletion asks whether to delete rooms and hosts. It names the visitors and events of the rooms, and the hosts that are
-// served no longer.
+// deletion asks whether to delete rooms and hosts. It names the visitors and events of the rooms, and the hosts that
+// are served no longer.
 func (a *confirmation) deletion(c *client, rooms, hosts, unserved []string) error {
 	states, err := c.status()
 	if err != nil && !a.yes {

@@ -126,7 +126,8 @@ func (c *client) do(method, target string, content []byte, edit []func(*http.Req
 		reads := method == http.MethodGet
 		switch {
 		case tries == len(all) || c.ctx.Err() != nil:
-		case err != nil && (reads || isDial && dial.Op == "dial"), err == nil && reads && res.StatusCode == http.StatusServiceUnavailable:
+		case err != nil && (reads || isDial && dial.Op == "dial"),
+			err == nil && reads && res.StatusCode == http.StatusServiceUnavailable:
 			if err == nil {
 				res.Body.Close()
 			}

@@ -73,7 +73,9 @@ func (c *clientFlags) offer(
 }
 
 // offerRooms offers the names of rooms for a flag.
-func (c *clientFlags) offerRooms(cmd *cobra.Command, _ []string, text string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *clientFlags) offerRooms(
+	cmd *cobra.Command, _ []string, text string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c.offer(cmd, nil, text, completers["ROOM"])
 }
 

@@ -65,7 +65,8 @@ func newDemoCmd() *cobra.Command {
 		"names of the site, beside localhost and the address of --listen")
 	f.StringSliceVar(&o.DataCenters, "data-centers", []string{"nairobi", "dublin"}, "names of the data centres")
 	f.IntVar(&o.Edges, "edges", 2, "edges in each data centre")
-	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; others take the next ports, without this flag free ones")
+	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort),
+		"host:port of the first edge; others take the next ports, without this flag free ones")
 	f.StringVar(&o.Control, "control", "",
 		"host:port of the API, on this machine; empty for a port after the edges")
 	f.StringVar(&o.DataDir, "data-dir", "./var",
@@ -197,7 +198,9 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 	fmt.Fprintf(&b, "A waiting room for %d at a time, %d new per minute, sessions of %s.\n\n", o.TotalActiveUsers,
 		o.NewUsersPerMinute, short(o.SessionDuration))
 	if t.Info.Busy != "" {
-		fmt.Fprintf(&b, "  See it    %s\n            a full room of simulated visitors: you wait with them, and are in after about a minute\n\n", t.Info.Busy)
+		fmt.Fprintf(&b,
+			"  See it    %s\n            a full room of simulated visitors: you wait with them, and are in after about a minute\n\n",
+			t.Info.Busy)
 	}
 	var urls []string
 	for _, e := range t.Info.Edges {
@@ -215,7 +218,9 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 		}
 		b.WriteString(" " + u + "/")
 	}
-	fmt.Fprintf(&b, "\n            when %d are in, the next one waits, and enters by itself %s after somebody has left\n\n", o.TotalActiveUsers, short(o.SessionDuration))
+	fmt.Fprintf(&b,
+		"\n            when %d are in, the next one waits, and enters by itself %s after somebody has left\n\n",
+		o.TotalActiveUsers, short(o.SessionDuration))
 	if len(o.Hosts) > 0 {
 		fmt.Fprintf(&b, "  Names     %s, where they lead to this machine (/etc/hosts)\n", strings.Join(o.Hosts, ", "))
 	}

@@ -52,7 +52,8 @@ func newMemberCommand() *memberCommand { return &memberCommand{nats: newFleetCon
 func byNATS(cmd *cobra.Command) bool {
 	given := os.Getenv("VESTIBULE_NATS_URL") != "" || os.Getenv("VESTIBULE_CONFIG") != ""
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		given = given || strings.HasPrefix(f.Name, "nats-") || slices.Contains([]string{"config", "check-config", "wait"}, f.Name)
+		given = given || strings.HasPrefix(f.Name, "nats-") ||
+			slices.Contains([]string{"config", "check-config", "wait"}, f.Name)
 	})
 	return given
 }
@@ -120,7 +121,8 @@ func newFleetRemoveCmd() *cobra.Command {
 		Use: "remove DC", Short: "Remove a data centre that is lost",
 		Long: "Remove a data centre that is lost. It needs --force: its sessions may exceed the limit until they end.",
 	}, func(ctx context.Context, l fleetMembers, name string) error { return l.Remove(ctx, name, force) })
-	cmd.Flags().BoolVar(&force, "force", false, "remove it while it holds permits; its sessions may exceed the limit until they end")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"remove it while it holds permits; its sessions may exceed the limit until they end")
 	return cmd
 }
 

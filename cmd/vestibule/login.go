@@ -180,8 +180,8 @@ func (c *clientFlags) login(cmd *cobra.Command) error {
 	if err := node.WriteFile(file, data); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "logged in to %s as %s (token %s): profile %s in %s\n", at.Server, who.Role, who.Id,
-		name, file)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "logged in to %s as %s (token %s): profile %s in %s\n", at.Server, who.Role,
+		who.Id, name, file)
 	return err
 }
 

@@ -69,7 +69,8 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 		{"Run a waiting room:", []*cobra.Command{newDemoCmd(), newServeCmd(), newOriginCmd()}},
 		{"Operate rooms by the API:", []*cobra.Command{
 			newLoginCmd(), newRoomsCmd(), newEventsCmd(), newRulesCmd(), newPauseCmd(), newResumeCmd(), newReleaseCmd(),
-			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newVisitorCmd(), newReportCmd(), newAuditCmd(), newTokensCmd(), newAdminCmd(), newWebhooksCmd(),
+			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newVisitorCmd(), newReportCmd(), newAuditCmd(), newTokensCmd(),
+			newAdminCmd(), newWebhooksCmd(),
 		}},
 		{"Operate a fleet:", []*cobra.Command{newInitCmd(), newFleetCmd(), newNATSConfigCmd(), newNotifyCmd()}},
 		{"Check and rehearse:", []*cobra.Command{newPreviewCmd(), newSimulateCmd(), newVerifyDrawCmd()}},

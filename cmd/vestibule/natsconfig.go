@@ -38,7 +38,8 @@ func defaultNATSConfigWrite() *natsConfigWrite {
 		ServerNames: []string{
 			"nats", "nats.vestibule-{place}.svc", "*.nats.vestibule-{place}.svc", "localhost", "127.0.0.1", "::1",
 		},
-		Hub: []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Monitor: "127.0.0.1:8222", Valid: 365 * 24 * time.Hour,
+		Hub: []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Monitor: "127.0.0.1:8222",
+		Valid: 365 * 24 * time.Hour,
 	}
 }
 
@@ -127,7 +128,12 @@ func (c *natsConfigWrite) plan() (*natsconf.Plan, []error) {
 		key  string
 		from []string
 		to   *[]string
-	}{{"globals", c.Globals, &p.Globals}, {"regionals", c.Regionals, &p.Regionals}, {"edges", c.Edges, &p.Edges}, {"notifiers", c.Notifiers, &p.Notifiers}} {
+	}{
+		{"globals", c.Globals, &p.Globals},
+		{"regionals", c.Regionals, &p.Regionals},
+		{"edges", c.Edges, &p.Edges},
+		{"notifiers", c.Notifiers, &p.Notifiers},
+	} {
 		var err error
 		if *l.to, err = natsconf.Expand(l.from); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", l.key, err))
@@ -189,7 +195,8 @@ func (c *natsConfigWrite) write(stdout io.Writer, remove bool) error {
 		return err
 	}
 	if len(gone) > 0 && !remove {
-		return fmt.Errorf("%d users would not exist any more, such as %s: name them too, or remove them with --remove", len(gone), gone[0])
+		return fmt.Errorf("%d users would not exist any more, such as %s: name them too, or remove them with --remove",
+			len(gone), gone[0])
 	}
 	now := time.Now()
 	ca, err := c.authority(now)
@@ -233,7 +240,8 @@ func (c *natsConfigWrite) write(stdout io.Writer, remove bool) error {
 	if err := natsconf.Remove(c.Out, gone); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s: NATS servers of global, %s; %d users removed. After the reload of each server: vestibule nats-config verify\n",
+	_, err = fmt.Fprintf(stdout,
+		"%s: NATS servers of global, %s; %d users removed. After the reload of each server: vestibule nats-config verify\n",
 		c.Out, strings.Join(c.DataCenters, ", "), len(gone))
 	return err
 }
@@ -276,9 +284,11 @@ reads, and every removed one is refused. Run it after each reload.`,
 		for url := range strings.SplitSeq(cfg.NATS.URL, ",") {
 			n, err := natsconf.Verify(cmd.Context(), cfg.Out, cfg.Place, url)
 			if err != nil {
-				return fmt.Errorf("%s:\n%w\nreload the server (SIGHUP), of global before those of data centres, and verify again", url, err)
+				return fmt.Errorf("%s:\n%w\nreload the server (SIGHUP), of global before those of data centres, and verify again",
+					url, err)
 			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users are let in and %d removed ones are refused\n", url, n.Users, n.Removed); err != nil {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users are let in and %d removed ones are refused\n", url,
+				n.Users, n.Removed); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,8 @@ func newNotifyCmd() *cobra.Command {
 			return err
 		}
 		log := node.NewLogger(cmd.ErrOrStderr(), cfg.Log)
-		conn, err := natsbus.Connect(cfg.NATS.Options(cfg.Name, natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, cfg.Name), log))
+		conn, err := natsbus.Connect(cfg.NATS.Options(cfg.Name, natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, cfg.Name),
+			log))
 		if err != nil {
 			return err
 		}
@@ -32,7 +33,9 @@ func newNotifyCmd() *cobra.Command {
 			return err
 		}
 		line := fmt.Sprintf("notifier %s: metrics %s", cfg.Name, n.Debug.URL())
-		if err := node.Announce(cmd.OutOrStdout(), line, map[string]string{"tier": "notifier", "name": cfg.Name, "metrics": n.Debug.URL()}); err != nil {
+		if err := node.Announce(cmd.OutOrStdout(), line, map[string]string{
+			"tier": "notifier", "name": cfg.Name, "metrics": n.Debug.URL(),
+		}); err != nil {
 			return err
 		}
 		return n.Run(cmd.Context())

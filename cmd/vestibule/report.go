@@ -12,7 +12,9 @@ import (
 )
 
 // reportFormats are the forms of a report.
-var reportFormats = map[string]func(io.Writer, *api.Stats) error{"text": report.Text, "html": report.HTML, "csv": report.CSV}
+var reportFormats = map[string]func(io.Writer, *api.Stats) error{
+	"text": report.Text, "html": report.HTML, "csv": report.CSV,
+}
 
 func newReportCmd() *cobra.Command {
 	flags := &clientFlags{}

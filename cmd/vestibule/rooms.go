@@ -31,8 +31,8 @@ JSON, otherwise as text.`,
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return c.showJSON(r) }),
 		},
 		&cobra.Command{
-			Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
-			Args: pairs(0),
+			Use:   "create KEY=VALUE...",
+			Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed", Args: pairs(0),
 			RunE: flags.run(func(c *client, args []string) error {
 				b, err := body(args)
 				if err != nil {
@@ -69,8 +69,9 @@ JSON, otherwise as text.`,
 			RunE: flags.run(func(c *client, args []string) error { return listRevisions(c, args[0]) }),
 		},
 		&cobra.Command{
-			Use: "restore ROOM [REVISION]", Short: "Undo the last change of a room, or restore a revision; also of a deleted room",
-			RunE: flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1:]) }),
+			Use:   "restore ROOM [REVISION]",
+			Short: "Undo the last change of a room, or restore a revision; also of a deleted room",
+			RunE:  flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1:]) }),
 		},
 		newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
 }
@@ -109,7 +110,8 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 			host := args[0]
 			switch {
 			case remove && len(args) == 1:
-				return change(c, http.MethodDelete, ofOurs("hosts", host), nil, func(any) string { return "removed the site of host " + host })
+				return change(c, http.MethodDelete, ofOurs("hosts", host), nil,
+					func(any) string { return "removed the site of host " + host })
 			case remove || len(args) == 1:
 				return usageError("URL: must be given, or --remove alone")
 			}
@@ -125,7 +127,8 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
 	file, dry, prune, ask := "", false, false, &confirmation{}
 	cmd := &cobra.Command{
-		Use: "apply -f FILE", Short: "Create or replace the rooms and hosts of a rooms.yaml, all or none, and print the changes",
+		Use:   "apply -f FILE",
+		Short: "Create or replace the rooms and hosts of a rooms.yaml, all or none, and print the changes",
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return usageError("file: is needed\nusage: " + cmd.UseLine())
@@ -182,8 +185,8 @@ func pairs(after int) cobra.PositionalArgs {
 	}
 }
 
-// body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative. The
-// value of waiting_page is a file, as in rooms.yaml.
+// body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative.
+// The value of waiting_page is a file, as in rooms.yaml.
 func body(pairs []string) (object, error) {
 	all := object{}
 	for _, p := range pairs {

@@ -98,7 +98,8 @@ func (c *clientFlags) ofRule(do func(c *client, r *api.Room, rule *api.Rule, arg
 func newRulesTryCmd(flags *clientFlags) *cobra.Command {
 	try := &ruleTrial{flags: flags}
 	cmd := &cobra.Command{
-		Use: "try --request FILE --expression E|--room ROOM", Short: "Try an expression, or the rules of a room, with a request",
+		Use:   "try --request FILE --expression E|--room ROOM",
+		Short: "Try an expression, or the rules of a room, with a request",
 		Long: `Try an expression with a request: print true or false, under every reading of its path. With --room: print the rule that lets
 the request pass, and why others do not.
 

@@ -39,7 +39,8 @@ func newServeCmd() *cobra.Command {
 	f.StringSliceVar(&o.Hosts, "host", nil,
 		"names of the site, beside localhost and the address of --listen")
 	limitFlags(f, o, 100, 100, 5*time.Minute)
-	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits; \"\": rooms of the API, with --origin as their site")
+	f.StringVar(&o.RoomsFile, "rooms", "",
+		"rooms file in place of --origin, --host and the limits; \"\": rooms of the API, with --origin as their site")
 	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
 	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS")
 	f.StringSliceVar(&o.TLS.Cert, "tls-cert", nil, "certificate files (PEM), read again when they change")

@@ -56,7 +56,8 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 		"so many seeds, beginning with --seed, one line each (with --small only those that break a promise)")
 	f.IntVar(&x.jobs, "jobs", runtime.GOMAXPROCS(0), "experiments that run at the same time")
 	f.Lookup("jobs").DefValue = "one per processor"
-	f.BoolVar(&x.vary, "vary", false, "draw fleet, limits, demand, people and network from the seed; of the flags above only --data-centers, --edges, --demand and --minutes then count, where they are given")
+	f.BoolVar(&x.vary, "vary", false,
+		"draw fleet, limits, demand, people and network from the seed; of the flags above only --data-centers, --edges, --demand and --minutes then count, where they are given")
 	f.BoolVar(&x.bad, "faults", false, "with --vary: let things go wrong, drawn from the seed too")
 	f.BoolVar(&x.small, "small", false, "as --vary --faults, but small worlds full of faults, judged after every event")
 	f.StringVar(&x.only, "only", "", "of the faults that are drawn, let those with these numbers happen (3,7,12 or none)")

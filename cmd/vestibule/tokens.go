@@ -24,7 +24,8 @@ func newTokensCmd() *cobra.Command {
 		&cobra.Command{
 			Use: "revoke ID", Short: "Revoke a token",
 			RunE: flags.run(func(c *client, args []string) error {
-				return change(c, http.MethodDelete, ofOurs("tokens", args[0]), nil, func(any) string { return "revoked " + args[0] })
+				return change(c, http.MethodDelete, ofOurs("tokens", args[0]), nil,
+					func(any) string { return "revoked " + args[0] })
 			}),
 		})
 }

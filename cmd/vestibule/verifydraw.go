@@ -69,7 +69,8 @@ func verifyDraw(stdin io.Reader, stdout io.Writer, commit, number, name string, 
 		return fmt.Errorf("%s: the record is not that of a fair draw:\n%w", name, errors.Join(faults...))
 	}
 	if commit != "" && known != record.Commit {
-		return fmt.Errorf("%s: commit: the record is of another draw: its commit is %x, not the one of --commit", name, record.Commit)
+		return fmt.Errorf("%s: commit: the record is of another draw: its commit is %x, not the one of --commit", name,
+			record.Commit)
 	}
 	fmt.Fprintf(stdout, "the draw of event %s: its secret was committed to on %s, entries closed on %s, %d were counted\n",
 		record.Event, record.Committed.UTC().Format(draw.TimeFormat), record.Closes.UTC().Format(draw.TimeFormat),
@@ -80,7 +81,9 @@ func verifyDraw(stdin io.Reader, stdout io.Writer, commit, number, name string, 
 		fmt.Fprintf(stdout, "round %d of drand's quicknet: nobody knew the places before entries closed\n",
 			record.Beacon.Round)
 	}
-	v := receiptVerifier{draw: record.Draw(), number: number, entrants: record.Entrants, in: stdin, out: stdout, seen: map[draw.Ticket]bool{}}
+	v := receiptVerifier{
+		draw: record.Draw(), number: number, entrants: record.Entrants, in: stdin, out: stdout, seen: map[draw.Ticket]bool{},
+	}
 	for _, file := range receipts {
 		if err := v.file(file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -183,7 +186,8 @@ func (v *receiptVerifier) take(r *draw.Receipt) {
 		v.drawn++
 	}
 	v.all = append(v.all, r.Place.UnixMilli())
-	if len(v.right) <= shownReceipts && (v.number == "" || v.number == string(ticket.AppendNumber(nil, uint64(r.Ticket)))) {
+	if len(v.right) <= shownReceipts &&
+		(v.number == "" || v.number == string(ticket.AppendNumber(nil, uint64(r.Ticket)))) {
 		v.right = append(v.right, *r)
 	}
 }
@@ -212,7 +216,9 @@ func (v *receiptVerifier) tell() error {
 		fmt.Fprintf(v.out, "%d more were of a ticket that was given before\n", v.again)
 	}
 	if v.drawn > v.entrants {
-		fmt.Fprintf(v.out, "WARNING: %d entrants have receipts, and the record counts %d: entries may have been added after the close\n", v.drawn, v.entrants)
+		fmt.Fprintf(v.out,
+			"WARNING: %d entrants have receipts, and the record counts %d: entries may have been added after the close\n",
+			v.drawn, v.entrants)
 	}
 	if v.wrong > 0 {
 		return fmt.Errorf("%d receipts are wrong", v.wrong)

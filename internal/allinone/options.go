@@ -169,7 +169,8 @@ func writeRooms(file string, o *Options, origin string) error {
 	rooms := []room.Settings{o.settings(origin)}
 	if o.Busy {
 		rooms = append(rooms, room.Settings{
-			Name: "busy", Host: rooms[0].Host, Path: BusyPath, Origin: rooms[0].Origin, TotalActiveUsers: 8, NewUsersPerMinute: 600, SessionDuration: busySession,
+			Name: "busy", Host: rooms[0].Host, Path: BusyPath, Origin: rooms[0].Origin, TotalActiveUsers: 8,
+			NewUsersPerMinute: 600, SessionDuration: busySession,
 		})
 	}
 	var b strings.Builder
@@ -178,11 +179,13 @@ func writeRooms(file string, o *Options, origin string) error {
 rooms:
 `)
 	for _, r := range rooms {
-		fmt.Fprintf(&b, "  - name: %s\n    host: %q\n    path: %s\n    additional_routes:\n", r.Name, r.Host, "/"+strings.TrimPrefix(r.Path, "/"))
+		fmt.Fprintf(&b, "  - name: %s\n    host: %q\n    path: %s\n    additional_routes:\n", r.Name, r.Host,
+			"/"+strings.TrimPrefix(r.Path, "/"))
 		for _, h := range o.hosts()[1:] {
 			fmt.Fprintf(&b, "      - {host: %q, path: /%s}\n", h, strings.TrimPrefix(r.Path, "/"))
 		}
-		fmt.Fprintf(&b, "    total_active_users: %d\n    new_users_per_minute: %d\n    session_duration: %s\n    origin: %s\n",
+		fmt.Fprintf(&b,
+			"    total_active_users: %d\n    new_users_per_minute: %d\n    session_duration: %s\n    origin: %s\n",
 			r.TotalActiveUsers, r.NewUsersPerMinute, r.SessionDuration, r.Origin)
 		if o.Notify != "" {
 			b.WriteString("    web_push: true\n")

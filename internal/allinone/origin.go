@@ -64,8 +64,8 @@ type guest struct {
 	pages int
 }
 
-// LongestSession returns for how long at most a session of a duration lasts after its last request: by decision 1 it may
-// outlive session_duration by a tenth, 20 s at most, and its ticket ends with a whole second.
+// LongestSession returns for how long at most a session of a duration lasts after its last request: by decision 1 it
+// may outlive session_duration by a tenth, 20 s at most, and its ticket ends with a whole second.
 func LongestSession(d time.Duration) time.Duration {
 	return (d + min(d/10, 20*time.Second) + time.Second - 1).Truncate(time.Second) + time.Second
 }
@@ -91,7 +91,9 @@ func NewOrigin(opts OriginOptions) (*Origin, error) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("/", o.page)
-	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug)}
+	o.server = &http.Server{
+		Handler: mux, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+	}
 	return o, nil
 }
 
@@ -128,7 +130,9 @@ type OriginStats struct {
 func (o *Origin) Stats() OriginStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return OriginStats{Active: o.active(time.Now()), Peak: o.peak, PeakRate: o.peakRate, Total: o.total, Requests: o.requests}
+	return OriginStats{
+		Active: o.active(time.Now()), Peak: o.peak, PeakRate: o.peakRate, Total: o.total, Requests: o.requests,
+	}
 }
 
 // active returns the number of sessions, and forgets those that ended before any request that is on its way was sent.
@@ -209,7 +213,9 @@ func (o *Origin) page(w http.ResponseWriter, r *http.Request) {
 		sent = time.Unix(0, ns)
 	}
 	id, pages, active := o.visit(id, sent)
-	http.SetCookie(w, &http.Cookie{Name: originCookie, Value: id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{
+		Name: originCookie, Value: id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("X-Demo-Origin", "1")
 	session := o.session

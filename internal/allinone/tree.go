@@ -131,7 +131,8 @@ func (t *Tree) start(o *Options) (err error) {
 	}
 
 	// The order of shutdown: edges send final reports to their regionals, regionals store them.
-	notifiers, edges, regionals, globals, origins := t.tier("notifiers"), t.tier("edges"), t.tier("regionals"), t.tier("global"), t.tier("origin")
+	notifiers, edges, regionals := t.tier("notifiers"), t.tier("edges"), t.tier("regionals")
+	globals, origins := t.tier("global"), t.tier("origin")
 
 	if o.Control == "" {
 		o.Control = t.ports.nextAddr()
@@ -207,7 +208,8 @@ func (t *Tree) writeSplitConfig(name string, cfg, defaults node.Config) error {
 		return err
 	}
 	tier, _, _ := strings.Cut(name, "-")
-	head := fmt.Sprintf("# Runs this node as a process of its own, on the data that is there: %s --config THIS.\n# Stop the one process before. Each start of it writes this file anew: copy it, then edit the copy.\n", tier)
+	head := fmt.Sprintf("# Runs this node as a process of its own, on the data that is there: %s --config THIS.\n# Stop the one process before. Each start of it writes this file anew: copy it, then edit the copy.\n",
+		tier)
 	return node.WriteFile(filepath.Join(t.Info.Split, name+".yaml"), append([]byte(head), text...))
 }
 

@@ -32,8 +32,13 @@ const busyVisitors = 30
 
 // Crowd runs n simulated visitors, and those of the busy room, until ctx ends.
 func (t *Tree) Crowd(ctx context.Context, n int, chance *rand.Rand) {
-	main := Visitors{N: n, Think: 5 * time.Second, Pause: 20 * time.Second, Rand: rand.New(rand.NewPCG(chance.Uint64(), chance.Uint64())), Log: t.log}
-	busy := Visitors{N: busyVisitors, Think: 3 * time.Second, Pause: 4 * time.Second, AtOnce: true, Rand: chance, Log: t.log}
+	main := Visitors{
+		N: n, Think: 5 * time.Second, Pause: 20 * time.Second, Rand: rand.New(rand.NewPCG(chance.Uint64(), chance.Uint64())),
+		Log: t.log,
+	}
+	busy := Visitors{
+		N: busyVisitors, Think: 3 * time.Second, Pause: 4 * time.Second, AtOnce: true, Rand: chance, Log: t.log,
+	}
 	for _, e := range t.Info.Edges {
 		main.URLs, busy.URLs = append(main.URLs, e.URL), append(busy.URLs, e.URL+BusyPath)
 	}

@@ -59,7 +59,8 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer o.End()
 	defer a.recovered(w, r, o)
 	w.Header()[decisionHeader] = saysAnswer // until the gate decides otherwise
-	if a.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType) {
+	if a.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath &&
+		strings.HasPrefix(r.Header.Get("Content-Type"), grpcType) {
 		a.check(w, r, o)
 		return
 	}
@@ -81,7 +82,9 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Authorize implements [front.Authorizer]. q is the question as read. An outcome that neither enters nor listens
 // holds the answer for the server that asks. There is none before the edge can decide.
-func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) bool {
+func (a *authServer) Authorize(
+	ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string,
+) bool {
 	if err := a.question(q, peer, lines); err != nil {
 		a.refuseFront(o, err)
 		return true
@@ -275,7 +278,11 @@ func onlyLine(lines func(name string) []string, name string) (string, error) {
 // agrees refuses a visitor's own request if a header describes a different one: the visitor sent that header and the
 // front forwarded it.
 func agrees(lines func(name string) []string, q *gate.Request) error {
-	for _, is := range [...]gate.Field{{Name: "X-Forwarded-Method", Value: q.Method}, {Name: "X-Forwarded-Host", Value: q.Host}, {Name: "X-Forwarded-Uri", Value: q.Target}} {
+	for _, is := range [...]gate.Field{
+		{Name: "X-Forwarded-Method", Value: q.Method},
+		{Name: "X-Forwarded-Host", Value: q.Host},
+		{Name: "X-Forwarded-Uri", Value: q.Target},
+	} {
 		for _, told := range lines(is.Name) {
 			if told != is.Value {
 				return fmt.Errorf("%s: contradicts the request", is.Name)
@@ -338,7 +345,10 @@ func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outco
 // patienceOf returns half of the caller's timeout, so that the answer comes in time.
 func patienceOf(h http.Header) time.Duration {
 	text := h.Get("Grpc-Timeout")
-	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	units := map[byte]time.Duration{
+		'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond,
+		'n': time.Nanosecond,
+	}
 	if text == "" || len(text) > 9 || units[text[len(text)-1]] == 0 {
 		return time.Hour
 	}
@@ -362,7 +372,9 @@ func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcom
 	if !strings.HasPrefix(c.path, "/") {
 		return nil, errors.New("request.http.path: must begin with /")
 	}
-	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
+	visitors := http.Request{
+		Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body,
+	}
 	q := a.request(&visitors, netip.Addr{}, o) // without a version
 	q.Client = client.Unmap().WithZone("")
 	q.Encodings = nil // the body of an answer is text

@@ -104,7 +104,9 @@ func fields(message []byte, f func(field protowire.Number, content []byte, value
 }
 
 // inside calls f with each field of the nested message at a field path.
-func inside(message []byte, way []protowire.Number, f func(field protowire.Number, content []byte, value uint64) error) error {
+func inside(
+	message []byte, way []protowire.Number, f func(field protowire.Number, content []byte, value uint64) error,
+) error {
 	if len(way) == 0 {
 		return fields(message, f)
 	}
@@ -229,7 +231,8 @@ func stripped(header http.Header) (out []string) {
 	left := header.Clone()
 	ownRules.Strip(left)
 	for name := range header {
-		if _, stays := left[name]; !stays && !strings.HasPrefix(name, ":") && name != "X-Forwarded-For" && name != "X-Forwarded-Proto" {
+		if _, stays := left[name]; !stays && !strings.HasPrefix(name, ":") && name != "X-Forwarded-For" &&
+			name != "X-Forwarded-Proto" {
 			out = append(out, name)
 		}
 	}

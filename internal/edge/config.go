@@ -237,7 +237,8 @@ func (c *Config) Validate() []error {
 		errs = append(errs, fmt.Errorf("proxy_protocol.trusted: %w", err))
 	}
 	if u := c.ProxyProtocol.Untrusted; u != headersRefused && u != headersIgnored {
-		errs = append(errs, fmt.Errorf("proxy_protocol.untrusted: must be %s or %s, got %q", headersRefused, headersIgnored, u))
+		errs = append(errs,
+			fmt.Errorf("proxy_protocol.untrusted: must be %s or %s, got %q", headersRefused, headersIgnored, u))
 	}
 	errs = append(errs, origin.CheckForward(c.ForwardHeaders)...)
 	return append(errs, c.checkBounds()...)
@@ -320,13 +321,16 @@ func (c *FrontConfig) validate(proxies []string) []error {
 	switch c.Form {
 	case formHeaders, formAccel, formPrefix, formGRPC:
 	default:
-		errs = append(errs, fmt.Errorf("front_auth.form: must be %s, %s, %s or %s, got %q", formHeaders, formAccel, formPrefix, formGRPC, c.Form))
+		errs = append(errs,
+			fmt.Errorf("front_auth.form: must be %s, %s, %s or %s, got %q", formHeaders, formAccel, formPrefix, formGRPC, c.Form))
 	}
-	if p := c.Prefix; !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || strings.HasPrefix(p, "/.well-known") || strings.ContainsAny(p, "?#% ") {
+	if p := c.Prefix; !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || strings.HasPrefix(p, "/.well-known") ||
+		strings.ContainsAny(p, "?#% ") {
 		errs = append(errs, fmt.Errorf("front_auth.prefix: must be a path like /decide, got %q", p))
 	}
 	if c.Redirect == "" || strings.ContainsFunc(c.Redirect, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		errs = append(errs, fmt.Errorf("front_auth.redirect: must be a named location or a path of nginx, got %q", c.Redirect))
+		errs = append(errs,
+			fmt.Errorf("front_auth.redirect: must be a named location or a path of nginx, got %q", c.Redirect))
 	}
 	if c.Hold < time.Millisecond || c.Hold > 25*time.Second {
 		errs = append(errs, fmt.Errorf("front_auth.hold: must be 1ms to 25s, got %v", c.Hold))
@@ -336,5 +340,6 @@ func (c *FrontConfig) validate(proxies []string) []error {
 
 // Doubts implements [node.Doubter]. It returns why NATS cannot be used now.
 func (c *Config) Doubts() []string {
-	return node.DoubtNATS("nats", &c.NATS, c.Name, natsbus.NodeInbox(natsbus.RoleEdge, c.DataCenter, c.Name), natsbus.DocumentsStream)
+	return node.DoubtNATS("nats", &c.NATS, c.Name, natsbus.NodeInbox(natsbus.RoleEdge, c.DataCenter, c.Name),
+		natsbus.DocumentsStream)
 }

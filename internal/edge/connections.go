@@ -51,8 +51,8 @@ func (f *files) logLimit(log *slog.Logger, cfg *Config) {
 		return
 	}
 	log.Warn("few files may be open: connections and event streams are capped below what the configuration asks for; raise the limit of open files (ulimit -n)",
-		slog.Int("limit", f.limit), slog.Int("connections", f.visitors), slog.Int("event_streams", f.streams), slog.Int("connections_to_origins", f.origins),
-		slog.Int("event_streams_asked_for", asked.streams))
+		slog.Int("limit", f.limit), slog.Int("connections", f.visitors), slog.Int("event_streams", f.streams),
+		slog.Int("connections_to_origins", f.origins), slog.Int("event_streams_asked_for", asked.streams))
 }
 
 // connections are the visitors' connections, up to a cap. At the cap the longest idle one is closed for the next; if

@@ -71,7 +71,9 @@ func progressOf(r *http.Request) front.Progress {
 // request returns the gate's view of a request from peer.
 func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gate.Request {
 	q := o.Request()
-	*q = gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
+	*q = gate.Request{
+		Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header),
+	}
 	q.ReadHeader(s.proxies, peer, r.TLS, func(name string) []string { return r.Header[name] })
 	return q
 }

@@ -194,7 +194,8 @@ func (k *keeper) report(err error) {
 	case err != nil:
 		text := "data_dir cannot be written in time (" + err.Error() + "): if this process is killed, its permits stay reserved until its tickets expire; free space or replace the disk"
 		if k.trouble.Store(&text); !had {
-			k.log.Error("data_dir cannot be written in time: if this process is killed, its permits stay reserved until its tickets expire", slog.Any("error", err))
+			k.log.Error("data_dir cannot be written in time: if this process is killed, its permits stay reserved until its tickets expire",
+				slog.Any("error", err))
 		}
 	case had:
 		k.trouble.Store(nil)
@@ -222,7 +223,8 @@ func newSettling(folder *node.Folder, params wire.Params, log *slog.Logger) *set
 	for _, data := range snapshots[max(0, len(snapshots)-fleettime.MaxLives):] {
 		p, err := wire.DecodePast(data)
 		if err != nil {
-			log.Warn("a snapshot in data_dir cannot be read: the permits of an earlier process count until its tickets expire", slog.Any("error", err))
+			log.Warn("a snapshot in data_dir cannot be read: the permits of an earlier process count until its tickets expire",
+				slog.Any("error", err))
 			continue
 		}
 		s.left = append(s.left, predecessor{admission.NewPredecessor(p, params), data})
@@ -250,7 +252,8 @@ func (s *settling) apply(now fleettime.Mono, g *wire.Grant) {
 	defer s.mu.Unlock()
 	s.left = slices.DeleteFunc(s.left, func(p predecessor) bool {
 		if p.Apply(now, *g); p.Settled() {
-			s.log.Info("the regional has settled an earlier process in data_dir, or refuses to", slog.Uint64("instance", p.Instance()))
+			s.log.Info("the regional has settled an earlier process in data_dir, or refuses to",
+				slog.Uint64("instance", p.Instance()))
 		}
 		return p.Settled()
 	})

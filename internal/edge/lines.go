@@ -118,7 +118,8 @@ func (p *proxy) cannotBind(r *http.Request) error {
 
 // bindOffered gives the client's connection one to the site, if the answer offers a login that is bound to it.
 func (p *proxy) bindOffered(r *http.Request, answer *http.Response) error {
-	if answer.StatusCode != http.StatusUnauthorized || !slices.ContainsFunc(answer.Header["Www-Authenticate"], origin.OffersBinding) {
+	if answer.StatusCode != http.StatusUnauthorized ||
+		!slices.ContainsFunc(answer.Header["Www-Authenticate"], origin.OffersBinding) {
 		return nil
 	}
 	if err := p.cannotBind(r); err != nil {

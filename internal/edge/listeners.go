@@ -87,7 +87,8 @@ func (ls *listenerSet) open(addr string, kind listener, sockets *node.Sockets) e
 		}
 		err = ls.openOne(net.JoinHostPort("::1", same), kind, sockets)
 		switch {
-		case err == nil, errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT): // a machine without IPv6
+		case err == nil, errors.Is(err, syscall.EADDRNOTAVAIL),
+			errors.Is(err, syscall.EAFNOSUPPORT): // a machine without IPv6
 			return nil
 		case port != "0" || try == 10:
 			return err

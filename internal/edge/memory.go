@@ -16,7 +16,10 @@ type memoryUse struct {
 
 // newMemoryUse returns the memory of this process; its limit is GOMEMLIMIT, or none.
 func newMemoryUse() *memoryUse {
-	return &memoryUse{limit: debug.SetMemoryLimit(-1), used: []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}}
+	return &memoryUse{
+		limit: debug.SetMemoryLimit(-1),
+		used:  []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}},
+	}
 }
 
 // percent returns the part of the limit that is in use, without garbage.

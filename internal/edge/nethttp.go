@@ -79,7 +79,8 @@ func dropOffers(r *http.Request) {
 		return
 	}
 	delete(r.Header, "Upgrade")
-	if r.Method == http.MethodGet && r.ProtoMajor == 1 && r.ProtoMinor == 1 && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") &&
+	if r.Method == http.MethodGet && r.ProtoMajor == 1 && r.ProtoMinor == 1 &&
+		httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") &&
 		httpguts.HeaderValuesContainsToken(offers, "websocket") {
 		r.Header["Upgrade"] = []string{"websocket"}
 	}

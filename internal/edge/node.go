@@ -19,7 +19,9 @@ type Node struct {
 
 // NewNode returns the edge of cfg, which uses conn for its regional and the documents. It takes its listeners from
 // sockets, if any.
-func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.Sockets, log *slog.Logger) (*Node, error) {
+func NewNode(
+	cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.Sockets, log *slog.Logger,
+) (*Node, error) {
 	dbg, err := node.NewDebug(&cfg.Base, "Vestibule edge "+cfg.DataCenter+" "+cfg.Name, log)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,10 @@ func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.Respons
 
 // patientAnswer returns w with each write of the answer bounded.
 func (p *patience) patientAnswer(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	return &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2, draining: p.draining, progress: progressOf(r)}
+	return &patientWriter{
+		ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2,
+		draining: p.draining, progress: progressOf(r),
+	}
 }
 
 // hurryBody bounds an answer of the edge itself: the rest of the request, which net/http reads before it answers, and

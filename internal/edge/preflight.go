@@ -137,8 +137,8 @@ func (p *preflights) askSite(r *http.Request, o *gate.Outcome) ([]gate.Field, er
 	o.MustGo(gate.Preflights, target)
 	to := o.Origin.URL
 	out := (&http.Request{
-		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"User-Agent": {"vestibule-preflight"}},
+		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1",
+		ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"User-Agent": {"vestibule-preflight"}},
 	}).WithContext(ctx)
 	for _, f := range o.AppendForward(nil, r.Host) {
 		out.Header[f.Name] = []string{f.Value}

@@ -54,7 +54,8 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 		return
 	}
 	rp := httputil.ReverseProxy{
-		Transport: way, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
+		Transport: way, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers,
+		ErrorLog: p.quiet,
 	}
 	defer func() {
 		p := recover()
@@ -90,8 +91,10 @@ func (x upstreamRequest) answered(r *http.Response) error {
 	switch {
 	case r.StatusCode < 100 || r.StatusCode > 599: // net/http reads any three digits
 		return fmt.Errorf("%w: status %03d", http1.ErrAnswer, r.StatusCode)
-	case r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
-		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))
+	case r.StatusCode == http.StatusSwitchingProtocols &&
+		!strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
+		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"),
+			r.Request.Header.Get("Upgrade"))
 	}
 	if err := x.bindOffered(x.client, r); err != nil {
 		return err

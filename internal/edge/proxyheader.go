@@ -41,7 +41,9 @@ func newProxyHeaders(c *Config, m *metrics, log *slog.Logger) (*proxyHeaders, er
 	if err != nil {
 		return nil, fmt.Errorf("proxy_protocol.trusted: %w", err)
 	}
-	return &proxyHeaders{trusted: trusted, ignore: c.ProxyProtocol.Untrusted == headersIgnored, wait: c.Timeouts.Header, metrics: m, log: log}, nil
+	return &proxyHeaders{
+		trusted: trusted, ignore: c.ProxyProtocol.Untrusted == headersIgnored, wait: c.Timeouts.Header, metrics: m, log: log,
+	}, nil
 }
 
 // preface is the part of a connection before the visitor's first byte. The connection's own goroutine reads it with
@@ -115,7 +117,8 @@ func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
 	if x.told[result].CompareAndSwap(false, true) {
 		level = slog.LevelWarn
 	}
-	x.log.Log(context.Background(), level, "connection closed for its PROXY header", slog.Any("peer", peer), slog.Any("error", err))
+	x.log.Log(context.Background(), level, "connection closed for its PROXY header",
+		slog.Any("peer", peer), slog.Any("error", err))
 }
 
 // Signatures of headers, and bounds of their lengths in bytes.

@@ -157,11 +157,13 @@ func (u *uplink) sayGoodbye() {
 	u.keeper.snapshot(ctx)
 	u.send(reports)
 	if err := u.folder.KeepEnded(ended); err != nil {
-		u.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire", slog.Any("error", err))
+		u.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire",
+			slog.Any("error", err))
 	}
 	// A shutdown of everything stops the regional next.
 	if err := u.bus.Flush(ctx); err != nil {
-		u.log.Warn("the goodbye may be lost: the regional reserves the permits of this edge for a while", slog.Any("error", err))
+		u.log.Warn("the goodbye may be lost: the regional reserves the permits of this edge for a while",
+			slog.Any("error", err))
 	}
 	u.log.Info("edge down")
 }
@@ -180,7 +182,8 @@ func (u *uplink) storeInstances(instances []uint64) {
 			u.log.Info("the data_dir can be written again")
 		}
 	case !u.unkept:
-		u.log.Warn("what this process holds when it is killed will count until lost_after: its data_dir cannot be written", slog.Any("error", err))
+		u.log.Warn("what this process holds when it is killed will count until lost_after: its data_dir cannot be written",
+			slog.Any("error", err))
 	}
 	u.unkept = err != nil
 }

@@ -38,7 +38,9 @@ const (
 // pushResults label the metric of changes of subscriptions. The set is closed.
 var pushResults = []string{"stored", "full", "lost"}
 
-func newPushes(store func(context.Context, uint64, uint64, []byte) error, log *slog.Logger, reg prometheus.Registerer) *pushes {
+func newPushes(
+	store func(context.Context, uint64, uint64, []byte) error, log *slog.Logger, reg prometheus.Registerer,
+) *pushes {
 	p := &pushes{store: store, log: log, after: time.After, state: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vestibule_edge_push_changes_total", Help: "Changes of subscriptions to notifications, by what became of them.",
 	}, []string{"result"})}
@@ -127,5 +129,6 @@ func (p *pushes) put(ctx context.Context, c pushed) {
 
 func (p *pushes) lose(c pushed, err error) {
 	p.state.WithLabelValues("lost").Inc()
-	p.log.Warn("a change of a subscription to notifications is lost", slog.Bool("ends", len(c.record) == 0), slog.Any("error", err))
+	p.log.Warn("a change of a subscription to notifications is lost",
+		slog.Bool("ends", len(c.record) == 0), slog.Any("error", err))
 }

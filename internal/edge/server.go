@@ -117,13 +117,20 @@ func New(o Options) (_ *Server, err error) {
 	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
 	s.files.logLimit(s.log, &s.cfg)
 	s.conns = newConnections(s.files.visitors, s.metrics, s.log)
-	hub, err := sse.New(sse.Options{Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg})
+	hub, err := sse.New(sse.Options{
+		Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("events.per_prefix: %w", err)
 	}
 	clock := node.NewClock()
-	s.up = &uplink{cfg: &s.cfg, certificates: o.Certificates, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
-	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After}
+	s.up = &uplink{
+		cfg: &s.cfg, certificates: o.Certificates, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder,
+		metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1),
+	}
+	s.up.keeper = &keeper{
+		folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After,
+	}
 	s.pushes = newPushes(o.Pushes, s.log, o.Reg)
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
@@ -140,10 +147,14 @@ func New(o Options) (_ *Server, err error) {
 	s.dials.Short = func(full bool) { s.conns.shed(wantSites, full) }
 	transport := origin.NewTransport(s.dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
-	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
+	s.monitor = &origin.Monitor{
+		Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics,
+		Log: s.log,
+	}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, alone: transport.Alone(), proxies: s.proxies, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
-		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		transport: transport, trip: transport, alone: transport.Alone(), proxies: s.proxies,
+		headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor,
+		buffers: origin.NewBuffers(), log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
 		return nil, err
@@ -152,7 +163,8 @@ func New(o Options) (_ *Server, err error) {
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
 	}
-	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Time(), 0 }) // limits are not for edges, and the engine knows when people gather
+	// Limits are not for edges, and the engine knows when people gather: the uncertainty is not needed.
+	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Time(), 0 })
 	s.gate.Use(s.fleet)
 	if err := s.listen(o.Sockets, o.Own); err != nil {
 		return nil, err
@@ -163,13 +175,18 @@ func New(o Options) (_ *Server, err error) {
 // newFront returns the front of the configuration.
 func (s *Server) newFront(dials *origin.Dials) *front.Front {
 	idle, ofSite := origin.MaxIdle(dials.Limit())
-	s.pool = &http1.Pool{Dial: dials.DialContext, Handshake: origin.Handshake, MaxIdle: idle, MaxIdlePerSite: ofSite, IdleFor: origin.IdleFor}
+	s.pool = &http1.Pool{
+		Dial: dials.DialContext, Handshake: origin.Handshake, MaxIdle: idle, MaxIdlePerSite: ofSite, IdleFor: origin.IdleFor,
+	}
 	return front.New(front.Options{
-		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Handler: s, Context: withProgress, Log: s.log,
-		Timeouts:  front.Timeouts{Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response},
+		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Handler: s, Context: withProgress,
+		Log: s.log,
+		Timeouts: front.Timeouts{
+			Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response,
+		},
 		Metrics:   front.Metrics{Requests: s.metrics.byFast, HandedOver: s.metrics.handedOver, Panics: s.metrics.panics},
-		HandsOver: s.cfg.Reader == frontNetHTTP,
-		Pool:      s.pool, Headers: s.proxy.headers, Monitor: s.monitor, Buffers: s.proxy.buffers,
+		HandsOver: s.cfg.Reader == frontNetHTTP, Pool: s.pool, Headers: s.proxy.headers, Monitor: s.monitor,
+		Buffers: s.proxy.buffers,
 	})
 }
 
@@ -195,13 +212,17 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 		Sources: sources,
 		Engine: admission.Config{
 			Edge: o.Config.Name, DC: o.Config.DataCenter, Params: o.Params,
-			Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting},
+			Limits: admission.Limits{
+				Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting,
+			},
 			Rand:   rand.New(chance),
 			Past:   s.folder.Succeeds(s.log),
 			Ended:  s.folder.Ended(s.log),
 			Stores: true,
 		},
-		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix,
+		NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add,
+		Reg: o.Reg, Log: s.log,
 	})
 }
 
@@ -389,7 +410,9 @@ func (s *Server) Ready() node.Readiness {
 	case st.Standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
+		r.Reasons = append(r.Reasons,
+			fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s",
+				s.cfg.DataCenter, s.cfg.DataCenter))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r

@@ -14,8 +14,9 @@ import (
 
 // One address must not close an edge. While the edge has room nothing is limited per address. Above shedAt of the
 // connections of visitors, of those to sites, or of the memory limit (GOMEMLIMIT), it closes connections that make no
-// progress: first those of the prefix that has the most of them. A connection makes no progress while the visitor owes a head or a body, or does not take
-// an answer. A connection whose requests the edge, the site or an event stream delays is never closed.
+// progress: first those of the prefix that has the most of them. A connection makes no progress while the visitor owes
+// a head or a body, or does not take an answer. A connection whose requests the edge, the site or an event stream
+// delays is never closed.
 
 const (
 	// shedAt is the part of the connections, in percent, from which on the edge closes those without progress.
@@ -287,7 +288,8 @@ func (x *connections) noteShed(now time.Time, of netip.Prefix, n int, what want)
 	if s.n += n; now.Sub(s.logged) < time.Minute {
 		return
 	}
-	x.log.Warn(shedAlarm+": block the prefix in front of the edge, or raise the limit of open files, or GOMEMLIMIT", slog.String("short_of", wantNames[what]), slog.String("prefix", of.String()), slog.Int("closed", s.n))
+	x.log.Warn(shedAlarm+": block the prefix in front of the edge, or raise the limit of open files, or GOMEMLIMIT",
+		slog.String("short_of", wantNames[what]), slog.String("prefix", of.String()), slog.Int("closed", s.n))
 	s.logged, s.n = now, 0
 }
 
@@ -301,5 +303,6 @@ func (x *connections) alarm(now time.Time) string {
 	if x.last.IsZero() || now.Sub(x.last) > time.Minute {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s); most are of %s: block it in front of the edge, or raise the limit of open files, or GOMEMLIMIT", shedAlarm, wantNames[x.want], x.of)
+	return fmt.Sprintf("%s (%s); most are of %s: block it in front of the edge, or raise the limit of open files, or GOMEMLIMIT",
+		shedAlarm, wantNames[x.want], x.of)
 }

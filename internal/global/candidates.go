@@ -78,8 +78,8 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	}
 	for _, e := range c.edges[:min(len(c.edges), most)] {
 		out.Edges = append(out.Edges, api.Edge{
-			Name: e.Name, Build: e.Build, State: e.State, HeardSeconds: (e.Heard + since).Seconds(), LeaseSeconds: max(0, e.Lease-since).Seconds(),
-			CertificateEnd: endOf(e.CertificateEnd),
+			Name: e.Name, Build: e.Build, State: e.State, HeardSeconds: (e.Heard + since).Seconds(),
+			LeaseSeconds: max(0, e.Lease-since).Seconds(), CertificateEnd: endOf(e.CertificateEnd),
 		})
 	}
 }
@@ -119,7 +119,8 @@ func (t *candidateState) certificateAlarm(now time.Time) string {
 	if soon == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("a certificate of %s ends on %s: replace the certificate files in time", whose, first.Format(time.DateOnly))
+	text := fmt.Sprintf("a certificate of %s ends on %s: replace the certificate files in time", whose,
+		first.Format(time.DateOnly))
 	if soon > 1 {
 		text += fmt.Sprintf("; %d processes have one that ends within 30 days", soon)
 	}
@@ -183,13 +184,15 @@ func (s *Server) candidateState() candidateState {
 	alarms := s.Ready()
 	now := time.Now()
 	t := candidateState{Candidate: api.Candidate{
-		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First()), Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
-		RoomsVersion: int64(s.fleet.Set().Version()), KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
+		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First()), Build: node.BuildVersion(),
+		LeaseTroubleSeconds: trouble.Seconds(), RoomsVersion: int64(s.fleet.Set().Version()),
+		KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
 	}}
 	if m := s.fleet.Members(); m != nil {
 		t.MembersVersion = int64(m.Version)
 	}
-	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxToldAlarms, len(alarms.Reasons)+len(alarms.Alarms))] {
+	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxToldAlarms,
+		len(alarms.Reasons)+len(alarms.Alarms))] {
 		t.Alarms = append(t.Alarms, strings.ToValidUTF8(text[:min(maxToldAlarm, len(text))], ""))
 	}
 	s.addCentres(&t)
@@ -211,9 +214,9 @@ func (s *Server) addCentres(t *candidateState) {
 	now, edges := s.Clock.Now(), maxToldEdges
 	for _, d := range l.alloc.Centres(now) {
 		dc := api.DataCenter{
-			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
-			MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle, RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle,
-			Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
+			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted,
+			Term: strconv.FormatUint(d.Term, 10), MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle,
+			RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle, Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
 		}
 		if d.Bound != fleettime.Unsynced {
 			bound := d.Bound.Seconds()
@@ -273,7 +276,8 @@ func (c *candidates) hearNotifier(data []byte, now time.Time) error {
 	}
 	if _, known := c.notifiers[n.Name]; known || len(c.notifiers) < maxCandidates {
 		c.notifiers[n.Name] = notifierState{api.Notifier{
-			Name: n.Name, AsOf: now.UTC(), Subscribed: n.Subscribed, Due: n.Due, Sent: n.Sent, Failed: n.Failed, GivenUp: n.Dead, LateSeconds: n.Late,
+			Name: n.Name, AsOf: now.UTC(), Subscribed: n.Subscribed, Due: n.Due, Sent: n.Sent, Failed: n.Failed, GivenUp: n.Dead,
+			LateSeconds: n.Late,
 		}, n.Rooms}
 	}
 	return nil
@@ -305,7 +309,8 @@ func (c *candidates) view() api.Fleet {
 		out.Notifiers = append(out.Notifiers, c.notifiers[name].Notifier)
 	}
 	leader := c.leader(now)
-	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
+	for _, t := range slices.SortedFunc(maps.Values(c.heard),
+		func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
 		t.Leading = t.Leading && t.Name == leader.Name // one that was killed said so last
 		out.Candidates = append(out.Candidates, t.Candidate)
 	}
@@ -317,7 +322,8 @@ func (c *candidates) view() api.Fleet {
 
 // leader returns the recent claimant with the highest term. The caller holds the lock.
 func (c *candidates) leader(now time.Time) (leader candidateState) {
-	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
+	for _, t := range slices.SortedFunc(maps.Values(c.heard),
+		func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
 		if t.Leading && now.Sub(t.AsOf) <= leaderGone && (!leader.Leading || termOf(t) > termOf(leader)) {
 			leader = t
 		}

@@ -54,23 +54,33 @@ func (c *census) alarms() []string {
 		out = append(out, stop.Stop{Reason: stop.Uninitialized, Centre: strings.Join(c.uninit, ", ")}.Advice())
 	}
 	if c.outdated() {
-		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
+		out = append(out,
+			fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here",
+				c.By, c.Newest, c.Members))
 	}
 	for _, d := range c.Unlisted {
 		switch {
 		case d.Copy:
-			out = append(out, fmt.Sprintf("another data centre is named %s (cluster ID %016x), it admits no visitor: rename it; "+
-				"if it is the listed one and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
+			out = append(out,
+				fmt.Sprintf("another data centre is named %s (cluster ID %016x), it admits no visitor: rename it; "+
+					"if it is the listed one and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID,
+					d.Name))
 		case d.Gone:
-			out = append(out, fmt.Sprintf("data centre %s was removed and reports, its sessions may exceed the limits until they end: stop it, or take it back: vestibule fleet add %s", d.Name, d.Name))
+			out = append(out,
+				fmt.Sprintf("data centre %s was removed and reports, its sessions may exceed the limits until they end: stop it, or take it back: vestibule fleet add %s",
+					d.Name, d.Name))
 		default:
-			out = append(out, fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s", d.Name, d.Name))
+			out = append(out,
+				fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s", d.Name,
+					d.Name))
 		}
 	}
 	for _, d := range c.centres {
 		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits
 		if d.Heard > silentFor && d.Standing != wire.Unlisted && !d.Gone && !waited {
-			out = append(out, fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS", d.Name)+c.remove(d.Name))
+			out = append(out,
+				fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS",
+					d.Name)+c.remove(d.Name))
 		}
 	}
 	return out
@@ -78,7 +88,8 @@ func (c *census) alarms() []string {
 
 // remove returns the advice to remove a data centre that does not report; "" for the only one of the list.
 func (c *census) remove(name string) string {
-	if !slices.ContainsFunc(c.centres, func(d root.CentreTotals) bool { return d.Name != name && d.Standing != wire.Unlisted && !d.Gone }) {
+	if !slices.ContainsFunc(c.centres,
+		func(d root.CentreTotals) bool { return d.Name != name && d.Standing != wire.Unlisted && !d.Gone }) {
 		return ""
 	}
 	return fmt.Sprintf("; only if its edges are lost too, not cut off: vestibule fleet remove %s --force", name)
@@ -103,12 +114,15 @@ func (c *census) waits() []string {
 				why += c.remove(u.Name)
 			}
 		}
-		out = append(out, fmt.Sprintf("at most returned permits are lent, and each data centre uses those that it has, because the permits of data centre %s are unknown: it %s", u.Name, why))
+		out = append(out,
+			fmt.Sprintf("at most returned permits are lent, and each data centre uses those that it has, because the permits of data centre %s are unknown: it %s",
+				u.Name, why))
 	}
 	return out
 }
 
-// beyond returns alarms for rooms that may have more sessions than they have permits; none if this candidate does not lead.
+// beyond returns alarms for rooms that may have more sessions than they have permits; none if this candidate does not
+// lead.
 func (s *Server) beyond() (out []string) {
 	rooms := s.fleet.Set().Rooms()
 	s.mu.Lock()
@@ -136,9 +150,11 @@ func beyondOf(name string, l *root.Ledger) []string {
 	case l.Unbound || n == 0:
 		return nil
 	case counted:
-		return []string{fmt.Sprintf("room %s has %d sessions beyond its permits, because an edge or a data centre that was counted as lost lives: nobody enters there until they end", name, n)}
+		return []string{fmt.Sprintf("room %s has %d sessions beyond its permits, because an edge or a data centre that was counted as lost lives: nobody enters there until they end",
+			name, n)}
 	}
-	return []string{fmt.Sprintf("room %s may have %d sessions beyond its permits, at nodes that are cut off or were declared lost: connect them, or end them for certain", name, n)}
+	return []string{fmt.Sprintf("room %s may have %d sessions beyond its permits, at nodes that are cut off or were declared lost: connect them, or end them for certain",
+		name, n)}
 }
 
 // logWaits logs the missing ledgers when they change.

@@ -80,7 +80,9 @@ func encodeChurn(learned map[room.ID]estimate.Churn) ([]byte, error) {
 	var all []roomChurn
 	for id, c := range learned {
 		if c.Early+c.Ended >= 1 {
-			all = append(all, roomChurn{id, c.Life.Seconds(), tenth(c.YoungFor), tenth(c.Early), tenth(c.Beyond), tenth(c.Ended)})
+			all = append(all, roomChurn{
+				id, c.Life.Seconds(), tenth(c.YoungFor), tenth(c.Early), tenth(c.Beyond), tenth(c.Ended),
+			})
 		}
 	}
 	if all == nil {
@@ -100,7 +102,10 @@ func decodeChurn(data []byte) (map[room.ID]estimate.Churn, error) {
 	out := map[room.ID]estimate.Churn{}
 	for _, c := range all {
 		life := min(max(0, c.Life), (365 * 24 * time.Hour).Seconds())
-		out[c.Room] = estimate.Churn{Life: time.Duration(life * float64(time.Second)), YoungFor: c.Young, Early: c.Early, Beyond: c.Beyond, Ended: c.Ended}
+		out[c.Room] = estimate.Churn{
+			Life: time.Duration(life * float64(time.Second)), YoungFor: c.Young, Early: c.Early, Beyond: c.Beyond,
+			Ended: c.Ended,
+		}
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package global
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -32,8 +33,8 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour, DrawBeacon: draw.BeaconNone,
-		NATS: node.DefaultServer(),
+		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour,
+		DrawBeacon: draw.BeaconNone, NATS: node.DefaultServer(),
 	}
 }
 
@@ -83,7 +84,8 @@ func (c *Config) checkBeacon() (errs []error) {
 		errs = append(errs, fmt.Errorf("draw_mirrors: must be at most %d, got %d", maxMirrors, len(c.DrawMirrors)))
 	}
 	for i, m := range c.DrawMirrors {
-		if u, err := url.Parse(m); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.RawQuery != "" {
+		if u, err := url.Parse(m); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") ||
+			u.RawQuery != "" {
 			errs = append(errs, fmt.Errorf("draw_mirrors[%d]: must be an address such as https://api.drand.sh, got %q", i, m))
 		}
 	}
@@ -97,7 +99,8 @@ const maxMirrors = 8
 // unintended, and why NATS cannot be used now.
 func (c *Config) Doubts() (doubts []string) {
 	if !c.NATS.Embedded {
-		doubts = node.DoubtNATS("nats", &c.NATS.ClientConfig, c.Name, natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, c.Name), natsbus.LeasesStream)
+		doubts = node.DoubtNATS("nats", &c.NATS.ClientConfig, c.Name,
+			natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, c.Name), natsbus.LeasesStream)
 	}
 	if c.Rooms == "" {
 		return doubts
@@ -125,4 +128,31 @@ func split(err error) []error {
 		return many.Unwrap()
 	}
 	return []error{err}
+}
+
+// NoticesConfig configures the webhooks.
+type NoticesConfig struct {
+	Networks []string `mapstructure:"networks" doc:"private networks that webhooks may reach, such as 10.1.0.0/16, beside public addresses"`
+}
+
+// Validate returns every fault of the keys below notices.
+func (c *NoticesConfig) Validate() []error {
+	var errs []error
+	if _, err := c.networks(); err != nil {
+		errs = split(err)
+	}
+	return errs
+}
+
+func (c *NoticesConfig) networks() (out []netip.Prefix, err error) {
+	for i, text := range c.Networks {
+		p, e := netip.ParsePrefix(text)
+		if e != nil {
+			e = fmt.Errorf("notices.networks[%d]: must be a network such as 10.1.0.0/16, got %q", i, text)
+			err = errors.Join(err, e)
+			continue
+		}
+		out = append(out, p.Masked())
+	}
+	return out, err
 }

@@ -3,6 +3,7 @@ package global
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -25,6 +26,25 @@ type copies struct {
 	members *node.Members
 	offers  map[string]offer // the newest announcement, by document
 	fetch   *fetch           // the document that is fetched now, nil for none
+}
+
+// ownedCopy is the name in subjects of the state of the rooms, which only globals have.
+const ownedCopy = "owned"
+
+// offer is the announcement of a document by a node.
+type offer struct {
+	document string // as in the subject
+	dc, from string
+	version  uint64
+}
+
+// fetch is a document on its way from a node.
+type fetch struct {
+	offer
+	begun time.Time
+	sum   string
+	parts [][]byte
+	left  int // missing parts
 }
 
 // maxVersion bounds an accepted version, so that the next versions do not overflow.
@@ -112,77 +132,77 @@ func (c *copies) newest(own *node.Members) *node.Members {
 	return own
 }
 
-const (
-	// askSoon is how often nodes are asked while this leader has no keys, or knows of a newer version; otherwise it
-	// asks every storeEvery.
-	askSoon = time.Second
-
-	// askFor is how long a leader without keys asks before it makes the first ones. Live nodes have reconnected by
-	// then, even to a restarted server.
-	askFor = 10 * time.Second
-
-	// gatherFor is how long other nodes may still answer after the first keys came.
-	gatherFor = time.Second
-)
-
-// requestCopies publishes this leader's versions, so that nodes hand over newer documents.
-func (p *publisher) requestCopies(wall time.Time, c *census) {
-	every := storeEvery
-	have := p.have()
-	if len(p.fleet.Ring().Keys) == 0 || c.outdated() || len(p.fleet.Alarms()) > 0 || have.rooms == 0 {
-		every = askSoon
+// receiveCopy handles an announcement or a part of a document. The caller holds the lock.
+func (c *copies) receiveCopy(doc, dc string, data []byte) error {
+	switch name, edge := wire.IsEdgeCopy(doc); name {
+	case node.RoomsDocument, node.ControlsDocument, node.DrawsDocument:
+	case ownedCopy:
+		if edge || dc != wire.Root {
+			return errors.New("only globals have it")
+		}
+	default:
+		return errors.New("unknown document")
 	}
-	send := p.nextFetch(wall, have)
-	if wall.Sub(p.askedAt) < every && send == nil {
-		return
+	var m wire.Copy
+	if err := json.Unmarshal(data, &m); err != nil {
+		return err
 	}
-	p.askedAt = wall
-	q := wire.CopyAsk{Rooms: have.rooms, Controls: have.controls, Draws: have.draws, Send: send}
-	if m := p.fleet.Members(); m != nil {
-		q.Members = m.Version
+	if m.Version > maxVersion {
+		return errVersion
 	}
-	var err error
-	if q.Keys, err = p.fleet.Ring().Sum(); err == nil {
-		var data []byte
-		if data, err = json.Marshal(q); err == nil {
-			err = p.bus.Publish(wire.AskSubject, data)
+	o := offer{doc, dc, m.From, m.Version}
+	if m.Parts > 0 {
+		return c.receivePart(o, &m)
+	}
+	if m.Version > c.offers[doc].version {
+		c.offers[doc], c.news = o, true
+	}
+	return nil
+}
+
+// receivePart keeps a part of the document that is fetched.
+func (c *copies) receivePart(o offer, m *wire.Copy) error {
+	f := c.fetch
+	switch {
+	case f == nil || f.document != o.document || f.dc != o.dc || f.from != o.from || o.version < f.version:
+		return nil // late, or unasked
+	case m.Parts > node.MaxCopyParts || m.Part < 0 || m.Part >= m.Parts:
+		return fmt.Errorf("part %d of %d", m.Part, m.Parts)
+	case f.parts == nil || f.sum != m.Sum || len(f.parts) != m.Parts: // the first, or the document has changed
+		f.version, f.sum, f.parts, f.left = o.version, m.Sum, make([][]byte, m.Parts), m.Parts
+	}
+	if f.parts[m.Part] == nil {
+		f.parts[m.Part] = m.Data
+		f.left--
+	}
+	return nil
+}
+
+// roomsVersion returns the newest announced version of the rooms.
+func (c *copies) roomsVersion() (newest uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, doc := range []string{node.RoomsDocument, ownedCopy} {
+		newest = max(newest, c.offers[doc].version)
+	}
+	return newest
+}
+
+// best returns the newest announcement of one of some documents, the first of several; the zero value for none newer
+// than have. Nodes of earlier releases announce without being able to send.
+func (c *copies) best(have uint64, documents ...string) (best offer) {
+	for _, doc := range documents {
+		if o := c.offers[doc]; o.from != "" && o.version > max(have, best.version) {
+			best = o
 		}
 	}
-	switch {
-	case err != nil:
-		p.asking = time.Time{} // silence while disconnected does not prove that there are no keys
-		p.log.Debug("nodes not asked", slog.Any("error", err))
-	case p.asking.IsZero():
-		p.asking = wall
-	}
+	return best
 }
 
-// asked reports whether this leader has asked the nodes for d, while connected.
-func (p *publisher) asked(wall time.Time, d time.Duration) bool {
-	return !p.asking.IsZero() && wall.Sub(p.asking) >= d
-}
-
-// errAsking means that nodes may still have keys.
-var errAsking = errors.New("waiting for the fleet's keys from the nodes")
-
-// known returns the keys of the fleet: those of this node, of the store (possibly none) and of the nodes that
-// answered. A fleet that may never have admitted anybody gets its first ones once it is initialized.
-func (p *publisher) known(stored ticket.Keyring, now fleettime.Time, c *census) (ticket.Keyring, error) {
-	heard, since := p.copies.keys()
-	own := p.fleet.Ring().Join(stored, now)
-	switch {
-	case len(own.Keys) > 0 || p.fresh:
-	case len(heard.Keys) == 0 && !p.asked(time.Now(), askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
-		return own, errAsking
-	case len(heard.Keys) == 0 && p.new(c):
-		return own, errUninitialized
-	case len(heard.Keys) == 0:
-		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones", slog.Duration("asked", askFor))
+// drop ends a fetch: the document must be announced again.
+func (c *copies) drop() {
+	if f := c.fetch; f != nil && c.offers[f.document].from == f.from {
+		delete(c.offers, f.document)
 	}
-	ring := own.Join(heard, now)
-	if v := ring.Version; v >= max(p.fleet.Ring().Version, stored.Version, heard.Version)+ticket.MaxKeys && v != p.joined {
-		p.joined = v
-		p.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid", slog.Uint64("version", v))
-	}
-	return ring, nil
+	c.fetch = nil
 }

@@ -28,7 +28,7 @@ func TestRoomsThatComeDuringAPublication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &publisher{rooms: rooms, copies: c, fleet: f, log: quiet}
+	p := &publisher{refill: refill{rooms: rooms, copies: c, fleet: f, log: quiet}}
 	docs.interrupt = func() {
 		data, err := json.Marshal(wire.Copy{From: "global-1", Version: stored.Version + 100})
 		if err != nil {

@@ -44,8 +44,8 @@ type drawer struct {
 	waiting func(room string) uint64                                          // visitors that wait in a room, by its id
 	beacon  string                                                            // policy
 	fetch   func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
-	missing map[string]fleettime.Time                                         // by secret key: since when the store has no such secret
-	noted   map[string]bool                                                   // hashes of the notices that this leader has in the audit stream
+	missing map[string]fleettime.Time                                         // since when the store has no secret, by its key
+	noted   map[string]bool                                                   // hashes of the notices in the audit stream
 }
 
 // drawWithin bounds one attempt, with all requests to stores and beacons.
@@ -139,7 +139,9 @@ func (d *drawer) stored(ctx context.Context) (board *draw.Board, revision uint64
 }
 
 // put writes a registry unless another writer was first. The audit entry is written before the announcement is public.
-func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, now fleettime.Time, write, forget []*draw.Notice) error {
+func (d *drawer) put(
+	ctx context.Context, board *draw.Board, revision uint64, now fleettime.Time, write, forget []*draw.Notice,
+) error {
 	next, err := board.With(uint64(max(0, now)), now, write, forget)
 	if err != nil {
 		return err
@@ -168,7 +170,9 @@ func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, no
 		case n.Void != "":
 			log.Error("an event begins without its draw, in the order in which people joined", slog.String("why", n.Void))
 		case n.Drawn() != nil:
-			log.Info("the record of a draw is public", slog.Uint64("entrants", n.Drawn().Entrants), slog.Bool("beacon", n.Drawn().Beacon != nil), slog.Duration("after_the_close", n.Published.Sub(n.Closes())))
+			log.Info("the record of a draw is public",
+				slog.Uint64("entrants", n.Drawn().Entrants), slog.Bool("beacon", n.Drawn().Beacon != nil),
+				slog.Duration("after_the_close", n.Published.Sub(n.Closes())))
 		default:
 			log.Info("a draw is announced", slog.String("commit", hex.EncodeToString(n.Commit[:])))
 		}
@@ -191,7 +195,8 @@ func (d *drawer) note(ctx context.Context, now fleettime.Time, n *draw.Notice) e
 		return nil // the registry was not written in that attempt
 	}
 	if err := d.journal.Add(ctx, audit.Entry{
-		ID: id, At: now.Std(), By: audit.By{Name: "draw", From: d.name, Operation: "draw"}, Target: "draw of event " + n.Event + " of room " + n.Room, After: data,
+		ID: id, At: now.Std(), By: audit.By{Name: "draw", From: d.name, Operation: "draw"},
+		Target: "draw of event " + n.Event + " of room " + n.Room, After: data,
 	}); err != nil {
 		return err
 	}
@@ -288,7 +293,9 @@ func (s *Server) lateDraws() (out []string) {
 	now, board := s.time(), s.fleet.Board()
 	for _, e := range s.fleet.Set().Draws() {
 		if n := board.Of(e); now >= e.Start && now < e.End && now < n.Opens() {
-			out = append(out, fmt.Sprintf("event %s of room %s should have begun %s ago: the record of its draw has not been public for %s", e.ID, e.Room, now.Sub(e.Start).Round(time.Second), draw.Settle))
+			out = append(out,
+				fmt.Sprintf("event %s of room %s should have begun %s ago: the record of its draw has not been public for %s", e.ID,
+					e.Room, now.Sub(e.Start).Round(time.Second), draw.Settle))
 		}
 	}
 	return out

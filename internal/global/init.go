@@ -32,7 +32,8 @@ var errUninitialized = errors.New("this fleet has never admitted anybody: vestib
 
 // new reports whether nothing shows that this fleet has ever begun.
 func (p *publisher) new(c *census) bool {
-	return c.leads && !p.fresh && c.Members == 0 && c.Newest == 0 && !c.Unfounded && p.copies.newest(p.fleet.Members()) == nil
+	return c.leads && !p.fresh && c.Members == 0 && c.Newest == 0 && !c.Unfounded &&
+		p.copies.newest(p.fleet.Members()) == nil
 }
 
 // initialize handles the request of an operator to initialize the fleet, if there is one.
@@ -63,7 +64,9 @@ func (p *publisher) initialize(ctx context.Context, wall time.Time, c *census) e
 
 // mayBegin returns why the fleet cannot be initialized yet, or an error if it must not be.
 func (p *publisher) mayBegin(ctx context.Context, wall time.Time, c *census) (waits string, _ error) {
-	for doc, what := range map[string]string{node.KeysDocument: "ticket keys", node.MembersDocument: "a list of data centres"} {
+	for doc, what := range map[string]string{
+		node.KeysDocument: "ticket keys", node.MembersDocument: "a list of data centres",
+	} {
 		data, _, err := p.docs.Get(ctx, doc)
 		if err != nil {
 			return "the store does not answer: " + err.Error(), nil //nolint:nilerr // it is tried again
@@ -86,9 +89,11 @@ func (p *publisher) mayBegin(ctx context.Context, wall time.Time, c *census) (wa
 			return "", fmt.Errorf("data centre %s has permits or sessions", d.Name)
 		case d.Told || slices.Contains(c.uninit, d.Name):
 		case d.Term == 0:
-			return fmt.Sprintf("data centre %s of data_centers has not reported: check that its regional runs, has this name and reaches NATS", d.Name), nil
+			return fmt.Sprintf("data centre %s of data_centers has not reported: check that its regional runs, has this name and reaches NATS",
+				d.Name), nil
 		default:
-			return fmt.Sprintf("data centre %s reports that visitors may have been admitted there: see the alarms of its regional's /readyz", d.Name), nil
+			return fmt.Sprintf("data centre %s reports that visitors may have been admitted there: see the alarms of its regional's /readyz",
+				d.Name), nil
 		}
 	}
 	return "", nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -81,4 +82,31 @@ func (p *publisher) tellNotifiers(ctx context.Context, secret ticket.Secret) err
 	}
 	_, err = p.docs.Put(ctx, node.NotifierDocument, want, revision)
 	return err
+}
+
+// errAsking means that nodes may still have keys.
+var errAsking = errors.New("waiting for the fleet's keys from the nodes")
+
+// known returns the keys of the fleet: those of this node, of the store (possibly none) and of the nodes that
+// answered. A fleet that may never have admitted anybody gets its first ones once it is initialized.
+func (p *publisher) known(stored ticket.Keyring, now fleettime.Time, c *census) (ticket.Keyring, error) {
+	heard, since := p.copies.keys()
+	own := p.fleet.Ring().Join(stored, now)
+	switch {
+	case len(own.Keys) > 0 || p.fresh:
+	case len(heard.Keys) == 0 && !p.asked(time.Now(), askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
+		return own, errAsking
+	case len(heard.Keys) == 0 && p.new(c):
+		return own, errUninitialized
+	case len(heard.Keys) == 0:
+		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones",
+			slog.Duration("asked", askFor))
+	}
+	ring := own.Join(heard, now)
+	if v := ring.Version; v >= max(p.fleet.Ring().Version, stored.Version, heard.Version)+ticket.MaxKeys && v != p.joined {
+		p.joined = v
+		p.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid",
+			slog.Uint64("version", v))
+	}
+	return ring, nil
 }

@@ -8,35 +8,13 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/root"
-	"vestibule/internal/core/room"
-	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/history"
 	"vestibule/internal/node"
 )
 
 // checkEvery is the interval at which this machine's clock is offered as the source of fleet time, and the list of
 // data centres is checked.
 const checkEvery = time.Second
-
-// leadership is one term in which this candidate leads. Server.mu guards alloc, reports and skew.
-type leadership struct {
-	s     *Server
-	alloc *root.Allocator
-	term  wire.Term
-	began fleettime.Mono
-
-	reports map[string]*centreReport // of the data centres on themselves, by name
-	skew    time.Duration            // of fleet time from this machine's clock
-
-	alarms []string            // last logged faults of the list of data centres
-	waits  node.Steady[string] // data centres logged as missing their ledgers
-
-	history *history.Writer // nil for none
-
-	since   stop.Memory            // of the stops
-	stopped map[string][]stop.Stop // as last determined, by room, "" for those of all rooms
-}
 
 // lead drives an allocator of its own for one term.
 func (s *Server) lead(ctx context.Context, t *node.Term) error {
@@ -86,13 +64,6 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	})
 }
 
-// setLeading sets the current leadership, nil for none.
-func (s *Server) setLeading(l *leadership) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.leading = l
-}
-
 // publish keeps rooms, keys and the list of data centres in the store correct, concurrently with the ledger, until
 // stop returns.
 func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err error) {
@@ -104,9 +75,14 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, refill: refill{restoring: &s.restoring}, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(), begin: s.Orders.Begin, begun: l.begun,
-		recallSilence: l.recallSilence,
-		founders:      s.Config.DataCenters, rotate: s.Config.KeyRotation, ensurePushes: s.EnsurePushes, log: s.log, metrics: s.metrics,
+		refill: refill{
+			rooms: s.rooms, fleet: s.fleet, bus: s.Bus, copies: heard, log: s.log, fresh: fresh, filed: s.Config.Rooms != "",
+			restoring: &s.restoring,
+		},
+		name: s.Config.Name, lender: l.lender(), docs: s.Docs, file: roomsFile{name: s.Config.Rooms}, metrics: s.metrics,
+		draws: s.drawer(), churn: l.churn(), census: s.census, founders: s.Config.DataCenters,
+		begin: s.Orders.Begin, begun: l.begun, recallSilence: l.recallSilence,
+		rotate: s.Config.KeyRotation, ensurePushes: s.EnsurePushes,
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -133,16 +109,6 @@ func (l *leadership) observe(m *wire.Report) {
 	}
 }
 
-// stopOf returns why nobody enters any room of a data centre. The caller holds the lock.
-func (l *leadership) stopOf(dc string) stop.Stop {
-	for _, s := range l.stopped[""] {
-		if s.Centre == dc && s.Reason != stop.Silent {
-			return s
-		}
-	}
-	return stop.Stop{}
-}
-
 // begun tells the allocator that nobody was ever admitted in the fleet.
 func (l *leadership) begun() {
 	l.s.mu.Lock()
@@ -156,9 +122,6 @@ func (l *leadership) recallSilence(dc string, silent time.Duration) {
 	defer l.s.mu.Unlock()
 	l.alloc.RecallSilence(dc, silent)
 }
-
-// lender identifies the term in controls.
-func (l *leadership) lender() room.Lender { return room.Lender{Term: l.term.N, Nonce: l.term.Nonce} }
 
 // setTime offers this machine's clock as the source of fleet time.
 func (l *leadership) setTime() {

@@ -56,7 +56,8 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 		}
 		for _, name := range c.Released {
 			next = next.Release(now, name)
-			p.log.Info("data centre that was removed by force has no permits any more, and leaves the list", slog.String("dc", name))
+			p.log.Info("data centre that was removed by force has no permits any more, and leaves the list",
+				slog.String("dc", name))
 		}
 	case have != nil && have.Version == own.Version:
 		return nil // drained data centres are known once the allocator has the list
@@ -68,7 +69,8 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	if _, err := p.docs.Put(ctx, node.MembersDocument, data, revision); err != nil {
 		return err
 	}
-	p.log.Info("list of data centres published", slog.Uint64("version", next.Version), slog.Int("data_centers", len(next.List)))
+	p.log.Info("list of data centres published",
+		slog.Uint64("version", next.Version), slog.Int("data_centers", len(next.List)))
 	return nil
 }
 
@@ -101,8 +103,8 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	}
 	for _, d := range c.centres {
 		st.List = append(st.List, node.CentreState{
-			Name: d.Name, ClusterID: d.ClusterID, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Overcommit: d.Overcommit,
-			Silent: node.SilentSeconds(d.Heard),
+			Name: d.Name, ClusterID: d.ClusterID, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld,
+			Sessions: d.Sessions, Overcommit: d.Overcommit, Silent: node.SilentSeconds(d.Heard),
 		})
 	}
 	same, err := json.Marshal(st)

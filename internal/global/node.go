@@ -27,7 +27,9 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 		return nil, err
 	}
 	dbg.Links.Add("nats", conn)
-	ends := node.RegisterCertificates(dbg.Registry, map[string]string{"control.cert": cfg.Control.Cert, "nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA})
+	ends := node.RegisterCertificates(dbg.Registry, map[string]string{
+		"control.cert": cfg.Control.Cert, "nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA,
+	})
 	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
 	own := natsbus.NewControl(conn, replicas)
 	s, err := New(Options{

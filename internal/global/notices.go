@@ -2,9 +2,6 @@ package global
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/netip"
 	"sync"
 
 	"vestibule/internal/core/draw"
@@ -14,33 +11,6 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/notices"
 )
-
-// NoticesConfig says how operators are told what happens.
-type NoticesConfig struct {
-	Networks []string `mapstructure:"networks" doc:"private networks that webhooks may reach, such as 10.1.0.0/16, beside public addresses"`
-}
-
-// Validate returns every fault of the keys below notices.
-func (c *NoticesConfig) Validate() []error {
-	var errs []error
-	if _, err := c.networks(); err != nil {
-		errs = split(err)
-	}
-	return errs
-}
-
-func (c *NoticesConfig) networks() (out []netip.Prefix, err error) {
-	for i, text := range c.Networks {
-		p, e := netip.ParsePrefix(text)
-		if e != nil {
-			e = fmt.Errorf("notices.networks[%d]: must be a network such as 10.1.0.0/16, got %q", i, text)
-			err = errors.Join(err, e)
-			continue
-		}
-		out = append(out, p.Masked())
-	}
-	return out, err
-}
 
 // tellOperators sends notices during the term until stop returns.
 func (l *leadership) tellOperators(ctx context.Context) (stop func()) {

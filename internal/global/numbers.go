@@ -39,7 +39,8 @@ type numbers struct {
 	at     time.Time                   // when the incomplete set was made
 }
 
-// numbersMessage is a message of the leader. Rooms without visitors are left out if all of their data centres are heard.
+// numbersMessage is a message of the leader. Rooms without visitors are left out if all of their data centres are
+// heard.
 type numbersMessage struct {
 	At    time.Time
 	First bool // of a set
@@ -170,7 +171,8 @@ func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
 	}
 	for _, r := range rooms {
 		x := l.alloc.Totals(r.ID)
-		if v := x.View; v != nil && x.Complete && x.Total > 0 && v.Active >= x.Total && r.QueueingMethod != room.MethodPassthrough && !r.Suspended {
+		if v := x.View; v != nil && x.Complete && x.Total > 0 && v.Active >= x.Total &&
+			r.QueueingMethod != room.MethodPassthrough && !r.Suspended {
 			out = append(out, stop.Stop{Reason: stop.Full, Room: r.Name})
 		}
 		for dc, edges := range l.alloc.SitesDown(r.ID) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/roomstore"
 	"vestibule/internal/node"
 )
 
@@ -23,102 +23,38 @@ import (
 // Globals and regionals are trusted. An edge is exposed to visitors, and could plant rooms for the whole fleet: its
 // copies are taken only if the store, this leader and all other nodes have no rooms.
 
-// ownedCopy is the name in subjects of the state of the rooms, which only globals have.
-const ownedCopy = "owned"
-
-// offer is the announcement of a document by a node.
-type offer struct {
-	document string // as in the subject
-	dc, from string
-	version  uint64
-}
-
-// fetch is a document on its way from a node.
-type fetch struct {
-	offer
-	begun time.Time
-	sum   string
-	parts [][]byte
-	left  int // missing parts
-}
-
 const (
 	// fetchFor is how long a node may take to send a document before another is asked.
 	fetchFor = 3 * time.Second
 
 	// edgesAfter is how long a leader without rooms asks before it takes those of an edge.
 	edgesAfter = 5 * time.Second
+
+	// askSoon is how often nodes are asked while this leader has no keys, or knows of a newer version; otherwise it
+	// asks every storeEvery.
+	askSoon = time.Second
+
+	// askFor is how long a leader without keys asks before it makes the first ones. Live nodes have reconnected by
+	// then, even to a restarted server.
+	askFor = 10 * time.Second
+
+	// gatherFor is how long other nodes may still answer after the first keys came.
+	gatherFor = time.Second
 )
 
-// receiveCopy handles an announcement or a part of a document. The caller holds the lock.
-func (c *copies) receiveCopy(doc, dc string, data []byte) error {
-	switch name, edge := wire.IsEdgeCopy(doc); name {
-	case node.RoomsDocument, node.ControlsDocument, node.DrawsDocument:
-	case ownedCopy:
-		if edge || dc != wire.Root {
-			return errors.New("only globals have it")
-		}
-	default:
-		return errors.New("unknown document")
-	}
-	var m wire.Copy
-	if err := json.Unmarshal(data, &m); err != nil {
-		return err
-	}
-	if m.Version > maxVersion {
-		return errVersion
-	}
-	o := offer{doc, dc, m.From, m.Version}
-	if m.Parts > 0 {
-		return c.receivePart(o, &m)
-	}
-	if m.Version > c.offers[doc].version {
-		c.offers[doc], c.news = o, true
-	}
-	return nil
-}
-
-// receivePart keeps a part of the document that is fetched.
-func (c *copies) receivePart(o offer, m *wire.Copy) error {
-	f := c.fetch
-	switch {
-	case f == nil || f.document != o.document || f.dc != o.dc || f.from != o.from || o.version < f.version:
-		return nil // late, or unasked
-	case m.Parts > node.MaxCopyParts || m.Part < 0 || m.Part >= m.Parts:
-		return fmt.Errorf("part %d of %d", m.Part, m.Parts)
-	case f.parts == nil || f.sum != m.Sum || len(f.parts) != m.Parts: // the first, or the document has changed
-		f.version, f.sum, f.parts, f.left = o.version, m.Sum, make([][]byte, m.Parts), m.Parts
-	}
-	if f.parts[m.Part] == nil {
-		f.parts[m.Part] = m.Data
-		f.left--
-	}
-	return nil
-}
-
-// roomsVersion returns the newest announced version of the rooms.
-func (c *copies) roomsVersion() (newest uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, doc := range []string{node.RoomsDocument, ownedCopy} {
-		newest = max(newest, c.offers[doc].version)
-	}
-	return newest
-}
-
-// best returns the newest announcement of one of some documents, the first of several; the zero value for none newer
-// than have. Nodes of earlier releases announce without being able to send.
-func (c *copies) best(have uint64, documents ...string) (best offer) {
-	for _, doc := range documents {
-		if o := c.offers[doc]; o.from != "" && o.version > max(have, best.version) {
-			best = o
-		}
-	}
-	return best
-}
-
-// refill is the publisher's state of fetching documents.
+// refill restores lost documents from the copies of nodes.
 type refill struct {
+	rooms  *roomstore.Store
+	fleet  *node.Fleet
+	bus    wire.Bus
+	copies *copies
+	log    *slog.Logger
+	fresh  bool // the operator says that the fleet is new
+	filed  bool // there is a rooms file
+
+	askedAt time.Time // when nodes were last asked
+	asking  time.Time // since when nodes are asked, 0 while disconnected
+
 	restoring *atomic.Bool // changes of rooms wait
 	lost      bool         // the rooms came from an edge: so may the rest
 	empty     bool         // the store was seen without rooms, and this leader knows none
@@ -128,30 +64,68 @@ type refill struct {
 // versions are those that this leader has.
 type versions struct{ rooms, controls, draws uint64 }
 
-func (p *publisher) have() (v versions) {
-	v.rooms = p.rooms.KnownVersion()
-	if c := p.fleet.Controls(); c != nil {
+func (r *refill) have() (v versions) {
+	v.rooms = r.rooms.KnownVersion()
+	if c := r.fleet.Controls(); c != nil {
 		v.controls = c.Version
 	}
-	if b := p.fleet.Board(); b != nil {
+	if b := r.fleet.Board(); b != nil {
 		v.draws = b.Version
 	}
 	return v
 }
 
+// requestCopies publishes this leader's versions, so that nodes hand over newer documents.
+func (r *refill) requestCopies(wall time.Time, c *census) {
+	every := storeEvery
+	have := r.have()
+	if len(r.fleet.Ring().Keys) == 0 || c.outdated() || len(r.fleet.Alarms()) > 0 || have.rooms == 0 {
+		every = askSoon
+	}
+	send := r.nextFetch(wall, have)
+	if wall.Sub(r.askedAt) < every && send == nil {
+		return
+	}
+	r.askedAt = wall
+	q := wire.CopyAsk{Rooms: have.rooms, Controls: have.controls, Draws: have.draws, Send: send}
+	if m := r.fleet.Members(); m != nil {
+		q.Members = m.Version
+	}
+	var err error
+	if q.Keys, err = r.fleet.Ring().Sum(); err == nil {
+		var data []byte
+		if data, err = json.Marshal(q); err == nil {
+			err = r.bus.Publish(wire.AskSubject, data)
+		}
+	}
+	switch {
+	case err != nil:
+		r.asking = time.Time{} // silence while disconnected does not prove that there are no keys
+		r.log.Debug("nodes not asked", slog.Any("error", err))
+	case r.asking.IsZero():
+		r.asking = wall
+	}
+}
+
+// asked reports whether this leader has asked the nodes for d, while connected.
+func (r *refill) asked(wall time.Time, d time.Duration) bool {
+	return !r.asking.IsZero() && wall.Sub(r.asking) >= d
+}
+
 // nextFetch returns the document that a node is to send now, nil for none.
-func (p *publisher) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
-	c := p.copies
+func (r *refill) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
+	c := r.copies
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.fetch; f != nil {
 		if f.left == 0 && f.parts != nil || wall.Sub(f.begun) < fetchFor {
 			return nil
 		}
-		p.log.Warn("a node did not send a document that it has announced", slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from))
+		r.log.Warn("a node did not send a document that it has announced",
+			slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from))
 		c.drop()
 	}
-	o := p.choose(wall, have)
+	o := r.choose(wall, have)
 	if o.version == 0 {
 		return nil
 	}
@@ -159,29 +133,21 @@ func (p *publisher) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
 	return &wire.CopyWanted{Document: o.document, DC: o.dc, From: o.from}
 }
 
-// drop ends a fetch: the document must be announced again.
-func (c *copies) drop() {
-	if f := c.fetch; f != nil && c.offers[f.document].from == f.from {
-		delete(c.offers, f.document)
-	}
-	c.fetch = nil
-}
-
 // choose returns the announcement to follow next; the zero value for none.
-func (p *publisher) choose(wall time.Time, have versions) offer {
-	c, known := p.copies, p.rooms.Known()
+func (r *refill) choose(wall time.Time, have versions) offer {
+	c, known := r.copies, r.rooms.Known()
 	switch {
-	case known == nil && p.fresh:
-	case known == nil && p.file != "": // the file is published unless a global knows of another authority
-		if o := c.best(0, ownedCopy); o.version > 0 && !p.settled {
+	case known == nil && r.fresh:
+	case known == nil && r.filed: // the file is published unless a global knows of another authority
+		if o := c.best(0, ownedCopy); o.version > 0 && !r.settled {
 			return o
 		}
-	case known != nil && known.FromFile && p.file != "": // the file is published again
+	case known != nil && known.FromFile && r.filed: // the file is published again
 	default:
 		if o := c.best(have.rooms, ownedCopy, node.RoomsDocument); o.version > 0 {
 			return o
 		}
-		if p.empty && !p.settled && p.asked(wall, edgesAfter) {
+		if r.empty && !r.settled && r.asked(wall, edgesAfter) {
 			if o := c.best(0, wire.EdgeCopy(node.RoomsDocument)); o.version > 0 {
 				return o
 			}
@@ -191,7 +157,7 @@ func (p *publisher) choose(wall time.Time, have versions) offer {
 		if o := c.best(version, doc); o.version > 0 {
 			return o
 		}
-		if p.lost && version == 0 {
+		if r.lost && version == 0 {
 			if o := c.best(0, wire.EdgeCopy(doc)); o.version > 0 {
 				return o
 			}
@@ -201,8 +167,8 @@ func (p *publisher) choose(wall time.Time, have versions) offer {
 }
 
 // takeCopy uses a document that has come completely.
-func (p *publisher) takeCopy(ctx context.Context) {
-	c := p.copies
+func (r *refill) takeCopy(ctx context.Context) {
+	c := r.copies
 	c.mu.Lock()
 	f := c.fetch
 	if f == nil || f.parts == nil || f.left > 0 {
@@ -212,16 +178,19 @@ func (p *publisher) takeCopy(ctx context.Context) {
 	c.drop()
 	c.news = true
 	c.mu.Unlock()
-	err := p.use(ctx, f)
-	attrs := []any{slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from), slog.Uint64("version", f.version)}
+	err := r.use(ctx, f)
+	attrs := []any{
+		slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from),
+		slog.Uint64("version", f.version),
+	}
 	if err != nil {
-		p.log.Error("the document of a node cannot be used", append(attrs, slog.Any("error", err))...)
+		r.log.Error("the document of a node cannot be used", append(attrs, slog.Any("error", err))...)
 		return
 	}
-	p.log.Warn("the store had lost a document: a node returned it", attrs...)
+	r.log.Warn("the store had lost a document: a node returned it", attrs...)
 }
 
-func (p *publisher) use(ctx context.Context, f *fetch) error {
+func (r *refill) use(ctx context.Context, f *fetch) error {
 	var packed []byte
 	for _, part := range f.parts {
 		packed = append(packed, part...)
@@ -236,10 +205,10 @@ func (p *publisher) use(ctx context.Context, f *fetch) error {
 	doc, edge := wire.IsEdgeCopy(f.document)
 	switch doc {
 	case ownedCopy:
-		return p.rooms.Adopt(data)
+		return r.rooms.Adopt(data)
 	case node.RoomsDocument:
-		if err = p.rooms.AdoptRooms(data); err == nil {
-			p.lost = edge
+		if err = r.rooms.AdoptRooms(data); err == nil {
+			r.lost = edge
 		}
 		return err
 	case node.ControlsDocument:
@@ -248,7 +217,7 @@ func (p *publisher) use(ctx context.Context, f *fetch) error {
 		_, err = draw.DecodeBoard(data)
 	}
 	if err == nil {
-		p.fleet.Offer(ctx, doc, data)
+		r.fleet.Offer(ctx, doc, data)
 	}
 	return err
 }
@@ -256,42 +225,42 @@ func (p *publisher) use(ctx context.Context, f *fetch) error {
 // searched reports whether rooms may be published. While a node has newer ones, they are awaited: older ones must not
 // get a newer version. A leader that knows no rooms, over a store without any, first asks the nodes for as long as it
 // asks for keys.
-func (p *publisher) searched(ctx context.Context, wall time.Time) bool {
-	coming := p.coming(wall)
-	defer func() { p.restoring.Store(coming || p.empty && !p.settled) }()
+func (r *refill) searched(ctx context.Context, wall time.Time) bool {
+	coming := r.coming(wall)
+	defer func() { r.restoring.Store(coming || r.empty && !r.settled) }()
 	switch {
-	case p.fresh:
+	case r.fresh:
 		return true
-	case coming, !p.asked(wall, gatherFor):
+	case coming, !r.asked(wall, gatherFor):
 		return false
-	case p.settled || p.rooms.Known() != nil:
-		p.empty = false
+	case r.settled || r.rooms.Known() != nil:
+		r.empty = false
 		return true
 	}
-	if !p.empty {
+	if !r.empty {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		state, err := p.rooms.Read(ctx)
+		state, err := r.rooms.Read(ctx)
 		if err != nil {
 			return true // publishing fails too, and says why
 		}
-		p.empty = state.Version == 0
-		return !p.empty
+		r.empty = state.Version == 0
+		return !r.empty
 	}
-	p.settled = p.asked(wall, askFor)
-	return p.settled
+	r.settled = r.asked(wall, askFor)
+	return r.settled
 }
 
 // errComing means that a node has announced newer rooms.
 var errComing = errors.New("a node has newer rooms: they are fetched first")
 
 // coming reports whether rooms of a node are fetched, or will be next.
-func (p *publisher) coming(wall time.Time) bool {
-	have := p.have()
-	p.copies.mu.Lock()
-	defer p.copies.mu.Unlock()
-	o := p.choose(wall, have)
-	if f := p.copies.fetch; f != nil {
+func (r *refill) coming(wall time.Time) bool {
+	have := r.have()
+	r.copies.mu.Lock()
+	defer r.copies.mu.Unlock()
+	o := r.choose(wall, have)
+	if f := r.copies.fetch; f != nil {
 		o = f.offer
 	}
 	name, _ := wire.IsEdgeCopy(o.document)

@@ -3,23 +3,15 @@ package global
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/room/roomdoc"
-	"vestibule/internal/core/room/roomfile"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/node"
-	"vestibule/internal/page/checkpage"
 )
 
 // watched gives the store of rooms the watched documents.
@@ -39,56 +31,15 @@ func (w watched) Watch(ctx context.Context, handle func(key string, data []byte)
 }
 
 // Watched lists the documents that a global watches.
-var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument}
-
-// readRooms reads and checks the rooms file and its pages. The document names pages by their content, the map by their
-// file. doubts are about settings that are valid but probably unintended.
-func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts []string, err error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return room.Document{}, nil, nil, err
-	}
-	doc, err = roomfile.Parse(data)
-	if err != nil {
-		return room.Document{}, nil, nil, err
-	}
-	pages = map[string][]byte{}
-	var faults []error
-	for i := range doc.Rooms {
-		r := &doc.Rooms[i]
-		r.Pages(func(named *string) {
-			if *named == "" {
-				return
-			}
-			name := filepath.Join(filepath.Dir(file), *named)
-			page, err := os.ReadFile(name)
-			pages[name] = page
-			if err == nil {
-				var in []string
-				in, err = checkpage.Check(page)
-				for _, d := range append(in, roomdoc.PageDoubts(page)...) {
-					doubts = append(doubts, *named+": "+d)
-				}
-			}
-			if err != nil {
-				faults = append(faults, fmt.Errorf("rooms[%d] %q: waiting_page: %w", i, r.Name, err))
-				return
-			}
-			*named = roomdoc.Hash(page)
-		})
-	}
-	if len(faults) == 0 { // refuse here, not on write, if no store can take it
-		_, err = roomstore.Pack(1, doc, roomstore.SectionBytes)
-		faults = append(faults, err)
-	}
-	return doc, pages, doubts, errors.Join(faults...)
+var Watched = []string{
+	node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument,
+	node.DrawsDocument,
 }
 
-// checkFile reads the file if it has changed, and publishes it if it is valid. A changed file must look the same twice
-// before it is read: it may be half written, and half a file may be valid, with fewer rooms.
+// checkFile reads the file if it has changed, and publishes it if it is valid.
 func (p *publisher) checkFile(ctx context.Context) {
-	if p.file != "" {
-		p.read()
+	if p.file.name != "" {
+		p.readFile()
 	}
 	if known := p.rooms.Known(); known != nil && known.Version != p.published {
 		p.again = true // another writer changed rooms: nodes may not know yet
@@ -107,10 +58,10 @@ func (p *publisher) checkFile(ctx context.Context) {
 	faults, refused := errors.AsType[room.Faults](err)
 	if held {
 		p.metrics.trouble.refuse(differs)
-	} else if p.good {
+	} else if p.file.good {
 		p.metrics.trouble.refuse(nil)
 	}
-	if p.good && (large || refused || held) != p.rejected {
+	if p.file.good && (large || refused || held) != p.rejected {
 		p.rejected = !p.rejected // not in force, and retries do not help
 		p.metrics.roomsValid.Set(1)
 		if p.rejected {
@@ -118,59 +69,32 @@ func (p *publisher) checkFile(ctx context.Context) {
 			p.metrics.roomsRefused.Inc()
 		}
 		if held {
-			p.log.Error("rooms refused, those in the store stay", slog.String("file", p.file), slog.Any("error", differs))
+			p.log.Error("rooms refused, those in the store stay", slog.String("file", p.file.name), slog.Any("error", differs))
 		}
 		for _, f := range faults {
-			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", f))
+			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file.name), slog.Any("error", f))
 		}
 	}
 }
 
-// read reads the file if it has changed.
-func (p *publisher) read() {
-	stamp := p.stampNow()
-	settled := stamp == p.seen || p.stamp == ""
-	p.seen = stamp
-	if stamp == p.stamp || !settled {
+// readFile reads the file if it has changed.
+func (p *publisher) readFile() {
+	changed, doubts, err := p.file.read()
+	if !changed {
 		return
 	}
-	doc, pages, doubts, err := readRooms(p.file)
-	if p.stampNow() != stamp { // changed during the read: this is neither version
-		p.stamp = "changing"
-		return
-	}
-	// The file may name new pages.
-	p.pages = pages
-	p.seen = p.stampNow()
-	p.stamp = p.seen
+	p.rejected, p.again = false, p.file.good
+	p.metrics.trouble.refuse(err)
 	if err != nil {
-		p.again, p.good, p.rejected = false, false, false
-		p.metrics.trouble.refuse(err)
 		p.metrics.roomsValid.Set(0)
 		p.metrics.roomsRefused.Inc()
-		p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
+		p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file.name), slog.Any("error", err))
 		return
 	}
 	for _, d := range doubts {
 		p.log.Warn("a waiting page may not do what it is there for", slog.String("page", d))
 	}
-	p.metrics.trouble.refuse(nil)
 	p.metrics.roomsValid.Set(1)
-	p.doc, p.again, p.good, p.rejected = doc, true, true, false
-}
-
-// stampNow identifies the version of the file and of its pages.
-func (p *publisher) stampNow() string {
-	var stamp strings.Builder
-	for _, name := range append(slices.Sorted(maps.Keys(p.pages)), p.file) {
-		info, err := os.Stat(name)
-		if err != nil {
-			stamp.WriteString(err.Error() + ";")
-			continue
-		}
-		fmt.Fprintf(&stamp, "%s %d %d;", name, info.ModTime().UnixNano(), info.Size())
-	}
-	return stamp.String()
 }
 
 // publish makes the rooms equal to the file, if it is valid, and restores what the store lost. Without a file the
@@ -178,23 +102,23 @@ func (p *publisher) stampNow() string {
 // differs.
 func (p *publisher) publish(ctx context.Context) error {
 	before := p.rooms.Known()
-	renamed := p.fleet.Set().Renamed(p.doc)
+	renamed := p.fleet.Set().Renamed(p.file.doc)
 	ctx = roomstore.By(ctx, audit.By{Name: "rooms file", From: p.name, Operation: "publish"})
 	var differs *roomstore.DiffersError
 	state, err := p.rooms.Publish(ctx, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
 		differs = nil
 		switch {
-		case p.coming(time.Now()): // since the look before this publication: these rooms must not get a newer version than that
+		case p.coming(time.Now()): // since the last look: these rooms must not get a newer version
 			return errComing
-		case p.file == "":
+		case p.file.name == "":
 			d.Detach()
-		case p.good:
-			if err := d.Follow(p.doc); errors.As(err, &differs) {
+		case p.file.good:
+			if err := d.Follow(p.file.doc); errors.As(err, &differs) {
 				return nil
 			} else if err != nil {
 				return err
 			}
-			for name, page := range p.pages {
+			for name, page := range p.file.pages {
 				d.AddPage("waiting_page "+filepath.Base(name), page)
 			}
 		}
@@ -222,9 +146,10 @@ func (p *publisher) publish(ctx context.Context) error {
 		changed = len(roomstore.Changes(before, state))
 		if gone := roomstore.Unserved(before, state); len(gone) > 0 {
 			p.log.Warn("hosts are served no longer, edges answer 421: to serve their sites without a room, list them under hosts in the file",
-				slog.Int("hosts", len(gone)), slog.String("first", gone[0]), slog.String("file", p.file))
+				slog.Int("hosts", len(gone)), slog.String("first", gone[0]), slog.String("file", p.file.name))
 		}
 	}
-	p.log.Info("rooms published", slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
+	p.log.Info("rooms published",
+		slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
 	return nil
 }

@@ -26,7 +26,9 @@ const certificatesEvery = time.Minute
 // RegisterCertificates registers the metric of certificate files, by the key of the configuration; "" is no file.
 func RegisterCertificates(reg prometheus.Registerer, files map[string]string) *CertificateEnds {
 	c := &CertificateEnds{
-		ends:  prometheus.NewDesc("vestibule_certificate_expiry_timestamp_seconds", "When the first certificate in the file of this key ends, in Unix seconds; absent if the file has none.", []string{"key"}, nil),
+		ends: prometheus.NewDesc("vestibule_certificate_expiry_timestamp_seconds",
+			"When the first certificate in the file of this key ends, in Unix seconds; absent if the file has none.",
+			[]string{"key"}, nil),
 		files: files,
 	}
 	reg.MustRegister(c)

@@ -56,7 +56,9 @@ func (c *ClientConfig) Validate(prefix string) []error {
 	for server := range strings.SplitSeq(c.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if c.URL != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)) {
-			errs = append(errs, fmt.Errorf("%s.url: must be addresses such as nats://host:4222 (nats, tls, ws or wss), separated by commas; one is not", prefix))
+			errs = append(errs,
+				fmt.Errorf("%s.url: must be addresses such as nats://host:4222 (nats, tls, ws or wss), separated by commas; one is not",
+					prefix))
 			break // it may contain a password
 		}
 	}
@@ -122,7 +124,8 @@ func (c *ServerConfig) Validate() []error {
 		errs = append(errs, errors.New("nats.leafs, nats.hubs: need nats.domain, another one on each side"))
 	}
 	if c.Credentials != AutoCredentials && c.Credentials != NoCredentials {
-		errs = append(errs, fmt.Errorf("nats.credentials: must be %s or %s, got %q", AutoCredentials, NoCredentials, c.Credentials))
+		errs = append(errs,
+			fmt.Errorf("nats.credentials: must be %s or %s, got %q", AutoCredentials, NoCredentials, c.Credentials))
 	}
 	for i, hub := range c.Hubs {
 		if u, err := url.Parse(hub); err != nil || u.Host == "" {

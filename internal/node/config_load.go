@@ -90,12 +90,13 @@ func MeantFlag(flags *pflag.FlagSet, bad *pflag.NotExistError) string {
 
 // Flags adds to flags --config, --check-config and a flag for every key of cfg (the key with - for a dot and _). Once
 // they are parsed, load fills cfg, which holds the defaults, from the file of --config, the environment (VESTIBULE_ and
-// the key in capitals, _ for a dot) and flags, in increasing precedence. It returns a ConfigError with all faults. check
-// is true if --check-config requested only the validation.
+// the key in capitals, _ for a dot) and flags, in increasing precedence. It returns a ConfigError with all faults.
+// check is true if --check-config requested only the validation.
 func Flags(cfg Config, flags *pflag.FlagSet) (load func() (check bool, err error)) {
 	keys := fields(reflect.ValueOf(cfg).Elem(), "")
 	file := flags.String("config", "", "YAML configuration file")
-	check := flags.Bool("check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; warnings are no faults")
+	check := flags.Bool("check-config", false,
+		"report every fault of the configuration and exit: 0 for none, else 2; warnings are no faults")
 	for _, k := range keys {
 		switch d := k.value.Interface().(type) {
 		case bool:
@@ -217,7 +218,8 @@ func strayVariables(cfg Config, environ []string) []error {
 	for _, pair := range environ {
 		name, text, _ := strings.Cut(pair, "=")
 		rest, ours := strings.CutPrefix(name, "VESTIBULE_")
-		if !ours || text == "" || rest == "CONFIG" || link.MatchString(name) || slices.Contains(clientVariables, name) || slices.ContainsFunc(keys, func(k field) bool { return envKey(k.key) == name }) {
+		if !ours || text == "" || rest == "CONFIG" || link.MatchString(name) || slices.Contains(clientVariables, name) ||
+			slices.ContainsFunc(keys, func(k field) bool { return envKey(k.key) == name }) {
 			continue
 		}
 		known := make([]string, len(keys))

@@ -101,7 +101,9 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if _, err := fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1><ul><li><a href=metrics>metrics</a><li><a href=status>status</a><li><a href=readyz>readyz</a><li><a href=healthz>healthz</a></ul>", html.EscapeString(d.title)); err != nil {
+		if _, err := fmt.Fprintf(w,
+			"<!doctype html><title>%[1]s</title><h1>%[1]s</h1><ul><li><a href=metrics>metrics</a><li><a href=status>status</a><li><a href=readyz>readyz</a><li><a href=healthz>healthz</a></ul>",
+			html.EscapeString(d.title)); err != nil {
 			d.log.Debug("front page not written", slog.Any("error", err))
 		}
 	})
@@ -159,7 +161,9 @@ func (d *Debug) Close() error {
 
 // Run runs a node and serves its state until the node has ended, including its shutdown: because ctx ended, or the
 // node or a listener failed. ready and status must be safe for concurrent use.
-func (d *Debug) Run(ctx context.Context, run func(context.Context) error, ready func() Readiness, status func() any) error {
+func (d *Debug) Run(
+	ctx context.Context, run func(context.Context) error, ready func() Readiness, status func() any,
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	ended := make(chan struct{})
 	g.Go(func() error {

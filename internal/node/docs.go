@@ -134,7 +134,9 @@ func keysFollow(have, next *ticket.Keyring) error {
 }
 
 // NewFleet loads the copies on disk. It calls changed after every change, never concurrently.
-func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg prometheus.Registerer, changed func()) (*Fleet, error) {
+func NewFleet(
+	dir string, docs wire.DocumentFeed, log *slog.Logger, reg prometheus.Registerer, changed func(),
+) (*Fleet, error) {
 	log = log.With(slog.String("component", "fleet"))
 	f := &Fleet{
 		dir: dir, docs: docs, log: log, changed: changed, alarms: newAlarms(log, reg),
@@ -151,11 +153,20 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 			},
 			encode: func(r *ticket.Keyring) ([]byte, error) { return ticket.EncodeKeyring(*r) },
 		},
-		members:  document[Members]{number: func(m *Members) uint64 { return m.Version }, decode: DecodeMembers, encode: EncodeMembers},
-		controls: document[room.Controls]{number: func(c *room.Controls) uint64 { return c.Version }, decode: room.DecodeControls, encode: room.EncodeControls},
-		board:    document[draw.Board]{number: func(b *draw.Board) uint64 { return b.Version }, decode: draw.DecodeBoard, encode: draw.EncodeBoard},
+		members: document[Members]{
+			number: func(m *Members) uint64 { return m.Version }, decode: DecodeMembers, encode: EncodeMembers,
+		},
+		controls: document[room.Controls]{
+			number: func(c *room.Controls) uint64 { return c.Version }, decode: room.DecodeControls, encode: room.EncodeControls,
+		},
+		board: document[draw.Board]{
+			number: func(b *draw.Board) uint64 { return b.Version }, decode: draw.DecodeBoard, encode: draw.EncodeBoard,
+		},
 	}
-	f.inUse = map[string]inUse{RoomsDocument: roomsInUse{f}, KeysDocument: &f.keys, MembersDocument: &f.members, ControlsDocument: &f.controls, DrawsDocument: &f.board}
+	f.inUse = map[string]inUse{
+		RoomsDocument: roomsInUse{f}, KeysDocument: &f.keys, MembersDocument: &f.members, ControlsDocument: &f.controls,
+		DrawsDocument: &f.board,
+	}
 	reg.MustRegister(f.version)
 	for _, doc := range followed {
 		f.version.WithLabelValues(doc).Set(0)
@@ -308,7 +319,8 @@ func (f *Fleet) saveCopy(doc string, data []byte) {
 	if err := WriteFile(copyFile(f.dir, doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
-	f.log.Debug("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.keys.version()))
+	f.log.Debug("document updated",
+		slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.keys.version()))
 	f.changed()
 }
 

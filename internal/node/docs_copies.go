@@ -89,7 +89,9 @@ func (h Holder) subject(doc string) string {
 
 // missingPart returns what the asking node lacks of a document, or nil.
 func missingPart(f *Fleet, h Holder, doc string, ask *wire.CopyAsk) ([]byte, error) {
-	have := map[string]uint64{RoomsDocument: ask.Rooms, ControlsDocument: ask.Controls, DrawsDocument: ask.Draws, MembersDocument: ask.Members}[doc]
+	have := map[string]uint64{
+		RoomsDocument: ask.Rooms, ControlsDocument: ask.Controls, DrawsDocument: ask.Draws, MembersDocument: ask.Members,
+	}[doc]
 	switch v := f.inUse[doc].version(); {
 	case doc == KeysDocument:
 		ring := f.Ring()
@@ -112,7 +114,9 @@ func (f *Fleet) sendCopy(bus wire.Bus, h Holder, name string) error {
 		return err
 	}
 	packed := roomdoc.Compress(plain)
-	c := wire.Copy{From: h.Name, Version: version, Sum: roomdoc.Hash(packed), Parts: (len(packed) + copyPart - 1) / copyPart}
+	c := wire.Copy{
+		From: h.Name, Version: version, Sum: roomdoc.Hash(packed), Parts: (len(packed) + copyPart - 1) / copyPart,
+	}
 	if c.Parts > MaxCopyParts {
 		return fmt.Errorf("%d bytes are too many", len(packed))
 	}

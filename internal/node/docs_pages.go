@@ -30,8 +30,8 @@ type pageCache struct {
 // Page returns the custom page with this content hash, or nil if this node does not have it yet.
 func (f *Fleet) Page(hash string) []byte { return (*f.pages.byHash.Load())[hash] }
 
-// keep keeps the pages of a room set, from the current and the fetched ones, records missing ones, and removes the copies
-// of all others.
+// keep keeps the pages of a room set, from the current and the fetched ones, records missing ones, and removes the
+// copies of all others.
 func (c *pageCache) keep(set *room.Set, got map[string][]byte) {
 	have, need := *c.byHash.Load(), map[string][]byte{}
 	c.missing = nil

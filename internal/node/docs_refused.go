@@ -63,10 +63,12 @@ func newAlarms(log *slog.Logger, reg prometheus.Registerer) *alarms {
 	a := &alarms{
 		log: log, why: map[string]string{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_documents_refused_total", Help: "Documents from the store that were refused, by document and reason.",
+			Name: "vestibule_documents_refused_total",
+			Help: "Documents from the store that were refused, by document and reason.",
 		}, []string{"document", "reason"}),
 		raised: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "vestibule_document_alarm", Help: "1 while what the store holds of the document is refused, 0 while it is what this node uses.",
+			Name: "vestibule_document_alarm",
+			Help: "1 while what the store holds of the document is refused, 0 while it is what this node uses.",
 		}, []string{"document"}),
 	}
 	reg.MustRegister(a.refused, a.raised)
@@ -91,7 +93,8 @@ func (a *alarms) record(doc string, err error) bool {
 	}
 	a.refused.WithLabelValues(doc, string(why)).Inc()
 	a.raise(doc, err.Error())
-	a.log.Error("document refused, the last good one stays", slog.String("document", doc), slog.String("reason", string(why)), slog.Any("error", err))
+	a.log.Error("document refused, the last good one stays",
+		slog.String("document", doc), slog.String("reason", string(why)), slog.Any("error", err))
 	return true
 }
 

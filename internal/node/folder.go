@@ -61,7 +61,8 @@ func (f *Folder) Succeeds(log *slog.Logger) []uint64 {
 		return nil
 	}
 	if err != nil {
-		log.Warn("instance IDs in data_dir cannot be read: permits of earlier processes count until lost_after", slog.Any("error", err))
+		log.Warn("instance IDs in data_dir cannot be read: permits of earlier processes count until lost_after",
+			slog.Any("error", err))
 		return nil
 	}
 	past, moved := l.Succeed(f.place)

@@ -31,7 +31,8 @@ type Links struct {
 
 // NewLinks returns an empty set with its metrics on reg.
 func NewLinks(reg prometheus.Registerer) *Links {
-	l := &Links{connected: prometheus.NewDesc("vestibule_nats_connected", "1 while connected to NATS, 0 otherwise.", []string{"connection"}, nil)}
+	l := &Links{connected: prometheus.NewDesc("vestibule_nats_connected", "1 while connected to NATS, 0 otherwise.",
+		[]string{"connection"}, nil)}
 	reg.MustRegister(l)
 	return l
 }
@@ -78,7 +79,8 @@ func (l *Links) Collect(ch chan<- prometheus.Metric) {
 // LeaseAlarms returns an alarm if the store has rejected leases for longer than a server replacement takes.
 func LeaseAlarms(l wire.Leadership) []string {
 	if d, why := l.Trouble(); d > leaseAlarmAfter {
-		return []string{fmt.Sprintf("the store has accepted no lease for %v, no process can lead: %s (after a full disk, restart nats-server once there is space)", d.Round(time.Second), why)}
+		return []string{fmt.Sprintf("the store has accepted no lease for %v, no process can lead: %s (after a full disk, restart nats-server once there is space)",
+			d.Round(time.Second), why)}
 	}
 	return nil
 }

@@ -53,7 +53,8 @@ func (f *Folder) Promises(log *slog.Logger) (data []byte, kept bool) {
 	}
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
-			log.Info("the promises in data_dir prove nothing about a store that is lost", slog.String("data_dir", f.dir), slog.Any("reason", err))
+			log.Info("the promises in data_dir prove nothing about a store that is lost",
+				slog.String("data_dir", f.dir), slog.Any("reason", err))
 		}
 		return nil, !errors.Is(err, os.ErrNotExist)
 	}
@@ -99,7 +100,8 @@ func (f *Folder) Pasts(log *slog.Logger) [][]byte {
 		}
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		log.Warn("the snapshots in data_dir prove nothing: permits of an earlier process that was killed count until its tickets expire", slog.String("data_dir", f.dir), slog.Any("reason", err))
+		log.Warn("the snapshots in data_dir prove nothing: permits of an earlier process that was killed count until its tickets expire",
+			slog.String("data_dir", f.dir), slog.Any("reason", err))
 	}
 	return snapshots
 }
@@ -150,7 +152,8 @@ func unchangedSince(name string, written time.Time) error {
 		return err
 	}
 	if late := changed.Sub(written).Abs(); late > restoreSlack {
-		return fmt.Errorf("%s: was changed %v after it was written: it comes from a backup, or the machine's clock was set then", pastFile, late.Round(time.Millisecond))
+		return fmt.Errorf("%s: was changed %v after it was written: it comes from a backup, or the machine's clock was set then",
+			pastFile, late.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -34,7 +34,10 @@ var ErrTerminated = errors.New("terminated")
 
 // Main is the main function of all tiers: it loads the configuration, handles --check-config, and runs until a
 // signal. It returns the exit code.
-func Main[C Config](command string, cfg C, base *Base, args []string, stdout, stderr io.Writer, run func(context.Context, *slog.Logger) error) int {
+func Main[C Config](
+	command string, cfg C, base *Base, args []string, stdout, stderr io.Writer,
+	run func(context.Context, *slog.Logger) error,
+) int {
 	if slices.Contains(args, "--version") {
 		fmt.Fprintf(stdout, "%s %s\n", command, BuildVersion())
 		return ExitOK
@@ -94,7 +97,9 @@ const notice = time.Second
 // processes that stop too: their final reports avoid reservations. others returns how many there are, and how many
 // of them are stopping. If none is stopping, Outlive waits for a second, otherwise until they have ended, at most
 // for most. The caller must call stop.
-func Outlive(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) (out context.Context, stop func()) {
+func Outlive(
+	ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger,
+) (out context.Context, stop func()) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -128,7 +133,8 @@ func waitForPeers(ctx context.Context, most time.Duration, others func() (here, 
 		}
 		if leaving > 0 && !told {
 			told = true
-			log.Info("waiting for other processes that are stopping", slog.Int("others", leaving), slog.Duration("at_most", most))
+			log.Info("waiting for other processes that are stopping",
+				slog.Int("others", leaving), slog.Duration("at_most", most))
 		}
 		select {
 		case <-look.C:

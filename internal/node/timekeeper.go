@@ -55,10 +55,12 @@ func NewTimekeeper(dir string, clock *Clock, log *slog.Logger) *Timekeeper {
 		}
 	}
 	if err != nil {
-		log.Info("no usable fleet time in data_dir: learning it from the fleet", slog.String("file", k.file), slog.Any("reason", err))
+		log.Info("no usable fleet time in data_dir: learning it from the fleet",
+			slog.String("file", k.file), slog.Any("reason", err))
 		return k
 	}
-	log.Info("fleet time restored from data_dir", slog.Time("time", known.Time.Std()), slog.Duration("uncertainty", known.Bound))
+	log.Info("fleet time restored from data_dir",
+		slog.Time("time", known.Time.Std()), slog.Duration("uncertainty", known.Bound))
 	return k
 }
 
@@ -116,14 +118,17 @@ func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 	k.belief.Set(m.now, known.Time, known.Bound)
 	k.guess = known.Guess
 	if err == nil {
-		r := fleettime.Record{Boot: k.boot, At: m.boot, Wall: m.wall, Time: known.Time, Bound: known.Bound + m.apart, Guess: known.Guess}
+		r := fleettime.Record{
+			Boot: k.boot, At: m.boot, Wall: m.wall, Time: known.Time, Bound: known.Bound + m.apart, Guess: known.Guess,
+		}
 		var data []byte
 		if data, err = json.Marshal(r); err == nil {
 			err = replaceFile(k.file, false, data) // after a crash of the machine it is useless
 		}
 	}
 	if err != nil && !k.unkept {
-		k.log.Warn("fleet time is not stored: after a restart of all processes no visitor is admitted until all earlier tickets have expired", slog.String("file", k.file), slog.Any("error", err))
+		k.log.Warn("fleet time is not stored: after a restart of all processes no visitor is admitted until all earlier tickets have expired",
+			slog.String("file", k.file), slog.Any("error", err))
 	}
 	k.unkept = err != nil
 }

@@ -26,7 +26,9 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	base := node.DefaultBase("notifier")
-	return Config{Name: "notifier-1", NATS: node.DefaultClient(), Services: push.DefaultServices, Log: base.Log, Metrics: base.Metrics}
+	return Config{
+		Name: "notifier-1", NATS: node.DefaultClient(), Services: push.DefaultServices, Log: base.Log, Metrics: base.Metrics,
+	}
 }
 
 // Validate implements [node.Config].

@@ -25,8 +25,8 @@ func NewNode(cfg Config, conn *natsbus.Conn, log *slog.Logger) (*Node, error) {
 	node.RegisterCertificates(dbg.Registry, map[string]string{"nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA})
 	networks, _ := cfg.networks() // Validate has told its faults
 	w := New(Options{
-		Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Count: NewMetrics(dbg.Registry), Out: node.Outbound{Networks: networks},
-		Log: log.With(slog.String("notifier", cfg.Name)),
+		Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Count: NewMetrics(dbg.Registry),
+		Out: node.Outbound{Networks: networks}, Log: log.With(slog.String("notifier", cfg.Name)),
 	})
 	return &Node{w, dbg}, nil
 }

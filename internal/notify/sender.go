@@ -114,7 +114,9 @@ func answered(now time.Time, res *http.Response) Result {
 	case code == http.StatusNotFound, code == http.StatusGone:
 		return Result{Cause: causeGone, Err: err}
 	case code == http.StatusTooManyRequests, code/100 == 5, code == http.StatusRequestTimeout:
-		return Result{Cause: causeBusy, Err: err, Again: true, After: node.RetryAfter(now, res.Header.Get("Retry-After"), maxRetryAfter)}
+		return Result{
+			Cause: causeBusy, Err: err, Again: true, After: node.RetryAfter(now, res.Header.Get("Retry-After"), maxRetryAfter),
+		}
 	}
 	return Result{Cause: causeRefused, Err: err}
 }

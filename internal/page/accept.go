@@ -56,7 +56,8 @@ func PrefersJSON(accept []string) bool {
 // isJSONOfAKind reports whether a type has a JSON suffix: application/problem+json, application/*+json.
 func isJSONOfAKind(media string) bool {
 	const kind, suffix = "application/", "+json"
-	return len(media) > len(kind)+len(suffix) && strings.EqualFold(media[:len(kind)], kind) && strings.EqualFold(media[len(media)-len(suffix):], suffix)
+	return len(media) > len(kind)+len(suffix) && strings.EqualFold(media[:len(kind)], kind) &&
+		strings.EqualFold(media[len(media)-len(suffix):], suffix)
 }
 
 // TakesGzip reports whether Accept-Encoding headers prefer gzip to no compression.

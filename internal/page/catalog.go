@@ -164,7 +164,10 @@ const (
 )
 
 // pluralNames are the names of the categories in catalog files.
-var pluralNames = [...]string{plural.Other: "other", plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few", plural.Many: "many"}
+var pluralNames = [...]string{
+	plural.Other: "other", plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few",
+	plural.Many: "many",
+}
 
 // catalogs are all languages, in the order of room.Languages. They are embedded: any test finds a broken one.
 var catalogs = loadCatalogs()
@@ -384,7 +387,8 @@ func forScript(m messages) map[string]any {
 	v := reflect.ValueOf(m)
 	for i := range v.NumField() {
 		switch key := v.Type().Field(i).Tag.Get("json"); key {
-		case "language", "languages", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited", "updated",
+		case "language", "languages", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited",
+			"updated",
 			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
 			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "draw_closes", "copy", "save", "earlier", "turn_at", "number",
 			"check", "check_text", "check_record", "check_receipts", "check_start", "check_right", "check_wrong",

@@ -24,7 +24,8 @@ var checkDraws = func() []func() string {
 			english := catalogs[English].byKey
 			for key, word := range english {
 				if key == "check" || strings.HasPrefix(key, "check_") {
-					text = strings.ReplaceAll(strings.ReplaceAll(text, ">"+word+"<", ">"+c.byKey[key]+"<"), `="`+word+`"`, `="`+c.byKey[key]+`"`)
+					text = strings.ReplaceAll(strings.ReplaceAll(text, ">"+word+"<", ">"+c.byKey[key]+"<"), `="`+word+`"`,
+						`="`+c.byKey[key]+`"`)
 				}
 			}
 			return text

@@ -75,7 +75,8 @@ func checkStyle(s string) error {
 		case c == '{' || c == '(' || c == '[':
 			open = append(open, c)
 			rules = rules || c == '{'
-			if c == '(' && i >= 3 && strings.EqualFold(s[i-3:i], "url") && !strings.HasPrefix(strings.TrimLeft(rest[1:], " '\""), "data:") {
+			if c == '(' && i >= 3 && strings.EqualFold(s[i-3:i], "url") &&
+				!strings.HasPrefix(strings.TrimLeft(rest[1:], " '\""), "data:") {
 				fault("url() must be a data: URL, the page fetches nothing")
 			}
 		case closes[c] != 0:

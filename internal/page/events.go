@@ -107,7 +107,10 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
-	b := &Broadcast{Now: m.At, PausedBy: m.PausedBy, Counting: m.Counting, Closed: m.Closed, Starts: m.Starts, Drawn: m.Drawn, Entrants: m.Entrants}
+	b := &Broadcast{
+		Now: m.At, PausedBy: m.PausedBy, Counting: m.Counting, Closed: m.Closed, Starts: m.Starts, Drawn: m.Drawn,
+		Entrants: m.Entrants,
+	}
 	if m.Line == nil {
 		return b, nil
 	}
@@ -127,7 +130,9 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	var h estimate.Histogram
 	end := fleettime.Time(0)
 	for i := 0; i < len(m.Line); i += 3 {
-		h = append(h, estimate.Slice{Start: end + fleettime.Time(m.Line[i]), Width: max(1, int64(m.Line[i+1])), N: m.Line[i+2]})
+		h = append(h, estimate.Slice{
+			Start: end + fleettime.Time(m.Line[i]), Width: max(1, int64(m.Line[i+1])), N: m.Line[i+2],
+		})
 		end = h[len(h)-1].End()
 	}
 	v.Line = estimate.NewDigest(h)

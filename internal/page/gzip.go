@@ -298,8 +298,8 @@ func (f *finder) place(at int) (text, offset int) {
 // token is a literal, or a copy of n bytes.
 type token struct{ n, back int } // back is 0 for a literal
 
-// found returns the copies that a part may begin with, from nothing before first: each is longer than the one before, and
-// from further away.
+// found returns the copies that a part may begin with, from nothing before first: each is longer than the one before,
+// and from further away.
 func (f *finder) found(x span, first int) (all []token) {
 	most, limit := minCopy-1, min(maxCopy, x.to-x.from)
 	for tries, q := 0, int(f.before[x.from]); tries < maxFound && most < limit && q >= first && x.from-q <= window; tries, q = tries+1, int(f.before[q]) {

@@ -66,10 +66,11 @@ func AppendNews(dst []byte, state string, cookies bool) []byte {
 
 // cloudflareFields are the documented fields in the documented order.
 var cloudflareFields = []string{
-	"inWaitingRoom", "waitTimeKnown", "waitTime", "waitTime25Percentile", "waitTime50Percentile", "waitTime75Percentile", "waitTimeFormatted",
-	"queueIsFull", "queueAll", "lastUpdated", "refreshIntervalSeconds", "queueingMethod", "isFIFOQueue", "isRandomQueue", "isPassthroughQueue",
-	"isRejectQueue", "isEventActive", "isEventPrequeueing", "timeUntilEventStart", "timeUntilEventStartFormatted", "timeUntilEventEnd",
-	"timeUntilEventEndFormatted", "shuffleAtEventStart", "turnstile", "infiniteQueue",
+	"inWaitingRoom", "waitTimeKnown", "waitTime", "waitTime25Percentile", "waitTime50Percentile", "waitTime75Percentile",
+	"waitTimeFormatted", "queueIsFull", "queueAll", "lastUpdated", "refreshIntervalSeconds", "queueingMethod",
+	"isFIFOQueue", "isRandomQueue", "isPassthroughQueue", "isRejectQueue", "isEventActive", "isEventPrequeueing",
+	"timeUntilEventStart", "timeUntilEventStartFormatted", "timeUntilEventEnd", "timeUntilEventEndFormatted",
+	"shuffleAtEventStart", "turnstile", "infiniteQueue",
 }
 
 // cloudflares are those fields with the text before their values.
@@ -140,7 +141,9 @@ type field struct {
 // ours are the fields of the vestibule object.
 var ours = func() []field {
 	whole := func(name string, f func(v *Visitor) int64) field {
-		return field{name, `,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendInt(dst, f(v), 10) }}
+		return field{
+			name, `,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendInt(dst, f(v), 10) },
+		}
 	}
 	text := func(name string, f func(v *Visitor) string) field {
 		return field{name, `,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return appendString(dst, f(v)) }}
@@ -172,7 +175,10 @@ var ours = func() []field {
 		whole("placeKeptSeconds", func(v *Visitor) int64 { return wholeSeconds(v.Grace) }),
 		whole("answer", func(v *Visitor) int64 { return int64(v.Decision.Ticket.Answer) }),
 		{"", "", appendOthers},
-		{"updatedAt", `,"updatedAt":`, func(dst []byte, v *Visitor) []byte { return append(appendMoment(append(dst, '"'), v.Now), '"') }},
+		{
+			"updatedAt", `,"updatedAt":`,
+			func(dst []byte, v *Visitor) []byte { return append(appendMoment(append(dst, '"'), v.Now), '"') },
+		},
 		text("language", func(v *Visitor) string { return v.Lang.Code() }),
 		text("message", func(v *Visitor) string { return v.Message }),
 	}

@@ -139,7 +139,8 @@ func compileAll() [][]part {
 // on an unknown one: the page is embedded.
 func compile(text string, c *catalog) []part {
 	fixed := map[string]string{
-		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script, "languages": c.languages(),
+		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script,
+		"languages": c.languages(),
 	}
 	var parts []part
 	before := ""
@@ -246,7 +247,8 @@ func appendEscaped[T string | []byte](dst []byte, text T) []byte {
 func appendPercent(dst, text []byte) []byte {
 	const digits = "0123456789ABCDEF"
 	for _, c := range text {
-		if c == '-' || c == '.' || c == ':' || c == ',' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
+		if c == '-' || c == '.' || c == ':' || c == ',' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' ||
+			c >= 'a' && c <= 'z' {
 			dst = append(dst, c)
 		} else {
 			dst = append(dst, '%', digits[c>>4], digits[c&15])

@@ -63,7 +63,8 @@ func (p *parser) addText(text string) {
 func endOfScriptTagName(text string) int {
 	const tag = "<script"
 	for i := 0; i+len(tag) < len(text); i++ {
-		if text[i] == '<' && strings.EqualFold(text[i:i+len(tag)], tag) && strings.IndexByte(" \t\r\n/>", text[i+len(tag)]) >= 0 {
+		if text[i] == '<' && strings.EqualFold(text[i:i+len(tag)], tag) &&
+			strings.IndexByte(" \t\r\n/>", text[i+len(tag)]) >= 0 {
 			return i + len(tag)
 		}
 	}
@@ -154,7 +155,8 @@ func (p *parser) parse(name string, begun int) error {
 			}
 			return nil
 		case '>':
-			p.errs = append(p.errs, fmt.Errorf("line %d: {{%s}}: partials are not supported, a page is one file", t.line, t.text))
+			p.errs = append(p.errs,
+				fmt.Errorf("line %d: {{%s}}: partials are not supported, a page is one file", t.line, t.text))
 		case '=':
 			return fmt.Errorf("line %d: {{%s}}: other delimiters are not supported", t.line, t.text)
 		case '{':

@@ -18,7 +18,10 @@ var (
 // AppendPush appends the script of a waiting page for subscribing to notifications; key is the fleet's.
 func AppendPush(dst []byte, l Lang, room, key string) []byte {
 	c := catalogs[l]
-	data, err := json.Marshal(map[string]string{"room": room, "key": key, "label": c.msg.Notify, "on": c.msg.PushOn, "failed": c.msg.PushFailed, "home": c.msg.PushHome})
+	data, err := json.Marshal(map[string]string{
+		"room": room, "key": key, "label": c.msg.Notify, "on": c.msg.PushOn, "failed": c.msg.PushFailed,
+		"home": c.msg.PushHome,
+	})
 	if err != nil {
 		panic(err) // texts always marshal
 	}
@@ -32,8 +35,8 @@ const (
 	PushTurn    = "turn"
 )
 
-// PushText returns a notification for the service worker: of a stage in a room, which opens a page of the site. of tells
-// subscriptions apart, and code confirms them.
+// PushText returns a notification for the service worker: of a stage in a room, which opens a page of the site. of
+// tells subscriptions apart, and code confirms them.
 func PushText(l Lang, stage, room, open, of, code string) ([]byte, error) {
 	c := catalogs[l]
 	m := struct {

@@ -30,9 +30,13 @@ func makeSamples() []Sample {
 	}
 	drawn := func(change func(v *Visitor)) Visitor {
 		return line(func(v *Visitor) {
-			v.Event = Event{Start: now.Add(4*time.Minute + 31*time.Second), End: now.Add(3 * time.Hour), Prequeue: true, Shuffle: true, Draw: Draw{
-				Commit: "7f83b1657ff1fc53b92dc18148a1d65dfc2d4b1fa3d677284addd200126d9069", Closes: now.Add(4*time.Minute + time.Second),
-			}}
+			v.Event = Event{
+				Start: now.Add(4*time.Minute + 31*time.Second), End: now.Add(3 * time.Hour), Prequeue: true,
+				Shuffle: true, Draw: Draw{
+					Commit: "7f83b1657ff1fc53b92dc18148a1d65dfc2d4b1fa3d677284addd200126d9069",
+					Closes: now.Add(4*time.Minute + time.Second),
+				},
+			}
 			v.Decision.Wait, v.Decision.Known = 0, false
 			change(v)
 		})
@@ -87,7 +91,10 @@ func makeSamples() []Sample {
 			v.Decision.Ticket.PutRank(57)
 		})},
 		{"left", line(func(v *Visitor) { v.Left = true })},
-		{"blocked", line(func(v *Visitor) { v.Blocked, v.Decision.Fresh, v.Decision.Ticket.Answer = true, admission.Newcomer, 0 })},
+		{
+			"blocked",
+			line(func(v *Visitor) { v.Blocked, v.Decision.Fresh, v.Decision.Ticket.Answer = true, admission.Newcomer, 0 }),
+		},
 		{"moment", Visitor{Now: now, Room: "sale", Moment: true, Decision: admission.Decision{Retry: 3 * time.Second}}},
 	}
 }

@@ -281,8 +281,8 @@ func (v *Visitor) quartile(k int) time.Duration {
 	return v.Decision.Quartiles[k]
 }
 
-// total returns the number of waiting visitors, and whether it is known. It includes this one, even if the count is older
-// than the visit.
+// total returns the number of waiting visitors, and whether it is known. It includes this one, even if the count is
+// older than the visit.
 func (v *Visitor) total() (n uint64, known bool) {
 	return max(v.Decision.Waiting, v.Decision.Ahead+1), v.numbered()
 }

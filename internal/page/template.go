@@ -207,9 +207,15 @@ var values = sortValues([]value{
 	truth("isEventActive", func(v *Visitor) bool { return v.Event.Start != 0 }),
 	truth("isEventPrequeueing", func(v *Visitor) bool { return v.Event.Prequeue }),
 	num("timeUntilEventStart", func(v *Visitor) int64 { return untilMinutes(v, v.Event.Start) }),
-	{name: "timeUntilEventStartFormatted", append: func(dst []byte, v *Visitor) []byte { return appendUntil(dst, v, v.Event.Start) }},
+	{
+		name:   "timeUntilEventStartFormatted",
+		append: func(dst []byte, v *Visitor) []byte { return appendUntil(dst, v, v.Event.Start) },
+	},
 	num("timeUntilEventEnd", func(v *Visitor) int64 { return untilMinutes(v, v.Event.End) }),
-	{name: "timeUntilEventEndFormatted", append: func(dst []byte, v *Visitor) []byte { return appendUntil(dst, v, v.Event.End) }},
+	{
+		name:   "timeUntilEventEndFormatted",
+		append: func(dst []byte, v *Visitor) []byte { return appendUntil(dst, v, v.Event.End) },
+	},
 	truth("shuffleAtEventStart", func(v *Visitor) bool { return v.Event.Shuffle }),
 	text("drawStage", func(v *Visitor) string { return v.stage() }),
 	text("drawCommit", func(v *Visitor) string {

@@ -127,7 +127,8 @@ var variables = map[string]variable{
 		if stage != DrawOpen {
 			hidden = " hidden>"
 		}
-		dst = append(append(append(append(append(dst, "<div"...), hidden...), "<dt>"...), c.msg.DrawCloses...), "<dd id=closes>"...)
+		dst = append(append(append(append(append(dst, "<div"...), hidden...), "<dt>"...), c.msg.DrawCloses...),
+			"<dd id=closes>"...)
 		return append(appendClock(dst, v.Event.Draw.Closes), " UTC</div>"...)
 	},
 	"proof": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
@@ -136,10 +137,12 @@ var variables = map[string]variable{
 		}
 		var room [256]byte // a receipt has fewer
 		proof := appendProof(room[:0], v)
-		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...), "</summary>\n<p><code id=\"proof\">"...)
+		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...),
+			"</summary>\n<p><code id=\"proof\">"...)
 		dst = append(appendEscaped(dst, proof), `</code></p><p class="tools"><button type="button" id="copy" hidden>`...)
 		dst = append(append(dst, c.msg.Copy...), `</button> <a id="save" download="draw.json" href="data:application/json,`...)
-		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg.Save...), `</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
+		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg.Save...),
+			`</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
 		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg.DrawCheck...)
 		dst = append(append(dst, "</a></p></details>\n<script>"...), drawn...)
 		return append(dst, "</script>\n"...)

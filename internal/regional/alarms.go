@@ -34,7 +34,8 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, why.Advice())
 	}
 	for _, name := range twins {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes are named edge %s: rename one of them, and remove its data_dir if that was copied", name))
+		r.Alarms = append(r.Alarms,
+			fmt.Sprintf("two processes are named edge %s: rename one of them, and remove its data_dir if that was copied", name))
 	}
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
@@ -46,15 +47,18 @@ func (s *Server) Ready() node.Readiness {
 	}
 	switch {
 	case st.Copy != 0:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre is named %s (cluster ID %016x, this one is %016x), no visitor is admitted here: rename one of them; if this is the listed one and its store was lost: vestibule fleet rejoin %s",
-			s.Config.DataCenter, st.Copy, st.ClusterID, s.Config.DataCenter))
+		r.Reasons = append(r.Reasons,
+			fmt.Sprintf("another data centre is named %s (cluster ID %016x, this one is %016x), no visitor is admitted here: rename one of them; if this is the listed one and its store was lost: vestibule fleet rejoin %s",
+				s.Config.DataCenter, st.Copy, st.ClusterID, s.Config.DataCenter))
 	case uninitialized: // global lists it then
 		r.Reasons = append(r.Reasons, why.Advice())
 	case standing == wire.Listed:
 	case standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
+		r.Reasons = append(r.Reasons,
+			fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s",
+				s.Config.DataCenter, s.Config.DataCenter))
 	}
 	for _, w := range waits {
 		if !uninitialized {
@@ -62,7 +66,8 @@ func (s *Server) Ready() node.Readiness {
 		}
 	}
 	if d, why := s.unsaved.now(); d > time.Second {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, new edges get no lease: %s", d.Round(time.Second), why))
+		r.Alarms = append(r.Alarms,
+			fmt.Sprintf("promises have not been stored for %v, new edges get no lease: %s", d.Round(time.Second), why))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r
@@ -74,11 +79,14 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 	case region.WaitTime, region.WaitBooks, region.WaitEdge:
 		return w.Stop(s.Config.DataCenter).Advice()
 	case region.WaitRate:
-		return fmt.Sprintf("%d admissions a minute stay unused, fewer every second, until %s UTC: silent edges may have made these admissions", w.Rate, clock(w.Until))
+		return fmt.Sprintf("%d admissions a minute stay unused, fewer every second, until %s UTC: silent edges may have made these admissions",
+			w.Rate, clock(w.Until))
 	case region.WaitGuess:
-		return fmt.Sprintf("none of the %d session permits in use becomes free until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", w.Sessions, clock(w.Until))
+		return fmt.Sprintf("none of the %d session permits in use becomes free until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts",
+			w.Sessions, clock(w.Until))
 	case region.WaitFleet:
-		return fmt.Sprintf("only the %d session permits are used that this data centre certainly held before: global does not know those of all data centres, see the alarms of its /readyz", w.Sessions)
+		return fmt.Sprintf("only the %d session permits are used that this data centre certainly held before: global does not know those of all data centres, see the alarms of its /readyz",
+			w.Sessions)
 	case region.WaitSessions:
 		until := ""
 		if w.Until != 0 {
@@ -86,7 +94,8 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 		}
 		why := w.Stop(s.Config.DataCenter)
 		who, first := why.Awaited()
-		text := fmt.Sprintf("%d session permits stay unused until %s%s: it may still renew sessions%s", w.Sessions, until, who, first)
+		text := fmt.Sprintf("%d session permits stay unused until %s%s: it may still renew sessions%s", w.Sessions, until,
+			who, first)
 		if c := why.Command(); c != "" {
 			text += ": " + c
 		}

@@ -11,8 +11,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// obey carries out an order of an operator that came by the API, and sends the result to the globals. A data centre that
-// has the name of a listed one ignores it: the other one is meant.
+// obey carries out an order of an operator that came by the API, and sends the result to the globals. A data centre
+// that has the name of a listed one ignores it: the other one is meant.
 func (l *leadership) obey(data []byte) {
 	var o wire.Order
 	if !l.s.understood("order", json.Unmarshal(data, &o)) || l.isCopy() {
@@ -107,13 +107,16 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 		if ask.All {
 			who = "silent edges"
 		}
-		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most", len(f.Instances), who, f.Sessions, f.Within.Round(time.Second))
+		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most",
+			len(f.Instances), who, f.Sessions, f.Within.Round(time.Second))
 	}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}
 		l.s.log.Warn("edge not forgotten", slog.Any("error", err))
 	} else {
-		l.s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.Bool("over", ask.Over), slog.String("result", out.Done))
+		l.s.log.Warn("an operator declared an edge ended",
+			slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.Bool("over", ask.Over),
+			slog.String("result", out.Done))
 	}
 	return out
 }

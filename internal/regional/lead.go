@@ -107,7 +107,8 @@ func (s *Server) drainEdges(stops bool) {
 	defer cancel()
 	switch err := s.Edges.Flush(ctx); {
 	case err != nil && stops:
-		s.log.Warn("final reports of edges may be lost: their permits stay reserved for a session length", slog.Any("error", err))
+		s.log.Warn("final reports of edges may be lost: their permits stay reserved for a session length",
+			slog.Any("error", err))
 	case err != nil:
 		s.log.Debug("final reports of edges are lost", slog.Any("error", err))
 	}
@@ -351,7 +352,8 @@ func (l *leadership) addEdgeStates(now fleettime.Mono, m *wire.Report) {
 	}
 	last := map[string]int{region.Alive: 1, region.Dead: 2}
 	slices.SortStableFunc(m.Edges, func(a, b wire.ToldEdge) int {
-		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.CertificateEnd, b.CertificateEnd), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.CertificateEnd, b.CertificateEnd),
+			cmp.Compare(a.Name, b.Name))
 	})
 	m.TellsEdges = true
 	l.shown, m.EdgesN = shown, uint32(len(m.Edges))

@@ -25,7 +25,8 @@ func newMemory(dir string, log *slog.Logger) *memory {
 	m := &memory{log: log}
 	var err error
 	if m.folder, err = node.OpenFolder(dir); err != nil {
-		log.Warn("promises are not kept in data_dir: if every regional is killed and the store is lost, visitors wait for the sessions of before", slog.Any("error", err))
+		log.Warn("promises are not kept in data_dir: if every regional is killed and the store is lost, visitors wait for the sessions of before",
+			slog.Any("error", err))
 		return m
 	}
 	var data []byte

@@ -25,15 +25,18 @@ func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.
 	}
 	dbg.Links.Add("nats", edges)
 	ends := node.RegisterCertificates(dbg.Registry, map[string]string{
-		"nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA, "upstream.cert": cfg.Upstream.Cert, "upstream.ca": cfg.Upstream.CA,
+		"nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA, "upstream.cert": cfg.Upstream.Cert,
+		"upstream.ca": cfg.Upstream.CA,
 	})
 	if cfg.Upstream.URL != "" {
 		dbg.Links.Add("upstream", up)
 	}
 	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
 	s, err := New(Options{
-		Config: cfg, Params: params, Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log, Certificates: ends,
-		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument),
+		Config: cfg, Params: params, Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log,
+		Certificates: ends,
+		Docs: natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument,
+			node.ControlsDocument, node.DrawsDocument),
 		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(edges, cfg.DataCenter, replicas),
 	})

@@ -69,7 +69,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.metrics = newMetrics(o.Reg, s)
 	s.candidate = node.NewCandidate(node.CandidateOptions{
-		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 4096, Dropped: s.metrics.dropped, Regressions: s.metrics.regressions,
+		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 4096, Dropped: s.metrics.dropped,
+		Regressions: s.metrics.regressions,
 	})
 	var err error
 	s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.candidate.Changed)

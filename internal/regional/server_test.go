@@ -2,42 +2,28 @@ package regional_test
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/stop"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/edge"
-	"vestibule/internal/global"
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/global/members"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
-	"vestibule/internal/node/natsbus/embedded"
-	"vestibule/internal/regional"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,137 +31,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var quiet = slog.New(slog.DiscardHandler)
 
 var eventually = testkit.Eventually
-
-// operator opens the store as an operator.
-func (s *site) operator() jetstream.JetStream {
-	s.t.Helper()
-	return testkit.JetStream(s.t, "", nats.InProcessServer(s.nats))
-}
-
-// site is one data centre, dublin, with global, on one NATS server.
-type site struct {
-	t     *testing.T
-	nats  *embedded.Server
-	edges []*natsbus.Conn
-
-	promises func(wire.PromiseStore) wire.PromiseStore // wraps the regionals' store; nil for none
-	plain    bool                                      // global and regionals start without bootstrap
-	absent   []string                                  // further data centres of the list, of which nothing runs
-}
-
-func newSite(t *testing.T) *site {
-	t.Helper()
-	s, err := embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return &site{t: t, nats: s}
-}
-
-func (s *site) connect(name string) *natsbus.Conn {
-	s.t.Helper()
-	c, err := natsbus.Connect(natsbus.Options{InProcess: s.nats, Name: name, Log: quiet})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(c.Close)
-	return c
-}
-
-// run runs a server until the test ends, or it is stopped.
-func (s *site) run(name string, run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Errorf("%s: %v", name, err)
-		}
-	})
-	s.t.Cleanup(stop)
-	return stop
-}
-
-func (s *site) global() (g *global.Server, stop func()) {
-	s.t.Helper()
-	cfg := global.DefaultConfig()
-	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"), append([]string{"dublin"}, s.absent...), !s.plain
-	if err := os.WriteFile(cfg.Rooms, []byte(`rooms: [{name: a, host: a.example, total_active_users: 10, new_users_per_minute: 600, session_duration: 1m, origin: "http://127.0.0.1:1"}]`), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	conn, clock := s.connect("global"), node.NewClock()
-	g, err := global.New(global.Options{
-		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: quiet,
-		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
-		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return g, s.run("global", g.Run)
-}
-
-type candidate struct {
-	*regional.Server
-	dir  string // its data_dir
-	conn *natsbus.Conn
-	reg  *prometheus.Registry
-	stop func()
-}
-
-func (c *candidate) leads() bool { return c.Status().Leading }
-
-func (s *site) regional(name string) *candidate {
-	s.t.Helper()
-	return s.regionalIn(name, s.t.TempDir())
-}
-
-func (s *site) regionalIn(name, dir string) *candidate {
-	s.t.Helper()
-	cfg := regional.DefaultConfig()
-	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Bootstrap = name, "dublin", dir, !s.plain
-	if errs := cfg.Validate(); len(errs) > 0 {
-		s.t.Fatal(errs)
-	}
-	conn, clock, reg := s.connect(name), node.NewClock(), prometheus.NewPedanticRegistry()
-	var promises wire.PromiseStore = natsbus.NewPromises(conn, "dublin", 1)
-	if s.promises != nil {
-		promises = s.promises(promises)
-	}
-	r, err := regional.New(regional.Options{
-		Config: cfg, Params: wire.DefaultParams(), Edges: conn, Global: conn, Desk: conn, Clock: clock, Reg: reg, Log: quiet,
-		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
-		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-		Promises: promises,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return &candidate{r, dir, conn, reg, s.run(name, r.Run)}
-}
-
-func (s *site) edge() *edge.Server {
-	s.t.Helper()
-	cfg := edge.DefaultConfig()
-	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Listen = "edge-1", "dublin", s.t.TempDir(), "127.0.0.1:0"
-	conn := s.connect("edge-1")
-	s.edges = append(s.edges, conn)
-	e, err := edge.New(edge.Options{
-		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: quiet,
-		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.run("edge", e.Run)
-	return e
-}
-
-func leased(e *edge.Server) func() bool {
-	return func() bool { r := e.Ready(); return r.Ready && !r.Isolated }
-}
 
 // The whole path of a permit, with components started before their dependencies: the edge reports, the regional
 // asks global, and the permit comes down.
@@ -478,161 +333,6 @@ func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 		}
 		return r.counter("vestibule_regional_unknown_edges_total") == 1
 	})
-}
-
-func (c *candidate) counter(name string) (sum float64) {
-	families, err := c.reg.Gather()
-	if err != nil {
-		return -1
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			for _, m := range f.Metric {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}
-
-// Only the first leader of a data centre accepts bootstrap. If there was a leader before and nothing is stored, the
-// store was lost: the regional waits for possible sessions in spite of bootstrap.
-func TestBootstrapIsBelievedOnce(t *testing.T) {
-	s := newSite(t)
-	waits := func(r *candidate) bool {
-		return slices.ContainsFunc(r.Status().Region.Edges, func(e region.EdgeStatus) bool { return e.Name == wire.UnknownPast })
-	}
-	first := s.regional("one")
-	eventually(t, "the first leads", first.leads)
-	if waits(first) {
-		t.Error("a new data centre waits for what there may have been")
-	}
-	first.stop()
-	js := s.operator()
-	kv, err := js.KeyValue(t.Context(), "vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Purge(t.Context(), "dublin"); err != nil {
-		t.Fatal(err)
-	}
-	second := s.regional("two")
-	eventually(t, "the second leads", second.leads)
-	if !waits(second) {
-		t.Error("the second believes that the data centre is new")
-	}
-}
-
-// A fleet that never admitted anybody says so at every node, and how it begins: vestibule init. It is not ready, also
-// after its regional was replaced. Then it admits visitors, and refuses to be initialized again.
-func TestANewFleetIsInitializedOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.plain = true
-	g, _ := s.global()
-	first := s.regional("one")
-	e := s.edge()
-	says := func(r node.Readiness) bool {
-		has := func(all []string) bool {
-			return slices.ContainsFunc(all, func(text string) bool {
-				return strings.Contains(text, "this fleet has never admitted anybody") && strings.HasSuffix(text, ": vestibule init")
-			})
-		}
-		return !r.Ready && has(r.Reasons) && slices.ContainsFunc(r.Stops, func(v stop.View) bool {
-			return v.Reason == "uninitialized" && v.Command == "vestibule init"
-		}) && !slices.ContainsFunc(append(r.Alarms, r.Reasons...), func(text string) bool { return strings.Contains(text, "vestibule fleet") })
-	}
-	eventually(t, "the regional says so", func() bool { return says(first.Ready()) })
-	first.stop()
-	r := s.regional("two")
-	eventually(t, "its successor says so", func() bool { return says(r.Ready()) })
-	eventually(t, "the edge says so", func() bool { return says(e.Ready()) })
-	eventually(t, "global says so", func() bool { return says(g.Ready()) && len(g.Ready().Alarms) > 0 })
-	list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 0)}
-	if done, err := list.Init(t.Context()); err != nil || !strings.Contains(done, "dublin") {
-		t.Fatalf("%s, %v", done, err)
-	}
-	begun := time.Now()
-	eventually(t, "all are ready", func() bool { return leased(e)() && r.Ready().Ready && g.Ready().Ready })
-	eventually(t, "permits come", func() bool { return r.Status().Rooms["a"].Settled && r.Status().Rooms["a"].Granted > 0 })
-	t.Logf("ready %v after the command", time.Since(begun).Round(time.Millisecond))
-	if w := r.Status().Waits; len(w) > 0 {
-		t.Errorf("it waits: %+v", w)
-	}
-	eventually(t, "the list of data centres is founded", func() bool {
-		_, err := list.Init(t.Context())
-		return errors.Is(err, members.ErrInitialized)
-	})
-}
-
-// A fleet is initialized once all of its data centres report, and says which one does not.
-func TestAFleetIsInitializedAsAWhole(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.plain, s.absent = true, []string{"lima"}
-	s.global()
-	r := s.regional("one")
-	list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 1)}
-	if done, err := list.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "data centre lima of data_centers has not reported") {
-		t.Errorf("done %q, %v", done, err)
-	}
-	if r.Ready().Ready || r.Status().Rooms["a"].Granted > 0 {
-		t.Error("the data centre has begun")
-	}
-}
-
-// An operator may be wrong: a node that has ticket keys, and a store that has some, stop the initialization.
-func TestAFleetWithKeysIsNotInitialized(t *testing.T) {
-	t.Parallel()
-	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now()), time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := ticket.EncodeKeyring(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, plant := range map[string]func(t *testing.T, s *site){
-		"at a node": func(t *testing.T, s *site) {
-			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			conn := s.connect("old")
-			f, err := node.NewFleet(dir, natsbus.NewDocuments(conn, 0), quiet, prometheus.NewRegistry(), func() {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			unsubscribe, err := f.Hand(conn, node.Holder{DC: "dublin", Name: "old", Edge: true}, node.KeysDocument)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(unsubscribe)
-		},
-		"in the store": func(t *testing.T, s *site) {
-			eventually(t, "the store is there", func() bool {
-				_, err := natsbus.NewDocuments(s.connect("writer"), 1).Put(t.Context(), node.KeysDocument, data, 0)
-				return err == nil
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.plain = true
-			r := s.regional("one")
-			eventually(t, "the regional leads", r.leads)
-			plant(t, s)
-			s.global()
-			list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 1)}
-			if done, err := list.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "ticket keys: visitors may have been admitted") {
-				t.Errorf("done %q, %v", done, err)
-			}
-			if len(r.Status().Waits) == 0 && r.Ready().Ready {
-				t.Error("the data centre has begun")
-			}
-		})
-	}
 }
 
 // A data centre whose name is listed with another cluster ID reports so and is not ready; on an operator's command

@@ -75,9 +75,15 @@ type storer struct {
 	done    chan struct{}
 }
 
-func newStorer(ctx context.Context, store wire.PromiseStore, keep func(d *wire.Durable) error, trouble *trouble, log *slog.Logger, saved func(context.Context, uint64, error)) *storer {
+func newStorer(
+	ctx context.Context, store wire.PromiseStore, keep func(d *wire.Durable) error, trouble *trouble,
+	log *slog.Logger, saved func(context.Context, uint64, error),
+) *storer {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &storer{keep: keep, trouble: trouble, want: make(chan wire.Durable, 1), saved: saved, cancel: cancel, done: make(chan struct{})}
+	w := &storer{
+		keep: keep, trouble: trouble, want: make(chan wire.Durable, 1), saved: saved, cancel: cancel,
+		done: make(chan struct{}),
+	}
 	go func() {
 		defer close(w.done)
 		again := time.NewTicker(storeAgain)

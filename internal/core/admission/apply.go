@@ -147,3 +147,15 @@ func (e *Engine) restart(now fleettime.Mono) {
 	}
 	l.reportSoon(now, 0)
 }
+
+// rejoined records that the edge has a lease again.
+func (e *Engine) rejoined() {
+	again := e.up.alone != 0
+	e.up.alone = 0
+	for _, r := range e.order {
+		r.alone.guests = 0
+		if again {
+			r.alone.letInNow = 0
+		}
+	}
+}

@@ -3,7 +3,6 @@ package admission
 import (
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/ticket"
 )
 
 // asleep are the waiting visitors with a place that is kept whose pages went away at this edge. They count as the share
@@ -29,7 +28,8 @@ const (
 // put adds the visitor of a ticket. It reports whether that is news.
 func (a *asleep) put(ft fleettime.Time, id uint64, place fleettime.Time) bool {
 	second, now := place.Second(), ft.Second()
-	if _, known := a.seconds[id]; known || len(a.seconds) >= maxAsleep || second < now-asleepFor || second > now+asleepFor {
+	if _, known := a.seconds[id]; known || len(a.seconds) >= maxAsleep || second < now-asleepFor ||
+		second > now+asleepFor {
 		return false
 	}
 	if a.seconds == nil {
@@ -90,39 +90,13 @@ func (a *asleep) addTo(line estimate.Histogram) estimate.Histogram {
 	var h estimate.Histogram
 	for i, c := range a.counts {
 		if c > 0 {
-			h = append(h, estimate.Slice{Start: fleettime.Time((a.base + int64(i)) * 1000), Width: 1000, N: float64(c) * a.show()})
+			h = append(h, estimate.Slice{
+				Start: fleettime.Time((a.base + int64(i)) * 1000), Width: 1000, N: float64(c) * a.show(),
+			})
 		}
 	}
 	if len(h) == 0 {
 		return line
 	}
 	return estimate.Sum(line, h)
-}
-
-// callAsleep removes the called ones. It reports whether there were any.
-func (r *roomState) callAsleep(ft fleettime.Time) bool {
-	if len(r.asleep.seconds) == 0 || r.view == nil || r.gathersAt(ft) || r.queuedAll() {
-		return false
-	}
-	return r.asleep.call(ft, r.calledUpTo(ft))
-}
-
-// calledUpTo returns the place up to which the visitors are called.
-func (r *roomState) calledUpTo(ft fleettime.Time) fleettime.Time {
-	if r.view.Queues() {
-		return r.view.Cutoff
-	}
-	return ft
-}
-
-// wakes records that the visitor of t asks.
-func (r *roomState) wakes(m moment, t *ticket.Ticket) {
-	if !t.Kept || r.Claim == 0 {
-		return
-	}
-	r.dirty = r.asleep.drop(t.ID) || r.dirty
-	_, departed := r.queue.away.byID[t.ID]
-	if (departed || r.queue.wait.over(t.Seen)) && r.view != nil && t.Place() < r.calledUpTo(m.time) {
-		r.asleep.came++
-	}
 }

@@ -34,36 +34,3 @@ func (c *calledLog) note(ft, cutoff fleettime.Time) {
 
 // since returns the place before which every visitor has been called for at least overdueAfter; 0 for none.
 func (c *calledLog) since() fleettime.Time { return slices.Min(c.least[:]) }
-
-// noteCalled records the admission cutoff at ft: before an event the one expected at its start. It reports whether
-// visitors are called by their places.
-func (r *roomState) noteCalled(ft fleettime.Time) bool {
-	v := r.view
-	if v != nil && r.Claim != 0 && !r.gathersAt(ft) && !r.queuedAll() {
-		r.claims.note(ft, v.Cutoff)
-	}
-	switch {
-	case v == nil || !v.Queues() || len(v.Rounds) > 0 || r.queuedAll():
-		r.called = calledLog{}
-		return false
-	case r.gathersAt(ft):
-		r.called.note(ft, v.Line.Histogram().At(float64(v.Slots)))
-	default:
-		r.called.note(ft, v.Cutoff)
-	}
-	return true
-}
-
-// overdue returns the number of waiting visitors that were called at least [overdueAfter] ago and have not asked since.
-// It is negative if they are counted at other edges: the sum over all edges is right.
-func (r *roomState) overdue(ft fleettime.Time) int64 {
-	if !r.noteCalled(ft) {
-		return 0
-	}
-	called := r.called.since()
-	n := r.queue.overdue(called)
-	if n > 0 {
-		n -= min(n, r.held.silent(called, ft.Add(-overdueAfter).Second()))
-	}
-	return n
-}

@@ -4,15 +4,14 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/ticket"
 )
 
 // keptFor is the longest absence of a visitor whose place is kept.
 const keptFor = 24 * time.Hour
 
 // claims remembers how far a room has called its visitors, minute by minute for longer than any claim time, so that a
-// place that is kept lapses some time after its call. The zero value remembers nothing, and is small: most rooms keep no
-// places.
+// place that is kept lapses some time after its call. The zero value remembers nothing, and is small: most rooms keep
+// no places.
 type claims struct {
 	called []call // a ring of claimMinutes: the greatest cutoff up to each minute; nil before the first
 	n      int    // minutes noted, with those that were overwritten
@@ -54,14 +53,4 @@ func (c *claims) since(place fleettime.Time) int64 {
 		}
 	}
 	return 0
-}
-
-// lapsed reports whether the place of t is lost: see Lapsed. One that is kept is not before its visitor was called, and
-// could come for the claim time.
-func (r *roomState) lapsed(ft fleettime.Time, t *ticket.Ticket) bool {
-	if !t.Kept || r.Claim == 0 || !Lapsed(ft, t, r.Grace) {
-		return Lapsed(ft, t, r.Grace)
-	}
-	called := r.claims.since(t.Place())
-	return absent(ft, t) > int64(keptFor/time.Second) || called != 0 && ft.Second() > called+int64(r.Claim/time.Second)
 }

@@ -61,7 +61,8 @@ const (
 
 var reasonNames = [reasons]string{
 	"none", "session", "permit", "repeated", "behind", "full", "isolated",
-	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch", "queued_all", "rejected", "gathering",
+	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch", "queued_all",
+	"rejected", "gathering",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

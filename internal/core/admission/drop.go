@@ -29,13 +29,3 @@ func (e *Engine) drop(now fleettime.Mono, r *roomState) {
 		s.dropped = append(s.dropped, r.ID)
 	}
 }
-
-// empty reports whether no visitor was counted lately.
-func (q *queue) empty() bool {
-	for i := range q.wait.windows {
-		if len(q.wait.windows[i].counts) > 0 {
-			return false
-		}
-	}
-	return q.returns.cells == [returnCells]returnCell{}
-}

@@ -26,13 +26,6 @@ type edge struct {
 	past []uint64 // ended instances before this one, newest last
 }
 
-// moment is a clock reading with fleet time then.
-type moment struct {
-	now   fleettime.Mono
-	time  fleettime.Time // the machine's clock before the first grant
-	bound time.Duration  // uncertainty of time; fleettime.Unsynced before the first grant
-}
-
 // at returns the moment of a clock reading.
 func (e *edge) at(now fleettime.Mono) moment {
 	t, bound := e.clock.Read(now)
@@ -40,19 +33,6 @@ func (e *edge) at(now fleettime.Mono) moment {
 		t = max(e.guess.Now(now), t)
 	}
 	return moment{now: now, time: t, bound: bound}
-}
-
-// synced reports whether fleet time is known.
-func (m *moment) synced() bool { return m.bound != fleettime.Unsynced }
-
-// second returns the Unix second.
-func (m *moment) second() uint32 { return uint32(m.time.Second()) }
-
-// stampTime returns the second from which tickets are stamped: the lower bound of fleet time. A ticket stamped with
-// an uncertain clock ends no later than one that other edges stamp now, so a wait for its end need not consider how
-// long this edge was without a time source.
-func (m *moment) stampTime() uint32 {
-	return uint32(fleettime.Certain(m.time, m.bound).Second())
 }
 
 // reportSoon schedules the next report as soon as the minimum gap allows.
@@ -95,6 +75,15 @@ func (e *edge) outage(m moment, l life, leased bool) Reason {
 		return Drains
 	}
 	return None
+}
+
+// storedSnapshot returns Report.Stored. While fleet time is a guess the folder settles nothing: what may have been
+// stamped since the snapshot would count until a time that may be far off.
+func (e *edge) storedSnapshot() uint64 {
+	if e.snapshots.void || e.guessed {
+		return 0
+	}
+	return e.snapshots.stored
 }
 
 // Leased reports whether the edge may use its permits at now. It has no side effects.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
@@ -28,21 +27,6 @@ type endMark struct {
 	until uint32 // applies to tickets that expire until then
 	shown uint32 // as in wire.End
 	kind  wire.EndKind
-}
-
-// Ended are revoked sessions by room, for the data folder. Losing some costs capacity but not safety: a new
-// regional counts these sessions again until their tickets expire.
-type Ended map[room.ID][]wire.End
-
-// AllEnded returns all known revocations.
-func (e *Engine) AllEnded() Ended {
-	out := Ended{}
-	for _, r := range e.order {
-		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
-			out[r.ID] = ends
-		}
-	}
-	return out
 }
 
 // of returns how a ticket's session was revoked, or 0.

@@ -72,7 +72,8 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
 	}
-	if d.Reason == Closed || d.Reason == QueuedAll || d.Reason == Rejected || (d.Reason == Gathering && (back || t.Uncounted)) {
+	if d.Reason == Closed || d.Reason == QueuedAll || d.Reason == Rejected ||
+		(d.Reason == Gathering && (back || t.Uncounted)) {
 		d.Retry = p.Refresh
 	}
 	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown || d.Reason == Drains {
@@ -122,14 +123,6 @@ func (d *Decision) positionRandom(ft fleettime.Time, v *wire.View, partial bool)
 	d.Called = called
 	d.Next = called && v.Waits[0] <= nextByLot
 	d.keepMonotone(ft, v.Changed)
-}
-
-// cutoff returns the admission cutoff of a view.
-func cutoff(v *wire.View) fleettime.Time {
-	if v == nil {
-		return estimate.Open
-	}
-	return v.Cutoff
 }
 
 // keepMonotone prevents the shown wait from growing between visits: estimates vary a little with every view. The

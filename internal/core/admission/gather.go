@@ -27,8 +27,8 @@ const (
 )
 
 // gathers returns the time until a visitor that gathers for an event asks again, at most wait: when its draw can give
-// places, when positions are counted by them, shortly before the start, and at the start. rank is the number of visitors
-// in front, negative if unknown.
+// places, when positions are counted by them, shortly before the start, and at the start. rank is the number of
+// visitors in front, negative if unknown.
 func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64) time.Duration {
 	e := r.edge
 	within := func(at fleettime.Time, over time.Duration) time.Duration {
@@ -69,26 +69,6 @@ func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64)
 		return left + e.upTo(over)
 	}
 	return left + time.Duration(min(1, rank/max(1, waiting))*float64(over))
-}
-
-// gathersUntil returns the end of the current or next interval in which visitors gather; 0 if there is none.
-func (r *Room) gathersUntil(ft fleettime.Time) fleettime.Time {
-	for _, s := range r.Gather {
-		if ft < s.Until {
-			return s.Until
-		}
-	}
-	return 0
-}
-
-// gathersAt reports whether visitors gather at ft.
-func (r *Room) gathersAt(ft fleettime.Time) bool {
-	for _, s := range r.Gather {
-		if s.From <= ft && ft < s.Until {
-			return true
-		}
-	}
-	return false
 }
 
 // settles reports whether the place of a visitor was drawn while others are still counted by their join times: the

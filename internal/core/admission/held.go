@@ -129,8 +129,8 @@ func (h visitHeap) oldest(out []fleettime.Time, n int) []fleettime.Time {
 	return out
 }
 
-// silent returns the number of held visitors with a turn before called that asked before the second since. A held request
-// is open, so they are not overdue.
+// silent returns the number of held visitors with a turn before called that asked before the second since. A held
+// request is open, so they are not overdue.
 func (h *held) silent(called fleettime.Time, since int64) (n int64) {
 	for _, v := range h.visits {
 		if v.turn.Second() < called.Second() && int64(v.Ticket.Seen) < since {

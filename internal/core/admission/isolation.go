@@ -6,13 +6,6 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// isolation is the state of a room at an edge without a lease: sessions that no ledger counts.
-type isolation struct {
-	letIn    uint64 // admitted without a permit, in total
-	letInNow int    // of those, in this isolation
-	guests   int    // foreign sessions renewed without a lease, since the last one
-}
-
 // decideAlone decides by the room's isolation policy. It returns false if the policy holds newcomers, if the limit
 // of admissions is reached, or if the data centre drains or is not listed.
 func (r *roomState) decideAlone(m moment, d *Decision, may bool) bool {
@@ -51,19 +44,8 @@ func (r *roomState) letIn(m moment, d *Decision) bool {
 func (r *roomState) prolong(m moment, d *Decision) {
 	life := wire.Life(r.Session)
 	until := m.second() + 1 + life
-	if r.OnIsolation == room.IsolationOpen && r.life.fixed == 0 && until >= d.Ticket.Until+wire.RenewAfter(life) && !r.edge.up.check(m.now) && r.edge.Isolated(m.now) {
+	if r.OnIsolation == room.IsolationOpen && r.life.fixed == 0 && until >= d.Ticket.Until+wire.RenewAfter(life) &&
+		!r.edge.up.check(m.now) && r.edge.Isolated(m.now) {
 		d.Ticket.Until, d.Ticket.Seen, d.Reseal = until, m.second(), true
-	}
-}
-
-// rejoined records that the edge has a lease again.
-func (e *Engine) rejoined() {
-	again := e.up.alone != 0
-	e.up.alone = 0
-	for _, r := range e.order {
-		r.alone.guests = 0
-		if again {
-			r.alone.letInNow = 0
-		}
 	}
 }

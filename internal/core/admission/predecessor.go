@@ -41,7 +41,8 @@ func lastReport(head *wire.Report, p *wire.RoomPast) wire.RoomReport {
 		return r
 	}
 	until := uint32(head.AsOf.Second()) + snapshotLife + 1 + p.Life
-	i, found := slices.BinarySearchFunc(r.Sessions, until, func(x wire.Expiry, until uint32) int { return int(x.Until) - int(until) })
+	i, found := slices.BinarySearchFunc(r.Sessions, until,
+		func(x wire.Expiry, until uint32) int { return int(x.Until) - int(until) })
 	if r.Sessions = slices.Clone(r.Sessions); found {
 		r.Sessions[i].Stamped += p.More
 	} else {

@@ -24,7 +24,10 @@ type queue struct {
 }
 
 func newQueue(limit int) queue {
-	return queue{recent: waitBook{short: true}, counted: reuse.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
+	return queue{
+		recent: waitBook{short: true}, counted: reuse.NewRecent[showing](min(limit, maxShowings)),
+		away: departures{limit: limit},
+	}
 }
 
 // add changes the count of a ticket's place by n (1 or -1), as of its last poll at second seen.
@@ -227,8 +230,8 @@ func (q *queue) forgotten(t *ticket.Ticket, k showing) bool {
 	return k.seen == 0 && t.Seen < q.since
 }
 
-// cancelDeparture forgets the departure of a ticket. It reports whether the ticket is not counted anywhere. If the ticket
-// was counted anew before its departure arrived (of an older page, and late), that is undone.
+// cancelDeparture forgets the departure of a ticket. It reports whether the ticket is not counted anywhere. If the
+// ticket was counted anew before its departure arrived (of an older page, and late), that is undone.
 func (q *queue) cancelDeparture(t *ticket.Ticket) (nowhere bool) {
 	d, ok := q.away.remove(t.ID)
 	if !ok || !q.wait.live(d.seen) {
@@ -294,4 +297,14 @@ func (q *queue) addToReport(ft fleettime.Time, out *wire.RoomReport) {
 			out.Arrivals = append(out.Arrivals, m)
 		}
 	}
+}
+
+// empty reports whether no visitor was counted lately.
+func (q *queue) empty() bool {
+	for i := range q.wait.windows {
+		if len(q.wait.windows[i].counts) > 0 {
+			return false
+		}
+	}
+	return q.returns.cells == [returnCells]returnCell{}
 }

@@ -44,9 +44,9 @@ func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
 		l.due = now.Add(e.cfg.Params.ReportFast)
 	}
 	head := wire.Report{
-		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.clock.Bound(now),
-		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: e.since,
-		Stored: e.storedSnapshot(),
+		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft,
+		AsOfBound: e.clock.Bound(now), Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye,
+		Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: e.since, Stored: e.storedSnapshot(),
 	}
 	if s := &e.snapshots; s.void && s.voidSeq == 0 {
 		s.voidSeq = l.seq

@@ -82,9 +82,9 @@ type Status struct {
 func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
-		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, ClusterID: l.clusterID,
-		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
-		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
+		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing,
+		ClusterID: l.clusterID, Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now), Twin: l.twin,
+		Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}
 }
 
@@ -99,8 +99,8 @@ func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
 	return e.outage(e.at(now), l, e.up.leased(now))
 }
 
-// Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease and
-// the limits of the room. It has no side effects.
+// Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease
+// and the limits of the room. It has no side effects.
 func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 	r := e.rooms[id]
 	if r == nil {
@@ -156,12 +156,6 @@ func (e *Engine) Passes(id room.ID) wire.Passes {
 	return wire.Passes{}
 }
 
-// Waits reports whether t is a valid place in the room's queue and not a session. It counts nothing.
-func (e *Engine) Waits(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
-	r := e.rooms[id]
-	return r != nil && r.waits(now, &t)
-}
-
 // Ended returns how the session of ticket t was revoked, as known here: wire.Left if it is rejected, wire.Moved if
 // it is served but not renewed, or 0.
 func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
@@ -170,4 +164,15 @@ func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 		return 0
 	}
 	return r.ended.of(&t)
+}
+
+// AllEnded returns all known revocations.
+func (e *Engine) AllEnded() Ended {
+	out := Ended{}
+	for _, r := range e.order {
+		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
+			out[r.ID] = ends
+		}
+	}
+	return out
 }

@@ -202,7 +202,9 @@ func (b *Board) With(version uint64, now fleettime.Time, write []*Notice, forget
 	if b != nil {
 		next.Version = max(version, b.Version+1)
 		for _, n := range b.Notices {
-			if !slices.Contains(forget, n) && !slices.ContainsFunc(write, func(w *Notice) bool { return w.Room == n.Room && w.Event == n.Event && w.Start == n.Start }) {
+			if !slices.Contains(forget, n) &&
+				!slices.ContainsFunc(write,
+					func(w *Notice) bool { return w.Room == n.Room && w.Event == n.Event && w.Start == n.Start }) {
 				next.Notices = append(next.Notices, n)
 			}
 		}
@@ -223,7 +225,9 @@ func (b *Board) With(version uint64, now fleettime.Time, write []*Notice, forget
 
 // Announce returns the notice of a draw whose secret is stored, for publication before the event.
 func Announce(now fleettime.Time, e Event, s Secret, beacon string) *Notice {
-	return &Notice{Room: e.Room, Event: e.ID, Start: e.Start, End: e.End, Commit: Hash(s.Commit()), Committed: now, Beacon: beacon}
+	return &Notice{
+		Room: e.Room, Event: e.ID, Start: e.Start, End: e.End, Commit: Hash(s.Commit()), Committed: now, Beacon: beacon,
+	}
 }
 
 // Without returns the notice of an event that begins without a draw, with the reason.
@@ -239,8 +243,8 @@ func (n *Notice) Publish(now fleettime.Time, s Secret, beacon *Beacon, entrants 
 	}
 	out := *n
 	out.Published, out.record = now, &Record{
-		Algorithm: Algorithm, Room: n.Room, Event: n.Event, Commit: n.Commit, Committed: n.Committed.Std().UTC(), Closes: n.Closes().Std().UTC(),
-		Beacon: beacon, Secret: Hash(s), Entrants: entrants,
+		Algorithm: Algorithm, Room: n.Room, Event: n.Event, Commit: n.Commit, Committed: n.Committed.Std().UTC(),
+		Closes: n.Closes().Std().UTC(), Beacon: beacon, Secret: Hash(s), Entrants: entrants,
 	}
 	var err error
 	out.Record, err = EncodeRecord(out.record)

@@ -329,7 +329,8 @@ func (d *Digest) Before(t fleettime.Time) float64 {
 	if d == nil {
 		return 0
 	}
-	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleettime.Time) int { return cmp.Compare(s.Start, t) })
+	i, found := slices.BinarySearchFunc(d.slices, t,
+		func(s Slice, t fleettime.Time) int { return cmp.Compare(s.Start, t) })
 	if found || i == 0 {
 		return d.before[i]
 	}
@@ -344,7 +345,8 @@ func (d *Digest) Ahead(t fleettime.Time, counted bool) float64 {
 	if d == nil || !counted {
 		return n
 	}
-	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleettime.Time) int { return cmp.Compare(s.Start, t) })
+	i, found := slices.BinarySearchFunc(d.slices, t,
+		func(s Slice, t fleettime.Time) int { return cmp.Compare(s.Start, t) })
 	if found || i == 0 {
 		return n
 	}

@@ -36,7 +36,9 @@ func classOf(forecast time.Duration) int {
 
 // bounds are the upper bounds of the bins above a ratio of 1, as logarithms. The bins below 1 mirror them. The last
 // is the assumed end of the outermost bin.
-var bounds = [bins / 2]float64{0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1, 1.5, 2}
+var bounds = [bins / 2]float64{
+	0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1, 1.5, 2,
+}
 
 // Ratio returns the actual wait over the forecast, each plus five seconds.
 func Ratio(forecast, actual time.Duration) float64 {
@@ -163,7 +165,8 @@ var prior = [classes]float64{0.035, 0.045, 0.055, 0.055}
 
 // ratePrior is the prior while R limits admissions, where chance plays no part. The remaining error is the
 // coarseness of the forecast's phases, two percent at most (see paced), and about half a second between the grant of
-// a permit and the visitor's request: one percent of a wait of 40 s. Four of five are within 1.6 percent in random rooms.
+// a permit and the visitor's request: one percent of a wait of 40 s. Four of five are within 1.6 percent in random
+// rooms.
 var ratePrior = [classes]float64{0.016, 0.016, 0.016, 0.016}
 
 // Take updates the ranges from the total outcomes counted so far. It keeps o, which must not change.

@@ -54,9 +54,12 @@ func (r *Record) Read(boot string, at time.Duration, wall Time) (Known, error) {
 		return Known{}, fmt.Errorf("it is %v old", age)
 	}
 	if ahead := wall.Sub(r.Wall) - age; ahead > wallStep+time.Duration(float64(age)*wallSlew) {
-		return Known{}, fmt.Errorf("the machine's clock ran ahead of its time since boot by %v: it stood still, or was set", ahead)
+		return Known{}, fmt.Errorf("the machine's clock ran ahead of its time since boot by %v: it stood still, or was set",
+			ahead)
 	}
-	k := Known{Time: r.Time.Add(age), Bound: r.Bound + time.Duration(float64(age)*Drift/(1-Drift)) + rounding, Guess: r.Guess}
+	k := Known{
+		Time: r.Time.Add(age), Bound: r.Bound + time.Duration(float64(age)*Drift/(1-Drift)) + rounding, Guess: r.Guess,
+	}
 	if k.Bound > Rough {
 		return Known{}, fmt.Errorf("it is %v old: the time may be wrong by %v", age, k.Bound)
 	}

@@ -53,7 +53,8 @@ func DecodeSecond(data []byte) (at int64, states []State, err error) {
 		for _, c := range p.Centres {
 			s.Point.Centres = append(s.Point.Centres, Centre{c.Name, fit(c.Values, NumCentreFields)})
 			s.Centres = append(s.Centres, CentreState{c.Name, Report{
-				Term: c.Term, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Waiting: c.Waiting, Counts: c.Counts[:min(len(c.Counts), NumCounts)],
+				Term: c.Term, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Waiting: c.Waiting,
+				Counts: c.Counts[:min(len(c.Counts), NumCounts)],
 			}})
 		}
 		states = append(states, s)
@@ -168,7 +169,8 @@ func DecodeBlock(data []byte) ([]Point, error) {
 	}
 	n := len(m.AfterS) + 1
 	if n > maxPoints || len(m.Centres) > maxCentres {
-		return nil, fmt.Errorf("history: block: at most %d points and %d data centres, got %d and %d", maxPoints, maxCentres, n, len(m.Centres))
+		return nil, fmt.Errorf("history: block: at most %d points and %d data centres, got %d and %d", maxPoints, maxCentres,
+			n, len(m.Centres))
 	}
 	points, values, centres := make([]Point, n), make([]int64, n*NumFields), make([]Centre, n*len(m.Centres))
 	if err := fill(values, NumFields, m.Values); err != nil {

@@ -101,7 +101,8 @@ func (r *Recorder) room(id uint64) *recorded {
 // Observe takes the report of a data centre about a room.
 func (r *Recorder) Observe(centre string, room uint64, m Report) {
 	b := r.room(room)
-	i, found := slices.BinarySearchFunc(b.Centres, centre, func(c CentreState, name string) int { return cmp.Compare(c.Name, name) })
+	i, found := slices.BinarySearchFunc(b.Centres, centre,
+		func(c CentreState, name string) int { return cmp.Compare(c.Name, name) })
 	if !found {
 		b.Centres = slices.Insert(b.Centres, i, CentreState{Name: centre, Report: Report{Term: m.Term}})
 		if !r.heard[centre] { // its counts may be of any age
@@ -149,7 +150,8 @@ func (r *Recorder) Record(at int64, room uint64, g *Gauges) (s State, ok bool) {
 	p.Values[Waiting] = 0
 	for _, c := range b.Centres {
 		v := make([]int64, NumCentreFields)
-		if i, found := slices.BinarySearchFunc(g.Centres, c.Name, func(g CentreGauges, name string) int { return cmp.Compare(g.Name, name) }); found {
+		if i, found := slices.BinarySearchFunc(g.Centres, c.Name,
+			func(g CentreGauges, name string) int { return cmp.Compare(g.Name, name) }); found {
 			v[CentreInside], v[CentreHeld], v[CentreIdle] = g.Centres[i].Inside, g.Centres[i].Held, g.Centres[i].Idle
 			v[CentreWaiting] = c.Waiting
 			p.Values[Waiting] += c.Waiting

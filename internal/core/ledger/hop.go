@@ -62,7 +62,10 @@ type Demand struct {
 
 // DemandOf returns the demand of a report.
 func DemandOf(r *wire.RoomReport) Demand {
-	return Demand{Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers, Overdue: r.Overdue, SiteDown: r.SiteDown}
+	return Demand{
+		Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers, Overdue: r.Overdue,
+		SiteDown: r.SiteDown,
+	}
 }
 
 // Growth raises a cumulative counter and returns by how much.

@@ -111,7 +111,8 @@ func derive(root ticket.Key) (k key, err error) {
 	if k.session, err = aes.NewCipher(inner); err != nil {
 		return key{}, err
 	}
-	k.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: k.id}}, (&jose.SignerOptions{}).WithType("JWT"))
+	k.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: k.id}},
+		(&jose.SignerOptions{}).WithType("JWT"))
 	return k, err
 }
 
@@ -126,7 +127,10 @@ func (k *Keys) Outside(now fleettime.Time, audience string) (string, Claims, err
 
 // Inside signs that a request of session t in room r passed an edge.
 func (k *Keys) Inside(now fleettime.Time, audience string, r *room.Room, t *ticket.Ticket) (string, Claims, error) {
-	c := Claims{Audience: audience, Subject: subject(r.ID, t.ID), Number: string(ticket.AppendNumber(nil, t.ID)), Room: r.Name, Admitted: int64(t.Admitted), Epoch: t.Epoch, Expires: int64(t.Until)}
+	c := Claims{
+		Audience: audience, Subject: subject(r.ID, t.ID), Number: string(ticket.AppendNumber(nil, t.ID)), Room: r.Name,
+		Admitted: int64(t.Admitted), Epoch: t.Epoch, Expires: int64(t.Until),
+	}
 	return k.sign(now, c, t)
 }
 
@@ -199,8 +203,8 @@ func (k *Keys) Check(now fleettime.Time, text string) (Claims, ticket.Ticket, er
 	}
 	k.keys[i].session.Decrypt(b[:], b[:])
 	t = ticket.Ticket{
-		ID: binary.BigEndian.Uint64(b[:]), Home: ticket.DC(binary.BigEndian.Uint32(b[8:])), Until: binary.BigEndian.Uint32(b[12:]),
-		Admitted: uint32(c.Admitted), Epoch: c.Epoch,
+		ID: binary.BigEndian.Uint64(b[:]), Home: ticket.DC(binary.BigEndian.Uint32(b[8:])),
+		Until: binary.BigEndian.Uint32(b[12:]), Admitted: uint32(c.Admitted), Epoch: c.Epoch,
 	}
 	return c, t, nil
 }

@@ -137,7 +137,8 @@ func (b *Book) Rooms(most int) map[room.ID]int {
 	return out
 }
 
-// Set takes a record stored as number seq, nil for a subscription that has ended. It reports whether there was room for it.
+// Set takes a record stored as number seq, nil for a subscription that has ended. It reports whether there was room for
+// it.
 func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Record) bool {
 	rm := b.rooms[id]
 	if r == nil || r.Told == Called {
@@ -162,7 +163,9 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Recor
 		}
 		b.n++
 	}
-	rm.subs[visitor] = &bookSub{place: r.Place, since: now, told: r.Told, stored: r.Told, nonce: nonce, sealed: r.Sealed, seq: seq}
+	rm.subs[visitor] = &bookSub{
+		place: r.Place, since: now, told: r.Told, stored: r.Told, nonce: nonce, sealed: r.Sealed, seq: seq,
+	}
 	shard := Shard(visitor)
 	if r.Told == Unconfirmed {
 		b.first[shard] = append(b.first[shard], key{id, visitor})
@@ -191,8 +194,8 @@ func (b *Book) Told(m Mark) {
 	}
 }
 
-// Get returns the subscription that a job is for, with the number of its record, and the mark once it is told. It returns
-// nil if it has ended, or was told.
+// Get returns the subscription that a job is for, with the number of its record, and the mark once it is told. It
+// returns nil if it has ended, or was told.
 func (b *Book) Get(j *Job) (sealed []byte, seq uint64, m Mark) {
 	if rm := b.rooms[j.Room]; rm != nil {
 		if s := rm.subs[j.Visitor]; s != nil && s.stored < j.Stage {

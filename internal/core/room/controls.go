@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"vestibule/internal/core/room/match"
@@ -173,7 +172,7 @@ func (s Settings) Surely(c *Control, now int64, bound time.Duration) Settings {
 	out := s.Under(c, now)
 	for _, at := range []int64{now - bound.Milliseconds(), now + bound.Milliseconds()} {
 		o := s.Under(c, at)
-		out.TotalActiveUsers, out.NewUsersPerMinute = min(out.TotalActiveUsers, o.TotalActiveUsers), min(out.NewUsersPerMinute, o.NewUsersPerMinute)
+		out.limitTo(&o)
 		if out.QueueingMethod == MethodPassthrough {
 			out.QueueAll = out.QueueAll || o.QueueAll // limits bind under queue_all
 		}
@@ -305,16 +304,4 @@ func DecodeControls(data []byte) (*Controls, error) {
 		}
 	}
 	return c, nil
-}
-
-// controlledID returns the ID contained in a room's id in the API.
-func controlledID(public string) (ID, error) {
-	if len(public) != 32 {
-		return 0, errors.New("an id must be 32 hexadecimal digits")
-	}
-	n, err := strconv.ParseUint(public[:16], 16, 64)
-	if err != nil {
-		return 0, errors.New("an id must be 32 hexadecimal digits")
-	}
-	return ID(n), nil
 }

@@ -17,8 +17,8 @@ type Document struct {
 	Hosts []Host
 }
 
-// Host sets the pass-through origin of a host: the destination of requests whose path no room covers. A host whose
-// rooms all have the same origin needs none.
+// Host sets the pass-through origin of a host: the destination of requests for paths outside all rooms. A host needs
+// none if its rooms have one origin.
 type Host struct {
 	Name   string // as in Route
 	Origin string // as in Settings

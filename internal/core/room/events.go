@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -139,46 +140,6 @@ func (s *Settings) DrawOf(e *Event) draw.Event {
 	return draw.Event{Room: PublicID(s.Known()), ID: e.ID, Start: fleettime.Time(e.Start), End: fleettime.Time(e.End)}
 }
 
-// Told returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns nil.
-func (s *Set) Told(board *draw.Board) *Set {
-	if s == nil || board == nil {
-		return s
-	}
-	out := *s
-	out.board, out.planned = board, slices.Clone(s.planned)
-	for _, n := range board.Notices {
-		if id, err := controlledID(n.Room); err == nil && n.Drawn() != nil {
-			if r := s.ByID(id); r != nil && PublicID(r.Known()) == n.Room && !slices.Contains(out.planned, r) {
-				out.planned = append(out.planned, r) // drawn positions outlive the event
-			}
-		}
-	}
-	return &out
-}
-
-// plan returns the plan of a room with the known draws.
-func (s *Set) plan(r *Room) Plan {
-	if s.board == nil || !slices.ContainsFunc(r.Events, func(e Event) bool { return e.Shuffle }) {
-		return r.Plan
-	}
-	return r.PlanBy(s.board)
-}
-
-// Draws returns the events that begin with a draw. The nil set has none.
-func (s *Set) Draws() (events []draw.Event) {
-	if s == nil {
-		return nil
-	}
-	for _, r := range s.planned {
-		for i := range r.Events {
-			if e := &r.Events[i]; e.Shuffle && !e.Suspended {
-				events = append(events, r.DrawOf(e))
-			}
-		}
-	}
-	return events
-}
-
 // at returns the index of the phase at now.
 func (p Plan) at(now int64) int {
 	i := len(p) - 1
@@ -230,7 +191,7 @@ func (s Settings) During(p Plan, now int64, bound time.Duration) (out Settings, 
 	out = s.In(on)
 	for _, q := range p[p.at(now-off) : p.at(now+off)+1] {
 		in := s.In(q)
-		out.TotalActiveUsers, out.NewUsersPerMinute = min(out.TotalActiveUsers, in.TotalActiveUsers), min(out.NewUsersPerMinute, in.NewUsersPerMinute)
+		out.limitTo(&in)
 		if out.QueueingMethod == MethodPassthrough {
 			out.QueueingMethod = in.QueueingMethod
 		}
@@ -288,7 +249,9 @@ func checkEvents(s *Settings, add func(field, rule string)) {
 				if e.Prequeue != 0 {
 					key = "prequeue_start_time"
 				}
-				say(key, fmt.Sprintf("must not lie so that the event overlaps another one of the room: %q is from %s to %s", o.Name, showMoment(o.begins()), showMoment(o.End)))
+				say(key,
+					fmt.Sprintf("must not lie so that the event overlaps another one of the room: %q is from %s to %s", o.Name,
+						showMoment(o.begins()), showMoment(o.End)))
 			}
 		}
 	}
@@ -314,10 +277,13 @@ func (e *Event) check(add func(key, rule string)) {
 	}
 	started := moment("event_start_time", e.Start)
 	if moment("event_end_time", e.End) && started && e.End-e.Start < MinEvent.Milliseconds() {
-		add("event_end_time", fmt.Sprintf("must be %s or more after event_start_time, got %s", short(MinEvent), showMoment(e.End)))
+		add("event_end_time",
+			fmt.Sprintf("must be %s or more after event_start_time, got %s", short(MinEvent), showMoment(e.End)))
 	}
-	if e.Prequeue != 0 && moment("prequeue_start_time", e.Prequeue) && started && e.Start-e.Prequeue < MinPrequeue.Milliseconds() {
-		add("prequeue_start_time", fmt.Sprintf("must be %s or more before event_start_time, got %s", short(MinPrequeue), showMoment(e.Prequeue)))
+	if e.Prequeue != 0 && moment("prequeue_start_time", e.Prequeue) && started &&
+		e.Start-e.Prequeue < MinPrequeue.Milliseconds() {
+		add("prequeue_start_time",
+			fmt.Sprintf("must be %s or more before event_start_time, got %s", short(MinPrequeue), showMoment(e.Prequeue)))
 	}
 	if e.Shuffle && e.Prequeue == 0 {
 		add("shuffle_at_event_start", "must be false without prequeue_start_time: the draw needs a pre-queue")
@@ -329,3 +295,21 @@ func (e *Event) check(add func(key, rule string)) {
 
 // showMoment formats a time for operators.
 func showMoment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
+
+// Override makes the event override t by its value in s. A zero value other than false removes the override.
+func (e *Event) Override(t *Setting, s *Settings) {
+	e.Inherit(t)
+	if _, truth := t.Field(s).(*bool); !truth && t.IsZero(s) {
+		return
+	}
+	if e.Overrides == nil {
+		e.Overrides = Overrides{}
+	}
+	e.Overrides[t.Key] = t.Value(s)
+}
+
+// Inherit removes the override of t.
+func (e *Event) Inherit(t *Setting) {
+	e.Overrides = maps.Clone(e.Overrides)
+	delete(e.Overrides, t.Key)
+}

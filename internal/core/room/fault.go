@@ -64,3 +64,15 @@ func (fs Faults) Err() error {
 	}
 	return fs
 }
+
+// got quotes the actual value, for the end of a rule.
+func got(s string) string { return ", got " + strconv.Quote(clip(s)) }
+
+// clip shortens s for a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}

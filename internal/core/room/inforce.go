@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"vestibule/internal/core/draw"
 )
 
 // This file derives the rooms in force: under their events and under the controls of operators.
@@ -53,7 +55,8 @@ func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 	changed := map[*Room]*Room{}
 	for _, r := range s.planned {
 		plan, drawn := s.plan(r), s.board.Drawn(PublicID(r.Known()))
-		if in, on, closed := r.During(plan, now, bound); on.Kind != Base || closed || drawn != nil || len(plan) != len(r.Plan) || !in.Equal(r.Settings) {
+		if in, on, closed := r.During(plan, now, bound); on.Kind != Base || closed || drawn != nil ||
+			len(plan) != len(r.Plan) || !in.Equal(r.Settings) {
 			changed[r] = &Room{ID: r.ID, Settings: in, Index: r.Index, Plan: plan, Phase: on, Closed: closed, Drawn: drawn}
 			if e := on.Event; e != nil && e.Shuffle {
 				changed[r].Draw = s.board.Of(r.DrawOf(e))
@@ -95,4 +98,44 @@ func (s *Set) control(c *Controls, now int64, bound time.Duration, changed map[*
 			changed[r] = &out
 		}
 	}
+}
+
+// Told returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns nil.
+func (s *Set) Told(board *draw.Board) *Set {
+	if s == nil || board == nil {
+		return s
+	}
+	out := *s
+	out.board, out.planned = board, slices.Clone(s.planned)
+	for _, n := range board.Notices {
+		if id, err := controlledID(n.Room); err == nil && n.Drawn() != nil {
+			if r := s.ByID(id); r != nil && PublicID(r.Known()) == n.Room && !slices.Contains(out.planned, r) {
+				out.planned = append(out.planned, r) // drawn positions outlive the event
+			}
+		}
+	}
+	return &out
+}
+
+// plan returns the plan of a room with the known draws.
+func (s *Set) plan(r *Room) Plan {
+	if s.board == nil || !slices.ContainsFunc(r.Events, func(e Event) bool { return e.Shuffle }) {
+		return r.Plan
+	}
+	return r.PlanBy(s.board)
+}
+
+// Draws returns the events that begin with a draw. The nil set has none.
+func (s *Set) Draws() (events []draw.Event) {
+	if s == nil {
+		return nil
+	}
+	for _, r := range s.planned {
+		for i := range r.Events {
+			if e := &r.Events[i]; e.Shuffle && !e.Suspended {
+				events = append(events, r.DrawOf(e))
+			}
+		}
+	}
+	return events
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // RefusedAddr reports whether a is forbidden for origins: link-local, the metadata services of clouds, multicast,
-// unspecified or broadcast, also when wrapped in IPv6. Settings with such an address are refused. A dialer must check each
-// address that the name of an origin resolves to.
+// unspecified or broadcast, also when wrapped in IPv6. Settings with such an address are refused. A dialer must check
+// each address that the name of an origin resolves to.
 func RefusedAddr(a netip.Addr) bool {
 	outer := a.WithZone("")
 	a = inner(a)
@@ -23,8 +23,8 @@ func RefusedAddr(a netip.Addr) bool {
 // LoopbackAddr reports whether a is an address of the machine itself, also when wrapped in IPv6.
 func LoopbackAddr(a netip.Addr) bool { return inner(a).IsLoopback() }
 
-// inner returns the IPv4 address that an IPv6 address stands for: mapped, compatible, translated or tunnelled; a itself if
-// there is none.
+// inner returns the IPv4 address that an IPv6 address stands for: mapped, compatible, translated or tunnelled; a itself
+// if there is none.
 func inner(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	if !a.Is6() {
@@ -32,7 +32,8 @@ func inner(a netip.Addr) netip.Addr {
 	}
 	b := a.As16()
 	switch {
-	case nat64.Contains(a), nat64Local.Contains(a), compatible.Contains(a) && !a.IsUnspecified() && !a.IsLoopback(), isatap(b):
+	case nat64.Contains(a), nat64Local.Contains(a), compatible.Contains(a) && !a.IsUnspecified() && !a.IsLoopback(),
+		isatap(b):
 		return netip.AddrFrom4([4]byte(b[12:]))
 	case sixToFour.Contains(a):
 		return netip.AddrFrom4([4]byte(b[2:6]))
@@ -61,7 +62,8 @@ var (
 	}
 )
 
-// LoopbackOrigin reports whether the host of a valid origin is the machine itself, as an address or by its standard name.
+// LoopbackOrigin reports whether the host of a valid origin is the machine itself, as an address or by its standard
+// name.
 func LoopbackOrigin(origin string) bool {
 	u, rule := parseOrigin(origin)
 	if rule != "" {

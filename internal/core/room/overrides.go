@@ -2,7 +2,6 @@ package room
 
 import (
 	"iter"
-	"maps"
 	"reflect"
 )
 
@@ -29,24 +28,6 @@ func (o Overrides) Over(s Settings) Settings {
 		}
 	}
 	return s
-}
-
-// Override makes the event override t by its value in s. A zero value other than false removes the override.
-func (e *Event) Override(t *Setting, s *Settings) {
-	e.Inherit(t)
-	if _, truth := t.Field(s).(*bool); !truth && t.IsZero(s) {
-		return
-	}
-	if e.Overrides == nil {
-		e.Overrides = Overrides{}
-	}
-	e.Overrides[t.Key] = t.Value(s)
-}
-
-// Inherit removes the override of t.
-func (e *Event) Inherit(t *Setting) {
-	e.Overrides = maps.Clone(e.Overrides)
-	delete(e.Overrides, t.Key)
 }
 
 // clone returns a copy of o without zero values other than false, nil for none.

@@ -67,7 +67,8 @@ func checkRules(s *Settings, add func(field, rule string)) {
 			add(field("expression"), ruleFaults(err))
 		}
 		if len(r.Description) > MaxDescription || !match.Readable(r.Description) {
-			add(field("description"), fmt.Sprintf("must be at most %d bytes of UTF-8 without control characters", MaxDescription))
+			add(field("description"),
+				fmt.Sprintf("must be at most %d bytes of UTF-8 without control characters", MaxDescription))
 		}
 		if r.Version < 1 || r.Updated < 0 {
 			add(field("version"), fmt.Sprintf("must be at least 1, got %d", r.Version))

@@ -3,63 +3,12 @@ package room
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"vestibule/internal/core/room/match"
 )
-
-// Settings are an operator's settings of one room. [Schema] documents each field and its range; the zero value of a
-// field with a default means the default.
-type Settings struct {
-	Name              string
-	Host              string
-	Path              string
-	AdditionalRoutes  []Route
-	TotalActiveUsers  int // T
-	NewUsersPerMinute int // R
-	SessionDuration   time.Duration
-	Probation         time.Duration
-	Grace             time.Duration
-	PartitionPolicy   string
-	LostAfter         time.Duration
-	OnIsolation       string
-	IsolationLimit    int
-	Origin            string
-	QueueingStatus    int
-	WaitingPage       string
-	DefaultLanguage   string
-	QueueMessage      string
-	Epoch             uint32
-	TicketBinding     string
-	CORSOrigins       string
-	Preflights        string
-	CookieDomain      string
-	Caching           string
-	Identity          string
-	PageSources       string
-	Description       string
-	QueueingMethod    string
-	QueueAll          bool
-	Suspended         bool
-	NoRenewal         bool
-	CookieSuffix      string
-	CookieSameSite    string
-	CookieSecure      string
-	CookiePartitioned bool
-	FrameAncestors    string
-	JSONResponse      bool
-	OriginCommands    string
-	Methods           string
-	OriginReuse       string
-	LongConnections   string
-	WebPush           bool
-	Claim             time.Duration
-	TurnstileMode     string
-	TurnstileAction   string
-	Rules             []Rule
-	Events            []Event
-}
 
 // Setting is one entry of [Schema], which determines the stored document, rooms.yaml, defaults, validation and the
 // reference for operators.
@@ -95,7 +44,8 @@ var Schema = []Setting{
 	{
 		Key: "path", Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
 		Bounds: fmt.Sprintf("at most %d bytes that mean the same to every site", match.MaxPath),
-		Field:  func(s *Settings) any { return &s.Path }, Rule: func(s *Settings) string { _, rule := match.Key(s.Path); return rule },
+		Field:  func(s *Settings) any { return &s.Path },
+		Rule:   func(s *Settings) string { _, rule := match.Key(s.Path); return rule },
 	},
 	{
 		Key: "additional_routes", Doc: "More `{host, path}` that the room covers.",
@@ -106,9 +56,11 @@ var Schema = []Setting{
 		"T: valid sessions at any moment.")),
 	forEvents(whole("new_users_per_minute", 1, MaxRate, func(s *Settings) *int { return &s.NewUsersPerMinute },
 		"R: admissions in any 60 seconds.")),
-	forEvents(duration("session_duration", MinSession, MaxSession, DefaultSession, func(s *Settings) *time.Duration { return &s.SessionDuration },
+	forEvents(duration("session_duration", MinSession, MaxSession, DefaultSession,
+		func(s *Settings) *time.Duration { return &s.SessionDuration },
 		"Length of a session after its visitor's last request.")),
-	duration("probation", MinProbation, MaxProbation, DefaultProbation, func(s *Settings) *time.Duration { return &s.Probation },
+	duration("probation", MinProbation, MaxProbation, DefaultProbation,
+		func(s *Settings) *time.Duration { return &s.Probation },
 		"Length of a session until its visitor's second request. "+
 			"Set it to `session_duration` where visitors look at one page only."),
 	duration("grace", MinGrace, MaxGrace, DefaultGrace, func(s *Settings) *time.Duration { return &s.Grace },
@@ -130,32 +82,41 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return CheckOrigin(s.Origin) },
 	},
 	{
-		Key: "queueing_status_code", Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page; 429 for [programs](#machines) where it is a success.", Bounds: "200, 202, 429 or 503",
-		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
+		Key: "queueing_status_code", Default: DefaultQueueingStatus,
+		Doc:    "HTTP status of the waiting page; 429 for [programs](#machines) where it is a success.",
+		Bounds: "200, 202, 429 or 503", Field: func(s *Settings) any { return &s.QueueingStatus },
+		Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
 	{
-		Key: "waiting_page", Events: true, Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
-		Field: func(s *Settings) any { return &s.WaitingPage }, Rule: func(s *Settings) string { return checkPageName(s.WaitingPage) },
+		Key: "waiting_page", Events: true,
+		Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
+		Field: func(s *Settings) any { return &s.WaitingPage },
+		Rule:  func(s *Settings) string { return checkPageName(s.WaitingPage) },
 	},
 	{
 		Key: "default_template_language", Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
 		Doc:   "For browsers that ask for no language of the page.",
-		Field: func(s *Settings) any { return &s.DefaultLanguage }, Rule: func(s *Settings) string { return checkOneOf(s.DefaultLanguage, Languages...) },
+		Field: func(s *Settings) any { return &s.DefaultLanguage },
+		Rule:  func(s *Settings) string { return checkOneOf(s.DefaultLanguage, Languages...) },
 	},
 	{
-		Key: "queue_message", Doc: "The operator's message to visitors that wait.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
-		Field: func(s *Settings) any { return &s.QueueMessage }, Rule: func(s *Settings) string { return checkMessage(s.QueueMessage) },
+		Key: "queue_message", Doc: "The operator's message to visitors that wait.",
+		Bounds: fmt.Sprintf("at most %d bytes", MaxMessage), Field: func(s *Settings) any { return &s.QueueMessage },
+		Rule: func(s *Settings) string { return checkMessage(s.QueueMessage) },
 	},
 	{
 		Key: "epoch", Doc: "Raise it to void every ticket of the room.", Bounds: "0 to 4294967295",
 		Field: func(s *Settings) any { return &s.Epoch },
 	},
 	choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
-		"Where a session's ticket is accepted ([Ticket binding](#ticket-binding)).", BindingNone, BindingNetwork, BindingStrict),
+		"Where a session's ticket is accepted ([Ticket binding](#ticket-binding)).", BindingNone, BindingNetwork,
+		BindingStrict),
 	{
-		Key: "cors_origins", Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
-		Doc:   "Pages that may read the edge's answers ([Other origins](#other-origins)).",
-		Field: func(s *Settings) any { return &s.CORSOrigins }, Rule: func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
+		Key:    "cors_origins",
+		Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Doc:    "Pages that may read the edge's answers ([Other origins](#other-origins)).",
+		Field:  func(s *Settings) any { return &s.CORSOrigins },
+		Rule:   func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
 	},
 	choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
 		"Answers to preflights of other origins ([Other origins](#other-origins)).", PreflightsSite, PreflightsEdge),
@@ -170,22 +131,27 @@ var Schema = []Setting{
 	{
 		Key: "identity", Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Doc:   "Name of the room in tickets, cookies and the API where it differs from `name`: a renamed room with its old name here keeps sessions and places.",
-		Field: func(s *Settings) any { return &s.Identity }, Rule: func(s *Settings) string { return checkIdentity(s.Identity) },
+		Field: func(s *Settings) any { return &s.Identity },
+		Rule:  func(s *Settings) string { return checkIdentity(s.Identity) },
 	},
 	{
-		Key: "waiting_page_sources", Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
-		Doc:   "Further origins from which your own page may load scripts and fetch data.",
-		Field: func(s *Settings) any { return &s.PageSources }, Rule: func(s *Settings) string { return checkOrigins(s.PageSources) },
+		Key:    "waiting_page_sources",
+		Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
+		Doc:    "Further origins from which your own page may load scripts and fetch data.",
+		Field:  func(s *Settings) any { return &s.PageSources },
+		Rule:   func(s *Settings) string { return checkOrigins(s.PageSources) },
 	},
 	{
 		Key: "description", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
 		Doc:   "A note for operators.",
-		Field: func(s *Settings) any { return &s.Description }, Rule: func(s *Settings) string { return checkMessage(s.Description) },
+		Field: func(s *Settings) any { return &s.Description },
+		Rule:  func(s *Settings) string { return checkMessage(s.Description) },
 	},
 	{
-		Key: "queueing_method", Events: true, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
-		Doc:   "Order of admission ([Methods](#methods)).",
-		Field: func(s *Settings) any { return &s.QueueingMethod }, Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
+		Key: "queueing_method", Events: true, Default: DefaultMethod,
+		Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
+		Doc:    "Order of admission ([Methods](#methods)).", Field: func(s *Settings) any { return &s.QueueingMethod },
+		Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
 	},
 	truth("queue_all", func(s *Settings) *bool { return &s.QueueAll },
 		"Everybody without a session waits ([Methods](#methods))."),
@@ -196,41 +162,50 @@ var Schema = []Setting{
 	{
 		Key: "cookie_suffix", Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
 		Doc:   "End of the cookie's name. A change makes everybody a newcomer.",
-		Field: func(s *Settings) any { return &s.CookieSuffix }, Rule: func(s *Settings) string { return checkSuffix(s.CookieSuffix) },
+		Field: func(s *Settings) any { return &s.CookieSuffix },
+		Rule:  func(s *Settings) string { return checkSuffix(s.CookieSuffix) },
 	},
 	{
-		Key: "cookie_samesite", Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
-		Doc:   "SameSite of the cookies ([Returns from other sites](#returns-from-other-sites)). `auto` is `none` where the cookies are Secure, else `lax`, because browsers refuse `none` there.",
-		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: checkSameSite,
+		Key: "cookie_samesite", Default: CookieAuto,
+		Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
+		Doc:    "SameSite of the cookies ([Returns from other sites](#returns-from-other-sites)). `auto` is `none` where the cookies are Secure, else `lax`, because browsers refuse `none` there.",
+		Field:  func(s *Settings) any { return &s.CookieSameSite }, Rule: checkSameSite,
 	},
 	choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
-		"Secure of the cookie. `auto`: where the request came over TLS. A change makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever),
+		"Secure of the cookie. `auto`: where the request came over TLS. A change makes everybody a newcomer.", CookieAuto,
+		CookieAlways, CookieNever),
 	{
 		Key: "cookie_partitioned", Bounds: "true or false, true only with `cookie_samesite: none`",
 		Doc:   "Partitioned of the cookie, where it is Secure ([Frames](#frames)).",
 		Field: func(s *Settings) any { return &s.CookiePartitioned }, Rule: checkPartitioned,
 	},
 	{
-		Key: "frame_ancestors", Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
-		Doc:   "Pages that may show the waiting page in a frame, beside its own origin ([Frames](#frames)).",
-		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: checkFrameAncestors,
+		Key:    "frame_ancestors",
+		Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Doc:    "Pages that may show the waiting page in a frame, beside its own origin ([Frames](#frames)).",
+		Field:  func(s *Settings) any { return &s.FrameAncestors }, Rule: checkFrameAncestors,
 	},
 	truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
 		"Programs that ask for JSON get `queueing_status_code` also if it is a success."),
 	{
 		Key: "enabled_origin_commands", Bounds: "`revoke` or nothing",
 		Doc:   "With `revoke`, `Cf-Waiting-Room-Command: revoke` of the site ends a session too.",
-		Field: func(s *Settings) any { return &s.OriginCommands }, Rule: func(s *Settings) string { return checkCommands(s.OriginCommands) },
+		Field: func(s *Settings) any { return &s.OriginCommands },
+		Rule:  func(s *Settings) string { return checkCommands(s.OriginCommands) },
 	},
 	{
-		Key: "methods", Bounds: fmt.Sprintf("at most %d of A-Z 0-9 - with spaces between, without CONNECT, TRACE and PRI", MaxMethods),
-		Doc:   "Further methods that reach the site, such as `PURGE`, beside QUERY and those of IANA's registry.",
-		Field: func(s *Settings) any { return &s.Methods }, Rule: func(s *Settings) string { return checkMethods(s.Methods) },
+		Key:    "methods",
+		Bounds: fmt.Sprintf("at most %d of A-Z 0-9 - with spaces between, without CONNECT, TRACE and PRI", MaxMethods),
+		Doc:    "Further methods that reach the site, such as `PURGE`, beside QUERY and those of IANA's registry.",
+		Field:  func(s *Settings) any { return &s.Methods },
+		Rule:   func(s *Settings) string { return checkMethods(s.Methods) },
 	},
 	choice("origin_reuse", DefaultReuse, func(s *Settings) *string { return &s.OriginReuse },
-		"Connections to the site: `auto` keeps them for the next visitor, except where a login is bound to one (NTLM, Negotiate); `never` opens one for each request, and passes every informational answer (103).", ReuseAuto, ReuseNever),
+		"Connections to the site: `auto` keeps them for the next visitor, except where a login is bound to one (NTLM, Negotiate); `never` opens one for each request, and passes every informational answer (103).",
+		ReuseAuto, ReuseNever),
 	choice("long_connections", DefaultLong, func(s *Settings) *string { return &s.LongConnections },
-		"Websockets: `end` with their session, or `renew` it while their visitor sends data ([Long connections](#long-connections)).", LongEnd, LongRenew),
+		"Websockets: `end` with their session, or `renew` it while their visitor sends data ([Long connections](#long-connections)).",
+		LongEnd, LongRenew),
 	truth("web_push", func(s *Settings) *bool { return &s.WebPush },
 		"Visitors may ask to be told near their turn and at it ([Notifications](WAITING-PAGE.md#notifications)). `random` rooms do not."),
 	duration("claim", MinClaim, MaxClaim, DefaultClaim, func(s *Settings) *time.Duration { return &s.Claim },
@@ -276,7 +251,9 @@ func whole(key string, low, high int, field func(*Settings) *int, doc string) Se
 }
 
 // duration is a setting of whole seconds from low to high.
-func duration(key string, low, high, byDefault time.Duration, field func(*Settings) *time.Duration, doc string) Setting {
+func duration(
+	key string, low, high, byDefault time.Duration, field func(*Settings) *time.Duration, doc string,
+) Setting {
 	bounds := short(low) + " to " + short(high) + " in whole seconds"
 	return Setting{
 		Key: key, Default: byDefault, Doc: doc, Bounds: bounds, Field: func(s *Settings) any { return field(s) },
@@ -386,4 +363,48 @@ func (t *Setting) IsDefault(s *Settings) bool {
 	default:
 		return t.IsZero(s)
 	}
+}
+
+// WithDefaults returns s with its defaults filled in and its hosts and origin in canonical form. Invalid values are
+// left for [Settings.Validate] to report. The result shares no memory with s.
+func (s Settings) WithDefaults() Settings {
+	for i := range Schema {
+		Schema[i].fill(&s)
+	}
+	if s.Identity == s.Name {
+		s.Identity = ""
+	}
+	s.Host = spellHost(s.Host)
+	s.Origin = spellOrigin(s.Origin)
+	s.AdditionalRoutes = slices.Clone(s.AdditionalRoutes)
+	for i := range s.AdditionalRoutes {
+		r := &s.AdditionalRoutes[i]
+		if r.Path == "" {
+			r.Path = DefaultPath
+		}
+		r.Host = spellHost(r.Host)
+	}
+	s.Rules = slices.Clone(s.Rules)
+	for i := range s.Rules {
+		s.Rules[i].fill(s.Rules[:i])
+	}
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		s.Events[i].fill(s.Events[:i])
+	}
+	return s
+}
+
+// Equal reports whether s and o are equal once their defaults are filled in.
+func (s Settings) Equal(o Settings) bool {
+	s, o = s.WithDefaults(), o.WithDefaults()
+	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
+		return false
+	}
+	if !slices.EqualFunc(s.Rules, o.Rules, Rule.same) || !slices.EqualFunc(s.Events, o.Events, Event.same) {
+		return false
+	}
+	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // nil and empty lists are equal
+	s.Rules, o.Rules, s.Events, o.Events = nil, nil, nil, nil
+	return reflect.DeepEqual(s, o)
 }

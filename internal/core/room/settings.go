@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"reflect"
-	"slices"
+	"errors"
+	"strconv"
 	"time"
 )
 
@@ -145,41 +145,63 @@ func IDOf(name string) ID {
 	return ID(binary.BigEndian.Uint64(sum[:8]))
 }
 
+// Settings are an operator's settings of one room. [Schema] documents each field and its range; the zero value of a
+// field with a default means the default.
+type Settings struct {
+	Name              string
+	Host              string
+	Path              string
+	AdditionalRoutes  []Route
+	TotalActiveUsers  int // T
+	NewUsersPerMinute int // R
+	SessionDuration   time.Duration
+	Probation         time.Duration
+	Grace             time.Duration
+	PartitionPolicy   string
+	LostAfter         time.Duration
+	OnIsolation       string
+	IsolationLimit    int
+	Origin            string
+	QueueingStatus    int
+	WaitingPage       string
+	DefaultLanguage   string
+	QueueMessage      string
+	Epoch             uint32
+	TicketBinding     string
+	CORSOrigins       string
+	Preflights        string
+	CookieDomain      string
+	Caching           string
+	Identity          string
+	PageSources       string
+	Description       string
+	QueueingMethod    string
+	QueueAll          bool
+	Suspended         bool
+	NoRenewal         bool
+	CookieSuffix      string
+	CookieSameSite    string
+	CookieSecure      string
+	CookiePartitioned bool
+	FrameAncestors    string
+	JSONResponse      bool
+	OriginCommands    string
+	Methods           string
+	OriginReuse       string
+	LongConnections   string
+	WebPush           bool
+	Claim             time.Duration
+	TurnstileMode     string
+	TurnstileAction   string
+	Rules             []Rule
+	Events            []Event
+}
+
 // Route is one host and path that a room covers. The path "/sale" covers "/sale" and everything below it, not
 // "/sales"; "/sale/" is the same.
 type Route struct {
 	Host string // bare name or IP address, no scheme, no port, no wildcard
 	Path string // "" means "/"
-}
-
-// WithDefaults returns s with its defaults filled in and its hosts and origin in canonical form. Invalid values are
-// left for [Settings.Validate] to report. The result shares no memory with s.
-func (s Settings) WithDefaults() Settings {
-	for i := range Schema {
-		Schema[i].fill(&s)
-	}
-	if s.Identity == s.Name {
-		s.Identity = ""
-	}
-	s.Host = spellHost(s.Host)
-	s.Origin = spellOrigin(s.Origin)
-	s.AdditionalRoutes = slices.Clone(s.AdditionalRoutes)
-	for i := range s.AdditionalRoutes {
-		r := &s.AdditionalRoutes[i]
-		if r.Path == "" {
-			r.Path = DefaultPath
-		}
-		r.Host = spellHost(r.Host)
-	}
-	s.Rules = slices.Clone(s.Rules)
-	for i := range s.Rules {
-		s.Rules[i].fill(s.Rules[:i])
-	}
-	s.Events = slices.Clone(s.Events)
-	for i := range s.Events {
-		s.Events[i].fill(s.Events[:i])
-	}
-	return s
 }
 
 // routes returns every route of the room, its own first.
@@ -189,22 +211,26 @@ func (s *Settings) routes() []Route {
 	return append(all, s.AdditionalRoutes...)
 }
 
-// Equal reports whether s and o are equal once their defaults are filled in.
-func (s Settings) Equal(o Settings) bool {
-	s, o = s.WithDefaults(), o.WithDefaults()
-	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
-		return false
-	}
-	if !slices.EqualFunc(s.Rules, o.Rules, Rule.same) || !slices.EqualFunc(s.Events, o.Events, Event.same) {
-		return false
-	}
-	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // nil and empty lists are equal
-	s.Rules, o.Rules, s.Events, o.Events = nil, nil, nil, nil
-	return reflect.DeepEqual(s, o)
-}
-
 // Values of settings of the hosted product that are kept and have no effect.
 var (
 	TurnstileModes   = []string{"off", DefaultTurnstile, "visible_non_interactive", "visible_managed"}
 	TurnstileActions = []string{DefaultTurnstileAction, "infinite_queue"}
 )
+
+// controlledID returns the ID contained in a room's id in the API.
+func controlledID(public string) (ID, error) {
+	if len(public) != 32 {
+		return 0, errors.New("an id must be 32 hexadecimal digits")
+	}
+	n, err := strconv.ParseUint(public[:16], 16, 64)
+	if err != nil {
+		return 0, errors.New("an id must be 32 hexadecimal digits")
+	}
+	return ID(n), nil
+}
+
+// limitTo lowers the limits to those of o.
+func (s *Settings) limitTo(o *Settings) {
+	s.TotalActiveUsers = min(s.TotalActiveUsers, o.TotalActiveUsers)
+	s.NewUsersPerMinute = min(s.NewUsersPerMinute, o.NewUsersPerMinute)
+}

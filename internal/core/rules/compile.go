@@ -19,7 +19,8 @@ func (n *node) caseSafe(positive bool) bool {
 	case opEq, opContains, opWildcard, opIn:
 		return positive && n.args[0].keepsCase()
 	case opCall:
-		return positive && (n.text == "starts_with" || n.text == "ends_with") && n.args[0].keepsCase() && n.args[1].op == opText
+		return positive && (n.text == "starts_with" || n.text == "ends_with") && n.args[0].keepsCase() &&
+			n.args[1].op == opText
 	case opField, opText, opNumber, opAt, opNamed, opEach, opXor, opAny, opAll, opNe, opLt, opLe, opGt, opGe, opMatches:
 	}
 	return false

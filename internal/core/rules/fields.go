@@ -60,8 +60,10 @@ var (
 	country     = geoText(func(r *Request) string { return r.Country })
 	continent   = geoText(func(r *Request) string { return r.Continent })
 	subdivision = geoText(func(r *Request) string { return r.Subdivision })
-	network     = field{kind: intKind, geo: true, number: func(s *Scratch) (int64, bool) { return s.req.ASN, s.req.ASN != 0 }}
-	european    = field{kind: boolKind, geo: true, truth: func(s *Scratch) bool { return s.req.EU }}
+	network     = field{
+		kind: intKind, geo: true, number: func(s *Scratch) (int64, bool) { return s.req.ASN, s.req.ASN != 0 },
+	}
+	european = field{kind: boolKind, geo: true, truth: func(s *Scratch) bool { return s.req.EU }}
 
 	// The raw and the cleaned path are the same here: a rule is evaluated for every reading.
 	path    = field{kind: textKind, ofPath: true, url: true, text: func(s *Scratch) (string, bool) { return s.path, true }}
@@ -81,9 +83,15 @@ var (
 
 // fields are all fields by name.
 var fields = map[string]field{
-	"http.host":                       {kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Host, true }},
-	"http.request.method":             {kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Method, true }},
-	"http.request.version":            {kind: textKind, text: func(s *Scratch) (string, bool) { return s.req.Version, s.req.Version != "" }},
+	"http.host": {
+		kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Host, true },
+	},
+	"http.request.method": {
+		kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Method, true },
+	},
+	"http.request.version": {
+		kind: textKind, text: func(s *Scratch) (string, bool) { return s.req.Version, s.req.Version != "" },
+	},
 	"http.request.uri":                uri,
 	"http.request.uri.path":           path,
 	"http.request.uri.path.extension": suffix,

@@ -149,7 +149,8 @@ func ParseNetworks(texts []string) (*Networks, error) {
 		all = append(all, p)
 	}
 	if len(bad) > 0 {
-		return NewNetworks(nil), fmt.Errorf("must be addresses or networks without bits behind them, got %s", strings.Join(bad[:min(len(bad), 10)], ", "))
+		return NewNetworks(nil), fmt.Errorf("must be addresses or networks without bits behind them, got %s",
+			strings.Join(bad[:min(len(bad), 10)], ", "))
 	}
 	return NewNetworks(all), nil
 }

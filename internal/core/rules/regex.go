@@ -42,7 +42,8 @@ func newAutomaton(text string, fold bool) (*automaton, string) {
 		return nil, "a regular expression that is not understood: " + err.Error()
 	}
 	if len(prog.Inst) > maxInsts {
-		return nil, fmt.Sprintf("a regular expression of %d steps, at most %d are allowed: shorten its repetitions", len(prog.Inst), maxInsts)
+		return nil, fmt.Sprintf("a regular expression of %d steps, at most %d are allowed: shorten its repetitions",
+			len(prog.Inst), maxInsts)
 	}
 	b := builder{prog: prog, a: &automaton{}, index: map[string]int{}, mark: make([]int, len(prog.Inst))}
 	if !b.classes() || !b.run() {
@@ -180,7 +181,8 @@ func takes(in *syntax.Inst, r rune) bool {
 	switch in.Op {
 	case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
 		return in.MatchRune(r)
-	case syntax.InstAlt, syntax.InstAltMatch, syntax.InstCapture, syntax.InstEmptyWidth, syntax.InstMatch, syntax.InstFail, syntax.InstNop:
+	case syntax.InstAlt, syntax.InstAltMatch, syntax.InstCapture, syntax.InstEmptyWidth, syntax.InstMatch, syntax.InstFail,
+		syntax.InstNop:
 	}
 	return false
 }

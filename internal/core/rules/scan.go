@@ -73,7 +73,8 @@ var keywords = []string{
 
 func wordAt(s string) string {
 	n := 0
-	for n < len(s) && (s[n] == '_' || s[n] == '.' || '0' <= s[n] && s[n] <= '9' || 'a' <= s[n] && s[n] <= 'z' || 'A' <= s[n] && s[n] <= 'Z') {
+	for n < len(s) && (s[n] == '_' || s[n] == '.' || '0' <= s[n] && s[n] <= '9' ||
+		'a' <= s[n] && s[n] <= 'z' || 'A' <= s[n] && s[n] <= 'Z') {
 		n++
 	}
 	return s[:n]
@@ -113,7 +114,8 @@ func (s *scanner) number(t string) int64 {
 	if t == "" {
 		s.expected("a number")
 	}
-	if strings.ContainsAny(t, "_bBoO") && !strings.HasPrefix(strings.TrimPrefix(t, "-"), "0x") || strings.HasPrefix(t, "+") || strings.Contains(t, "_") {
+	if strings.ContainsAny(t, "_bBoO") && !strings.HasPrefix(strings.TrimPrefix(t, "-"), "0x") ||
+		strings.HasPrefix(t, "+") || strings.Contains(t, "_") {
 		s.fault(at, "%q is not a whole number", clip(t))
 		return 0
 	}

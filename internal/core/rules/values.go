@@ -17,7 +17,8 @@ func (p *parser) value() *node {
 	if name == "" || '0' <= name[0] && name[0] <= '9' {
 		p.expected("a field, a function, not or (")
 	}
-	if slices.Contains([]string{"AND", "OR", "XOR", "NOT"}, name) || slices.Contains([]string{"and", "or", "xor", "in", "eq", "ne"}, name) {
+	if slices.Contains([]string{"AND", "OR", "XOR", "NOT"}, name) ||
+		slices.Contains([]string{"and", "or", "xor", "in", "eq", "ne"}, name) {
 		p.expected("a field, a function, not or (")
 	}
 	p.at += len(name)
@@ -41,7 +42,8 @@ func (p *parser) field(at int, name string) *node {
 	case functions[name] != nil || name == "any" || name == "all":
 		p.fault(at, "%s is a function: %s(…)", name, name)
 		return n
-	case strings.HasPrefix(name, "cf.bot_management.") || name == "cf.threat_score" || strings.HasPrefix(name, "http.response."):
+	case strings.HasPrefix(name, "cf.bot_management.") || name == "cf.threat_score" ||
+		strings.HasPrefix(name, "http.response."):
 		p.fault(at, "%s is not there for rules of waiting rooms", name)
 		return n
 	default:
@@ -135,8 +137,9 @@ var functions = map[string]*function{
 
 // elsewhere are functions of the language that waiting rooms do not support.
 var elsewhere = []string{
-	"regex_replace", "wildcard_replace", "to_string", "uuidv4", "split", "join", "cidr", "cidr6", "decode_base64", "encode_base64", "sha256", "remove_bytes",
-	"remove_query_args", "lookup_json_string", "lookup_json_integer", "is_timed_hmac_valid_v0", "bit_slice", "has_key", "has_value",
+	"regex_replace", "wildcard_replace", "to_string", "uuidv4", "split", "join", "cidr", "cidr6", "decode_base64",
+	"encode_base64", "sha256", "remove_bytes", "remove_query_args", "lookup_json_string", "lookup_json_integer",
+	"is_timed_hmac_valid_v0", "bit_slice", "has_key", "has_value",
 }
 
 func (p *parser) call(at int, name string) *node {

@@ -41,9 +41,9 @@ const (
 )
 
 var names = [reasons]string{
-	"none", "paused", "queue_all", "rejecting", "before_event", "full", "site_down", "draining", "unlisted", "copy", "awaits_edge",
-	"awaits_allocation", "awaits_data_center", "no_time", "clock_uncertain", "no_lease", "no_global", "silent", "no_leader",
-	"uninitialized",
+	"none", "paused", "queue_all", "rejecting", "before_event", "full", "site_down", "draining", "unlisted", "copy",
+	"awaits_edge", "awaits_allocation", "awaits_data_center", "no_time", "clock_uncertain", "no_lease", "no_global",
+	"silent", "no_leader", "uninitialized",
 }
 
 // String returns the name of the reason; "unknown" for one of a newer build.
@@ -96,8 +96,9 @@ func moment(t fleettime.Time) *time.Time {
 // Operated reports whether operators or the room itself stop admissions, and no node is at fault.
 func (s Stop) Operated() bool { return s.Reason >= Paused && s.Reason <= Full }
 
-// Of returns why an operator's settings and controls stop admissions to a room, as of fleet time now: r is the room under its
-// controls in force, and phase the phase of its events. A room that is suspended or lets everybody pass has none.
+// Of returns why an operator's settings and controls stop admissions to a room, as of fleet time now: r is the room
+// under its controls in force, and phase the phase of its events. A room that is suspended or lets everybody pass has
+// none.
 func Of(r *room.Settings, in *room.Control, phase room.Phase, now fleettime.Time) Stop {
 	in = in.At(int64(now))
 	s := Stop{Room: r.Name}
@@ -159,7 +160,8 @@ func (s Stop) String() string {
 	case Full:
 		return "total_active_users is reached: a visitor enters when a session ends"
 	case SiteDown:
-		return fmt.Sprintf("the site does not answer %d edges %s: they admit nobody until it does", max(1, s.Edges), s.place())
+		return fmt.Sprintf("the site does not answer %d edges %s: they admit nobody until it does", max(1, s.Edges),
+			s.place())
 	case Draining:
 		return nobody + ": the data centre is draining"
 	case Unlisted:
@@ -210,7 +212,7 @@ func (s Stop) String() string {
 	return nobody + ", for a reason that this build does not know"
 }
 
-// Awaited returns whose report AwaitsEdge waits for, and what to find out before the edge is forgotten.
+// Awaited returns the edge that must report to end AwaitsEdge, and the check to make before that edge is forgotten.
 func (s Stop) Awaited() (who, first string) {
 	switch {
 	case s.Edge == UnknownEdge:
@@ -240,8 +242,8 @@ func end(until fleettime.Time) string {
 // away says what to find out before a data centre is removed.
 const away = "; first make sure that its edges are lost, not cut off"
 
-// Command returns the command that ends the stop; "" if there is none. Where it declares a loss, String says what to find
-// out first.
+// Command returns the command that ends the stop; "" if there is none. Where it declares a loss, String says what to
+// find out first.
 func (s Stop) Command() string {
 	switch s.Reason {
 	case Paused:

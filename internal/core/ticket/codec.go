@@ -168,7 +168,8 @@ func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 		return ErrMalformed
 	}
 	size := sizeOf(version)
-	if n, err := encoding.Decode(s.raw[:], []byte(value)); err != nil || n != headTotal+size+tagSize || s.raw[0] != version {
+	if n, err := encoding.Decode(s.raw[:], []byte(value)); err != nil || n != headTotal+size+tagSize ||
+		s.raw[0] != version {
 		return ErrMalformed
 	}
 	id := binary.BigEndian.Uint32(s.raw[1:])

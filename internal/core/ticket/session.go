@@ -10,9 +10,9 @@ import (
 
 const secondsOfDay = 24 * 60 * 60
 
-// SessionKeys returns the keys of TLS session tickets at now: the first seals, the others open. Every node with the same
-// ring has the same ones, so a visitor resumes its session anywhere in the fleet. A key seals for a day, and opens on
-// the day after too. There is none without a ring.
+// SessionKeys returns the keys of TLS session tickets at now: the first seals, the others open. Every node with the
+// same ring has the same ones, so a visitor resumes its session anywhere in the fleet. A key seals for a day, and opens
+// on the day after too. There is none without a ring.
 func (r Keyring) SessionKeys(now fleettime.Time) (keys [][32]byte, err error) {
 	if len(r.Keys) == 0 {
 		return nil, nil

@@ -32,18 +32,22 @@ func EncodeReport(m *Report) ([]byte, error) { return proto.Marshal(packReport(m
 
 func packReport(m *Report) *wirepb.Report {
 	p := &wirepb.Report{
-		Version: Version, From: m.From, Instance: m.Instance, LeaseEpoch: m.LeaseEpoch, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
-		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
-		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members, ClusterId: m.ClusterID, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Stop: packStop(&m.Stop),
-		Stored: m.Stored, Settles: m.Settles, CertificateEndS: m.CertificateEnd,
+		Version: Version, From: m.From, Instance: m.Instance, LeaseEpoch: m.LeaseEpoch, Seq: m.Seq, Part: m.Part,
+		Parts: m.Parts, SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)),
+		Seen: packTerm(m.Seen), Acked: m.Acked, Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving,
+		CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
+		Members: m.Members, ClusterId: m.ClusterID, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges,
+		Stop: packStop(&m.Stop), Stored: m.Stored, Settles: m.Settles, CertificateEndS: m.CertificateEnd,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
 		p.Rooms[i] = packRoomReport(&m.Rooms[i])
 	}
 	for _, e := range m.Edges[:min(len(m.Edges), MaxToldEdges)] {
-		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease), CertificateEndS: e.CertificateEnd})
+		p.Edges = append(p.Edges, &wirepb.ToldEdge{
+			Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease),
+			CertificateEndS: e.CertificateEnd,
+		})
 	}
 	return p
 }
@@ -63,18 +67,21 @@ func unpackReport(p *wirepb.Report) (*Report, error) {
 	}
 	m := &Report{
 		From: p.From, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
-		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
+		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs),
+		Seen: unpackTerm(p.Seen), Acked: p.Acked, Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving,
+		CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, ClusterID: p.ClusterId, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
-		Stored: p.Stored, Settles: p.Settles, CertificateEnd: p.CertificateEndS,
-		Stop: unpackStop(p.Stop),
+		Stored: p.Stored, Settles: p.Settles, CertificateEnd: p.CertificateEndS, Stop: unpackStop(p.Stop),
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	for _, e := range p.Edges[:min(len(p.Edges), MaxToldEdges)] {
 		if CheckName(e.Name) == nil {
-			m.Edges = append(m.Edges, ToldEdge{e.Name, shown(e.Build), shown(e.State), time.Duration(e.HeardMs) * time.Millisecond, time.Duration(e.LeaseMs) * time.Millisecond, e.CertificateEndS})
+			m.Edges = append(m.Edges, ToldEdge{
+				e.Name, shown(e.Build), shown(e.State), time.Duration(e.HeardMs) * time.Millisecond,
+				time.Duration(e.LeaseMs) * time.Millisecond, e.CertificateEndS,
+			})
 		}
 	}
 	if n := len(p.Succeeds); n > MaxSucceeds {
@@ -125,8 +132,8 @@ func packStop(s *stop.Stop) *wirepb.Stop {
 		return nil
 	}
 	return &wirepb.Stop{
-		Reason: uint32(s.Reason), SinceMs: int64(s.Since), UntilMs: int64(s.Until), DataCenter: shown(s.Centre), Edge: shown(s.Edge),
-		Instance: s.Instance, Ended: s.Ended,
+		Reason: uint32(s.Reason), SinceMs: int64(s.Since), UntilMs: int64(s.Until), DataCenter: shown(s.Centre),
+		Edge: shown(s.Edge), Instance: s.Instance, Ended: s.Ended,
 	}
 }
 
@@ -204,12 +211,11 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 			Sessions: Allocation{Granted: p.GetSessionsGranted(), Returned: p.GetSessionsReturned()},
 			Rate:     Allocation{Granted: p.GetRateGranted(), Returned: p.GetRateReturned()},
 		},
-		Spent: p.GetSpent(), Idle: p.GetIdle(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(), RateUsed: p.GetRateUsed(),
-		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
-		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
-		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
-		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(), SiteDown: min(p.GetSiteDown(), math.MaxInt32), Overdue: p.GetOverdue(),
-		Removed: p.GetRemoved(),
+		Spent: p.GetSpent(), Idle: p.GetIdle(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(),
+		RateUsed: p.GetRateUsed(), Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(), Want: p.GetWant(),
+		HeldPeople: p.GetHeldPeople(), Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(),
+		Entered: p.GetEntered(), Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(),
+		SiteDown: min(p.GetSiteDown(), math.MaxInt32), Overdue: p.GetOverdue(), Removed: p.GetRemoved(),
 	}
 	r.Passes = unpackPasses(p.GetPasses())
 	var err error

@@ -17,20 +17,22 @@ import (
 // EncodeGrant encodes a grant.
 func EncodeGrant(g *Grant) ([]byte, error) {
 	p := &wirepb.Grant{
-		Version: Version, To: g.To, Instance: g.Instance, LeaseEpoch: g.LeaseEpoch, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
-		Acked: g.Acked, Told: g.Told, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtBoundNs: uint64(max(0, g.AtBound)),
-		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Baseline: g.Baseline, Handshake: wirepb.Handshake(g.Handshake) + 1, WatermarkMs: int64(g.Watermark),
-		Members: g.Members, Standing: uint32(g.Standing), ClusterId: g.ClusterID, Stop: packStop(&g.Stop), Folder: uint32(g.Folder),
-		Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
+		Version: Version, To: g.To, Instance: g.Instance, LeaseEpoch: g.LeaseEpoch, From: packTerm(g.From), Seq: g.Seq,
+		Part: g.Part, Parts: g.Parts, Acked: g.Acked, Told: g.Told, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)),
+		AtMs: int64(g.At), AtBoundNs: uint64(max(0, g.AtBound)), LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess,
+		Twin: g.Twin, Baseline: g.Baseline, Handshake: wirepb.Handshake(g.Handshake) + 1, WatermarkMs: int64(g.Watermark),
+		Members: g.Members, Standing: uint32(g.Standing), ClusterId: g.ClusterID, Stop: packStop(&g.Stop),
+		Folder: uint32(g.Folder), Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
 	}
 	for i := range g.Rooms {
 		r := &g.Rooms[i]
 		p.Rooms[i] = &wirepb.RoomGrant{
 			Room: uint64(r.Room), Gen: r.Gen, RenewCeil: r.RenewCeil, LifeS: r.Life,
-			SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned, SessionsKeep: r.Permits.Sessions.Keep,
-			RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned, RateKeep: r.Permits.Rate.Keep,
-			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends), Lines: packLines(r.Lines),
-			Passes: packPasses(&r.Passes), BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate), Drop: r.Drop,
+			SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned,
+			SessionsKeep: r.Permits.Sessions.Keep, RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned,
+			RateKeep: r.Permits.Rate.Keep, View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends),
+			Lines: packLines(r.Lines), Passes: packPasses(&r.Passes), BoundSessions: uint64(r.Bound.Sessions),
+			BoundRate: uint64(r.Bound.Rate), Drop: r.Drop,
 		}
 	}
 	return proto.Marshal(p)
@@ -60,10 +62,12 @@ func DecodeGrant(data []byte) (*Grant, error) {
 		}
 	}
 	g := &Grant{
-		To: p.To, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Acked: p.Acked, Told: p.Told, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtBoundNs),
-		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Baseline, Handshake: Handshake(p.Handshake - 1), Watermark: fleettime.Time(p.WatermarkMs),
-		Members: p.Members, Standing: Standing(p.Standing), ClusterID: p.ClusterId, Stop: unpackStop(p.Stop), Folder: Folder(p.Folder),
+		To: p.To, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part,
+		Parts: p.Parts, Acked: p.Acked, Told: p.Told, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs),
+		At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtBoundNs), Lease: time.Duration(p.LeaseNs), Guess: p.Guess,
+		Twin: p.Twin, Baseline: p.Baseline, Handshake: Handshake(p.Handshake - 1), Watermark: fleettime.Time(p.WatermarkMs),
+		Members: p.Members, Standing: Standing(p.Standing), ClusterID: p.ClusterId, Stop: unpackStop(p.Stop),
+		Folder: Folder(p.Folder),
 	}
 	if len(p.Rooms) > 0 {
 		g.Rooms = make([]RoomGrant, len(p.Rooms))
@@ -109,7 +113,8 @@ func packView(v *View) *wirepb.View {
 	}
 	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), CutoffMs: int64(v.Cutoff), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining, CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining,
+		CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
 	}
 	for _, c := range v.Paces {
 		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
@@ -148,7 +153,8 @@ func unpackView(p *wirepb.View) (*View, error) {
 	}
 	v := &View{
 		Version: p.Version, At: fleettime.Time(p.AtMs), Cutoff: fleettime.Time(p.CutoffMs), Park: fleettime.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining, Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining,
+		Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
 	}
 	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > estimate.MaxPaces {
 		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", estimate.MaxPaces)
@@ -157,7 +163,9 @@ func unpackView(p *wirepb.View) (*View, error) {
 		if ms > maxTime || !isCount(p.PaceMu[i]) {
 			return nil, fmt.Errorf("paces[%d]: must be a time and a rate, got %d ms and %v", i, ms, p.PaceMu[i])
 		}
-		v.Paces = append(v.Paces, estimate.Pace{For: time.Duration(min(ms, uint64(estimate.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.PaceMu[i]})
+		v.Paces = append(v.Paces, estimate.Pace{
+			For: time.Duration(min(ms, uint64(estimate.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.PaceMu[i],
+		})
 	}
 	if n := len(p.RangeLow); n != len(p.RangeHigh) || (n != 0 && n != len(v.Ranges)) {
 		return nil, fmt.Errorf("ranges: columns must be equally long and hold none or %d classes", len(v.Ranges))

@@ -84,7 +84,8 @@ func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
 		return 0, nil, fmt.Errorf("moves: columns must be equally long and hold at most %d moves", MaxMoves)
 	}
 	shown := len(p.GetStamp())
-	if shown != len(p.GetParent()) || shown != len(p.GetRoot()) || shown != len(p.GetSeen()) || (shown != 0 && shown != n) {
+	if shown != len(p.GetParent()) || shown != len(p.GetRoot()) || shown != len(p.GetSeen()) ||
+		(shown != 0 && shown != n) {
 		return 0, nil, errors.New("moves: columns of versions must be empty or as long as the others")
 	}
 	if n == 0 {
@@ -99,7 +100,9 @@ func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
 			m.From = p.GetBase() + uint32(d+1)
 		}
 		if shown > 0 && p.GetStamp()[i] != 0 {
-			m.Shown = reuse.Version{Stamp: p.GetStamp()[i], Parent: p.GetParent()[i], Root: p.GetRoot()[i], Seen: p.GetBase() + uint32(p.GetSeen()[i])}
+			m.Shown = reuse.Version{
+				Stamp: p.GetStamp()[i], Parent: p.GetParent()[i], Root: p.GetRoot()[i], Seen: p.GetBase() + uint32(p.GetSeen()[i]),
+			}
 		}
 		out[i] = m
 	}
@@ -153,7 +156,8 @@ func packEnds(ends []End) *wirepb.Ends {
 
 func unpackEnds(p *wirepb.Ends) ([]End, error) {
 	n := len(p.GetId())
-	if n != len(p.GetHome()) || n != len(p.GetUntil()) || n != len(p.GetKind()) || (len(p.GetShown()) > 0 && n != len(p.GetShown())) || n > MaxEnds {
+	if n != len(p.GetHome()) || n != len(p.GetUntil()) || n != len(p.GetKind()) ||
+		(len(p.GetShown()) > 0 && n != len(p.GetShown())) || n > MaxEnds {
 		return nil, fmt.Errorf("ends: columns must be equally long and hold at most %d", MaxEnds)
 	}
 	if n == 0 {

@@ -41,7 +41,7 @@ type Durable struct {
 type StoredRoom struct {
 	Room  room.ID
 	Bound PermitCounts // see RoomGrant.Bound; 0 for unknown
-	Floor PermitCounts // permits that the data centre holds at least: it returns none of them before a lower floor is stored
+	Floor PermitCounts // the data centre holds at least these, until a lower floor is stored
 }
 
 // RosterEntry is one instance of an edge.

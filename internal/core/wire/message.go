@@ -69,8 +69,8 @@ type Report struct {
 	// Members is the newest stored version of the membership list (regionals); 0 for unknown.
 	Members uint64
 
-	// ClusterID is the cluster ID: it tells data centres of one name apart. It is made once for the store of a data centre,
-	// and its nodes remember it. 0 for unknown.
+	// ClusterID is the cluster ID: it tells data centres of one name apart. It is made once for the store of a data
+	// centre, and its nodes remember it. 0 for unknown.
 	ClusterID uint64
 
 	// Succeeds lists instances of the same edge that ended before this one began, as its data folder proves, newest
@@ -167,8 +167,8 @@ type RoomReport struct {
 	// RoomGrant.Drop.
 	Removed bool
 
-	// Told are the sums of an edge that joins as global gets them from other regionals: this one counts from there. It is nil
-	// for unknown.
+	// Told are the sums of an edge that joins as global gets them from other regionals: this one counts from there. It is
+	// nil for unknown.
 	Told *Sums
 }
 

@@ -70,7 +70,9 @@ func (e *PastEncoder) appendSessions(to []byte, sessions []Expiry) []byte {
 
 // Append appends a snapshot with the given encoded rooms.
 func (*PastEncoder) Append(to []byte, number uint64, head *Report, rooms [][]byte) ([]byte, error) {
-	return proto.MarshalOptions{}.MarshalAppend(to, &wirepb.EdgePast{Version: Version, Number: number, Head: packReport(head), Rooms: rooms})
+	return proto.MarshalOptions{}.MarshalAppend(to, &wirepb.EdgePast{
+		Version: Version, Number: number, Head: packReport(head), Rooms: rooms,
+	})
 }
 
 // DecodePast decodes a snapshot. The error names the field and the rule; it is [ErrVersion] for another version.

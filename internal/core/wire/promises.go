@@ -85,8 +85,8 @@ func encodeHead(p *Promises) ([]byte, error) {
 // stable encodes equal messages to equal bytes.
 var stable = proto.MarshalOptions{Deterministic: true}
 
-// DecodePromises decodes a head, or whole promises. [Promises.Join] adds the rooms of its sections. The error names the field and the
-// rule; it is [ErrVersion] for another version.
+// DecodePromises decodes a head, or whole promises. [Promises.Join] adds the rooms of its sections. The error names the
+// field and the rule; it is [ErrVersion] for another version.
 func DecodePromises(data []byte) (*Promises, error) {
 	raw, err := inflate(data)
 	if err != nil {
@@ -105,7 +105,8 @@ func DecodePromises(data []byte) (*Promises, error) {
 	p := &Promises{Owner: unpackTerm(m.Owner), Write: m.Write, Unknown: unknownOf(&m)}
 	for i, s := range m.Sections {
 		if len(s.GetSum()) != sha256.Size || s.GetKey() == "" || len(s.GetKey()) > 2*maxName {
-			return nil, fmt.Errorf("promises: sections[%d]: must have a key of 1 to %d bytes and a sum of %d", i, 2*maxName, sha256.Size)
+			return nil, fmt.Errorf("promises: sections[%d]: must have a key of 1 to %d bytes and a sum of %d", i, 2*maxName,
+				sha256.Size)
 		}
 		p.Sections = append(p.Sections, Section{Key: s.GetKey(), Sum: [sha256.Size]byte(s.GetSum())})
 	}
@@ -200,7 +201,10 @@ func (p *Promises) Lose() {
 }
 
 func packDurable(d *Durable) *wirepb.Durable {
-	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, ClusterId: d.ClusterID, MovedInS: d.MovedIn}
+	m := &wirepb.Durable{
+		Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members,
+		ClusterId: d.ClusterID, MovedInS: d.MovedIn,
+	}
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
@@ -219,9 +223,12 @@ func packDurable(d *Durable) *wirepb.Durable {
 	if len(d.Rooms) > 0 {
 		m.Rooms = &wirepb.StoredRooms{Version: d.Version, FloorsUntilS: d.FloorsUntil}
 		for _, r := range d.Rooms {
-			m.Rooms.Room = append(m.Rooms.Room, uint64(r.Room))
-			m.Rooms.BoundSessions, m.Rooms.BoundRate = append(m.Rooms.BoundSessions, uint64(r.Bound.Sessions)), append(m.Rooms.BoundRate, uint64(r.Bound.Rate))
-			m.Rooms.FloorSessions, m.Rooms.FloorRate = append(m.Rooms.FloorSessions, uint64(r.Floor.Sessions)), append(m.Rooms.FloorRate, uint64(r.Floor.Rate))
+			p := m.Rooms
+			p.Room = append(p.Room, uint64(r.Room))
+			p.BoundSessions = append(p.BoundSessions, uint64(r.Bound.Sessions))
+			p.BoundRate = append(p.BoundRate, uint64(r.Bound.Rate))
+			p.FloorSessions = append(p.FloorSessions, uint64(r.Floor.Sessions))
+			p.FloorRate = append(p.FloorRate, uint64(r.Floor.Rate))
 		}
 	}
 	m.ProtoReflect().SetUnknown(d.Unknown)
@@ -230,8 +237,8 @@ func packDurable(d *Durable) *wirepb.Durable {
 
 func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 	m := &wirepb.RosterRoom{
-		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), ReservedSessions: r.Reserved, ReservedUntilS: r.ReservedUntil,
-		Silent: r.Silent, ReservedRate: r.ReservedRate, RateUntilS: r.RateUntil,
+		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), ReservedSessions: r.Reserved,
+		ReservedUntilS: r.ReservedUntil, Silent: r.Silent, ReservedRate: r.ReservedRate, RateUntilS: r.RateUntil,
 	}
 	for _, x := range r.Rates {
 		m.RatesUntilS, m.RatesN = append(m.RatesUntilS, x.Until), append(m.RatesN, x.N)
@@ -253,7 +260,8 @@ func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	for i, r := range m.GetRoster() {
 		e := RosterEntry{
 			Edge: r.GetEdge(), Instance: r.GetInstance(), LeaseEpoch: r.GetLeaseEpoch(), Dead: r.GetDead(), Left: r.GetLeft(),
-			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Stored: r.GetStored(), Unknown: unknownOf(r),
+			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Stored: r.GetStored(),
+			Unknown: unknownOf(r),
 		}
 		if e.Edge == "" || len(e.Edge) > maxName {
 			return d, fmt.Errorf("roster[%d]: edge: must have 1 to %d bytes, got %d", i, maxName, len(e.Edge))
@@ -313,15 +321,17 @@ func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
 			return nil, fmt.Errorf("rooms[%d]: %w", i, err)
 		}
 		if n := len(m.GetRatesUntilS()); n > MaxRates || n != len(m.GetRatesN()) {
-			return nil, fmt.Errorf("rooms[%d]: rates: at most %d, as many seconds as numbers, got %d and %d", i, MaxRates, n, len(m.GetRatesN()))
+			return nil, fmt.Errorf("rooms[%d]: rates: at most %d, as many seconds as numbers, got %d and %d", i, MaxRates, n,
+				len(m.GetRatesN()))
 		}
 		var rates []RosterRate
 		for k, until := range m.GetRatesUntilS() {
 			rates = append(rates, RosterRate{until, m.GetRatesN()[k]})
 		}
 		out = append(out, RosterRoom{
-			Room: room.ID(m.GetRoom()), Sessions: sessions, Reserved: m.GetReservedSessions(), ReservedUntil: m.GetReservedUntilS(),
-			Silent: m.GetSilent(), ReservedRate: m.GetReservedRate(), RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
+			Room: room.ID(m.GetRoom()), Sessions: sessions, Reserved: m.GetReservedSessions(),
+			ReservedUntil: m.GetReservedUntilS(), Silent: m.GetSilent(), ReservedRate: m.GetReservedRate(),
+			RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
 		})
 	}
 	return out, nil

@@ -62,7 +62,9 @@ func Peer(peer string) netip.Addr {
 // [Peer], secure its TLS) or from trusted proxies, whose X-Forwarded-For lines are read from right to left up to
 // the first address that is not trusted. The address is invalid if peer is. unread reports that the search ended at
 // an element that is no address.
-func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedProto []string) (addr netip.Addr, tls, unread bool) {
+func (p Proxies) Client(
+	peer netip.Addr, secure bool, forwardedFor, forwardedProto []string,
+) (addr netip.Addr, tls, unread bool) {
 	addr = peer
 	if len(p) == 0 || !addr.IsValid() || !p.trusted(addr) {
 		return addr, secure, false

@@ -87,7 +87,8 @@ const panicText = "Something went wrong. Please try again.\n"
 // spent: the visitor gets the ticket.
 func panicHeader(o *gate.Outcome) []gate.Field {
 	return append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"},
-		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
+		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"},
+		gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
 }
 
 // hint implements [visitor].

@@ -101,7 +101,10 @@ func (c *conn) freeWork() {
 }
 
 func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
-	c := &conn{f: f, forget: func() {}, conn: accepted, accepted: accepted, progress: ProgressOf(accepted), cfg: cfg, to: to, auth: auth}
+	c := &conn{
+		f: f, forget: func() {}, conn: accepted, accepted: accepted, progress: ProgressOf(accepted), cfg: cfg, to: to,
+		auth: auth,
+	}
 	c.visit.all, c.visit.log = &f.open, f.opts.Log
 	c.from.Waits, c.from.Room = c.onWait, c.takeWork
 	return c
@@ -258,7 +261,8 @@ func (c *conn) endVisit() {
 // end closes a connection after an answer. If the visitor has sent more than was read, it first waits for the
 // visitor to take the answer: a close would reset the connection and drop the answer.
 func (c *conn) end() {
-	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun && e.CloseWrite() == nil {
+	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun &&
+		e.CloseWrite() == nil {
 		over := time.Now().Add(500 * time.Millisecond)
 		for c.visit.readUntil(over, 0) && c.read() {
 			c.r, c.w = 0, 0

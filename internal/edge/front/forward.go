@@ -25,7 +25,9 @@ func (c *conn) forward(o *gate.Outcome, length int) bool {
 	if o.Client != c.client {
 		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
 	}
-	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: c, own: c.tied, tie: c.tied != nil}
+	c.trip = trip{
+		opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: c, own: c.tied, tie: c.tied != nil,
+	}
 	if c.tied != nil {
 		c.f.opts.Pool.Untie()
 		c.tied = nil

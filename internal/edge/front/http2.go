@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +28,6 @@ const (
 	streamWindow = 256 << 10 // bytes of a body that the client may send ahead
 	connWindow   = 1 << 20   // the same, of all bodies
 	maxFrame     = 16 << 10  // payload of the client's frames
-	maxUnsent    = 32 << 10  // bytes of answers that wait for the end of the bytes read, as long as a buffer
 
 	// Then the client is asked for another connection, which may lead to another edge.
 	maxRequests = 10_000
@@ -41,9 +39,7 @@ const (
 
 // h2 is a connection with HTTP/2.
 type h2 struct {
-	f        *shared
-	conn     *tls.Conn
-	accepted *conn
+	outbox   // frames to the client
 	progress Progress
 	remote   string // the peer as text
 
@@ -70,12 +66,6 @@ type h2 struct {
 	clientText string
 
 	shrunk atomic.Bool // the client keeps a smaller table
-
-	// Frames to the client.
-	wmu     sync.Mutex
-	out     []byte
-	writeBy time.Time
-	broken  bool
 
 	mu      sync.Mutex
 	streams map[uint32]*stream // that have an owner of their own, or a body to come
@@ -120,9 +110,10 @@ var inputs = sync.Pool{New: func() any {
 func (c *conn) serveH2(t *tls.Conn) {
 	now := time.Now()
 	x := &h2{
-		f: c.f, conn: t, accepted: c, progress: c.progress, remote: t.RemoteAddr().String(),
-		unpack: hpack.NewDecoder(maxTable, nil), begun: now, now: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1, calm: newCalm(now),
-		streams: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow, rests: true, idle: now,
+		outbox: outbox{f: c.f, conn: t, accepted: c}, progress: c.progress, remote: t.RemoteAddr().String(),
+		unpack: hpack.NewDecoder(maxTable, nil), begun: now, now: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1,
+		calm: newCalm(now), streams: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow, rests: true,
+		idle: now,
 	}
 	x.unpack.SetEmitFunc(x.head.add)
 	x.unpack.SetMaxStringLength(http1.MaxHead)
@@ -253,7 +244,11 @@ func (x *h2) whole() (bool, error) {
 // greeting begins a connection: the settings of the edge, and the window of the connection.
 var greeting = func() (b []byte) {
 	b = appendFrame(b, 3*6, http2.FrameSettings, 0, 0)
-	for _, s := range [...]http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}, {ID: http2.SettingInitialWindowSize, Val: streamWindow}, {ID: http2.SettingMaxHeaderListSize, Val: http1.MaxHead}} {
+	for _, s := range [...]http2.Setting{
+		{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
+		{ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		{ID: http2.SettingMaxHeaderListSize, Val: http1.MaxHead},
+	} {
 		b = append(b, byte(s.ID>>8), byte(s.ID), byte(s.Val>>24), byte(s.Val>>16), byte(s.Val>>8), byte(s.Val))
 	}
 	return append32(b, http2.FrameWindowUpdate, 0, connWindow-65535)
@@ -295,7 +290,8 @@ func (x *h2) stream(id uint32) *stream {
 
 // fail tells the client why the connection ends.
 func (x *h2) fail(code http2.ErrCode, why string) {
-	x.f.opts.Log.Debug("HTTP/2 connection ended", slog.String("code", code.String()), slog.String("why", why), slog.String("peer", x.remote))
+	x.f.opts.Log.Debug("HTTP/2 connection ended",
+		slog.String("code", code.String()), slog.String("why", why), slog.String("peer", x.remote))
 	x.lingers = true
 	x.put(append32(nil, http2.FrameGoAway, 0, x.last, uint32(code)))
 }
@@ -487,9 +483,7 @@ func (x *h2) linger() {
 	if x.conn.SetDeadline(over) != nil { // also of a write in progress
 		return
 	}
-	x.wmu.Lock()
-	x.writeBy = over
-	x.wmu.Unlock()
+	x.writeUntil(over)
 	if !x.flush(lingerFor) || x.conn.CloseWrite() != nil {
 		return
 	}
@@ -501,70 +495,4 @@ func (x *h2) linger() {
 		}
 		left -= n
 	}
-}
-
-// add adds frames to those that are sent next.
-func (x *h2) add(b []byte) {
-	x.wmu.Lock()
-	defer x.wmu.Unlock()
-	if x.out == nil {
-		x.out = x.f.opts.Buffers.Get()[:0]
-	}
-	x.out = append(x.out, b...)
-}
-
-// put adds frames of the reader, which sends them before it waits.
-func (x *h2) put(b []byte) {
-	x.wmu.Lock()
-	full := len(x.out) > 0 && len(x.out)+len(b) > maxUnsent
-	x.wmu.Unlock()
-	if full {
-		x.flush(x.f.opts.Timeouts.Header) // the next one tells of an error
-	}
-	x.add(b)
-}
-
-// sendTogether is send, but first lets other streams whose answers are there add them, for one write.
-func (x *h2) sendTogether(b []byte, patience time.Duration) bool {
-	x.wmu.Lock()
-	fits := len(x.out)+len(b) <= maxUnsent
-	x.wmu.Unlock()
-	if !fits {
-		return x.send(b, patience)
-	}
-	x.add(b)
-	runtime.Gosched()
-	return x.flush(patience)
-}
-
-// flush sends all frames within patience.
-func (x *h2) flush(patience time.Duration) bool { return x.send(nil, patience) }
-
-// send sends frames, behind those that are unsent, within patience. It reports whether it could.
-func (x *h2) send(b []byte, patience time.Duration) bool {
-	x.wmu.Lock()
-	defer x.wmu.Unlock()
-	if len(x.out) > 0 {
-		x.out = append(x.out, b...)
-		b = x.out
-	}
-	if x.broken || len(b) == 0 {
-		return !x.broken
-	}
-	if left := time.Until(x.writeBy); left > 2*patience || left < patience/2 {
-		x.writeBy = time.Now().Add(patience)
-		x.broken = x.conn.SetWriteDeadline(x.writeBy) != nil
-	}
-	if !x.broken {
-		if _, err := x.conn.Write(b); err != nil {
-			x.f.opts.Log.Debug("answer to a visitor not written", slog.Any("error", err))
-			x.broken = true
-			x.f.close(x.accepted.accepted) // which ends the reader
-		}
-	}
-	if cap(x.out) == maxUnsent {
-		x.f.opts.Buffers.Put(x.out[:maxUnsent])
-	}
-	x.out = nil
-	return !x.broken
 }

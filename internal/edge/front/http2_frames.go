@@ -9,15 +9,18 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// calm bounds what a client may do beside asking: each kind has a supply that refills with time, and with what the
-// client gets. Who uses it up is asked to be calm, and the connection ends.
+// calm bounds the frames of a client beside requests: each kind has a supply that refills with time, and with the
+// responses that the client gets. A client without supply gets ENHANCE_YOUR_CALM, and the connection ends.
 type calm struct {
 	control supply // frames without a request or a byte of a body
 	resets  supply // of requests in progress
 }
 
 func newCalm(now time.Time) calm {
-	return calm{control: supply{left: 1000, most: 1000, perSecond: 20, at: now}, resets: supply{left: maxStreams, most: maxStreams, perSecond: 5, at: now}}
+	return calm{
+		control: supply{left: 1000, most: 1000, perSecond: 20, at: now},
+		resets:  supply{left: maxStreams, most: maxStreams, perSecond: 5, at: now},
+	}
 }
 
 // supply is a number of things that a client may do.
@@ -56,7 +59,8 @@ func (x *h2) spend(s *supply) error {
 func (x *h2) read() (*stream, error) {
 	kind := http2.FrameType(x.in.buf[x.in.r+3])
 	frame, err := x.in.frame.ReadFrame()
-	if s, ok := errors.AsType[http2.StreamError](err); ok && (kind == http2.FrameHeaders || kind == http2.FrameContinuation) {
+	if s, ok := errors.AsType[http2.StreamError](err); ok &&
+		(kind == http2.FrameHeaders || kind == http2.FrameContinuation) {
 		err = http2.ConnectionError(s.Code) // its block is not in the table
 	}
 	if err != nil {
@@ -234,7 +238,7 @@ func (x *h2) block(b []byte, last bool) (*stream, error) {
 	return s, err
 }
 
-// request begins what a header block asks for: a request, whose stream it returns, or the end of a body.
+// request handles a complete header block: it begins a request and returns its stream, or ends a body.
 func (x *h2) request(h *head2, w *work) (*stream, error) {
 	h.work = w
 	defer func() { h.work = nil }()

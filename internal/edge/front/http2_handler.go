@@ -253,7 +253,7 @@ func (b *body2) usedLocked(n int64) (told bool) {
 	return told
 }
 
-// dropLocked drops what nobody reads. It reports whether the client is told.
+// dropLocked drops the unread part. It reports whether the client gets a window update for it.
 func (b *body2) dropLocked() (told bool) {
 	b.closed = true
 	told = b.s.x.creditLocked(int64(len(b.buf)))
@@ -303,7 +303,8 @@ func (b *body2) Read(p []byte) (int, error) {
 		case over:
 			return 0, io.EOF
 		case waits:
-			x.send(endHead(appendStatus2(beginHead(nil, x.shrunk.Load()), http.StatusContinue), 0, b.s.id, false), x.f.opts.Timeouts.Header)
+			x.send(endHead(appendStatus2(beginHead(nil, x.shrunk.Load()), http.StatusContinue), 0, b.s.id, false),
+				x.f.opts.Timeouts.Header)
 		}
 		if !b.await(by) {
 			return 0, os.ErrDeadlineExceeded

@@ -88,7 +88,8 @@ func (h *head2) add(f hpack.HeaderField) {
 	h.regular = true
 	name, ok := commonNames[f.Name]
 	if !ok {
-		if !httpguts.ValidHeaderFieldName(f.Name) || strings.ContainsFunc(f.Name, func(r rune) bool { return r >= 'A' && r <= 'Z' }) {
+		if !httpguts.ValidHeaderFieldName(f.Name) ||
+			strings.ContainsFunc(f.Name, func(r rune) bool { return r >= 'A' && r <= 'Z' }) {
 			h.fail("the name %q is not valid", f.Name)
 			return
 		}
@@ -205,7 +206,10 @@ func (h *head2) plain() bool {
 // request returns the request as net/http's server reads it, with neither context nor body. expects reports that the
 // client waits for 100 Continue.
 func (h *head2) request() (r *http.Request, expects bool, err error) {
-	r = &http.Request{Method: h.method, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Host: h.authority, RequestURI: h.path, Body: http.NoBody}
+	r = &http.Request{
+		Method: h.method, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Host: h.authority, RequestURI: h.path,
+		Body: http.NoBody,
+	}
 	for _, f := range h.req.Fields {
 		r.Header[f.Name] = append(r.Header[f.Name], f.Value)
 	}

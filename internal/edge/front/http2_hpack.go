@@ -139,10 +139,12 @@ func appendInt(b []byte, first byte, bits, n int) []byte {
 }
 
 // ofConnection are the fields that HTTP/2 does not have.
-var ofConnection = map[string]bool{"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Transfer-Encoding": true, "Upgrade": true}
+var ofConnection = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Transfer-Encoding": true, "Upgrade": true,
+}
 
-// beginnings are the bytes of common fields up to the value, by the spelling of net/http. commonNames are these spellings
-// by those of HTTP/2.
+// beginnings are the bytes of common fields up to the value, by the spelling of net/http. commonNames are these
+// spellings by those of HTTP/2.
 var (
 	beginnings  = map[string]string{}
 	commonNames = map[string]string{}
@@ -151,11 +153,12 @@ var (
 func init() {
 	for i, name := range [...]string{ // of the static table (RFC 7541, appendix A), from place 15 on
 		"Accept-Charset", "Accept-Encoding", "Accept-Language", "Accept-Ranges", "Accept", "Access-Control-Allow-Origin",
-		"Age", "Allow", "Authorization", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
-		"Content-Location", "Content-Range", "Content-Type", "Cookie", "Date", "Etag", "Expect", "Expires", "From", "Host", "If-Match",
-		"If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Last-Modified", "Link", "Location", "Max-Forwards",
-		"Proxy-Authenticate", "Proxy-Authorization", "Range", "Referer", "Refresh", "Retry-After", "Server", "Set-Cookie",
-		"Strict-Transport-Security", "Transfer-Encoding", "User-Agent", "Vary", "Via", "Www-Authenticate",
+		"Age", "Allow", "Authorization", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language",
+		"Content-Length", "Content-Location", "Content-Range", "Content-Type", "Cookie", "Date", "Etag", "Expect", "Expires",
+		"From", "Host", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Last-Modified",
+		"Link", "Location", "Max-Forwards", "Proxy-Authenticate", "Proxy-Authorization", "Range", "Referer", "Refresh",
+		"Retry-After", "Server", "Set-Cookie", "Strict-Transport-Security", "Transfer-Encoding", "User-Agent", "Vary", "Via",
+		"Www-Authenticate",
 	} {
 		kind := byte(literal)
 		if name == "Set-Cookie" {
@@ -166,10 +169,11 @@ func init() {
 	}
 	delete(beginnings, "Transfer-Encoding")
 	for _, name := range [...]string{
-		"Origin", "Pragma", "Priority", "Dnt", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose",
-		"Sec-Ch-Ua", "Sec-Ch-Ua-Mobile", "Sec-Ch-Ua-Platform", "Sec-Gpc", "Upgrade-Insecure-Requests", "Te", "Traceparent", "Vestibule-Poll", "Vestibule-Ticket",
-		"X-Forwarded-For", "X-Forwarded-Proto", "X-Requested-With",
-		"Content-Security-Policy", "Permissions-Policy", "Referrer-Policy", "Vestibule-Decision", "X-Content-Type-Options", "X-Frame-Options",
+		"Origin", "Pragma", "Priority", "Dnt", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User",
+		"Sec-Purpose", "Sec-Ch-Ua", "Sec-Ch-Ua-Mobile", "Sec-Ch-Ua-Platform", "Sec-Gpc", "Upgrade-Insecure-Requests", "Te",
+		"Traceparent", "Vestibule-Poll", "Vestibule-Ticket", "X-Forwarded-For", "X-Forwarded-Proto", "X-Requested-With",
+		"Content-Security-Policy", "Permissions-Policy", "Referrer-Policy", "Vestibule-Decision", "X-Content-Type-Options",
+		"X-Frame-Options",
 	} {
 		beginnings[name] = string(appendName2(nil, name))
 		commonNames[strings.ToLower(name)] = name

@@ -121,7 +121,8 @@ func (s *stream) endApart() {
 	case left:
 	case !s.ended:
 		s.sendOut(x.f.opts.Timeouts.Header) // what came before the fault
-		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(cmp.Or(s.code, http2.ErrCodeInternal))), x.f.opts.Timeouts.Header)
+		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(cmp.Or(s.code, http2.ErrCodeInternal))),
+			x.f.opts.Timeouts.Header)
 	case unread:
 		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeNo)), x.f.opts.Timeouts.Header)
 	}
@@ -267,7 +268,9 @@ func (s *stream) decide() {
 			s.answerPanic(o, p)
 		}
 	}()
-	s.ask = gate.Request{Host: s.req.Host, Target: s.req.Target, Method: s.req.Method, Version: "HTTP/2.0", Lines: (*requestLines)(&s.req)}
+	s.ask = gate.Request{
+		Host: s.req.Host, Target: s.req.Target, Method: s.req.Method, Version: "HTTP/2.0", Lines: (*requestLines)(&s.req),
+	}
 	s.readAsk(opts.Proxies, x.accepted.peer, x.accepted.secure)
 	opts.Metrics.Requests.Inc()
 	opts.Gate.Decide(s, &s.ask, o)
@@ -326,7 +329,9 @@ func (s *stream) answerPanic(o *gate.Outcome, p any) {
 func (s *stream) forward(o *gate.Outcome, client string) {
 	o.MustGo(gate.Enters, s.req.Target)
 	s.session = o.HasSession()
-	s.trip = trip{opts: &s.x.f.opts, outcome: o, client: client, base: s, visitor: s, cannotTie: origin.ErrMultiplexedLogin}
+	s.trip = trip{
+		opts: &s.x.f.opts, outcome: o, client: client, base: s, visitor: s, cannotTie: origin.ErrMultiplexedLogin,
+	}
 	defer s.endTrip()
 	err := s.exchange(nil)
 	if err != nil {
@@ -369,7 +374,8 @@ func (s *stream) answer() {
 		s.brokeOff(err)
 		return
 	}
-	if there := s.bind(nil); whole && there && !s.res.Close && !t.outcome.Alone { // otherwise it is closed with the visitor
+	if there := s.bind(nil); whole && there && !s.res.Close &&
+		!t.outcome.Alone { // otherwise it is closed with the visitor
 		t.opts.Pool.Put(t.up)
 		t.up = nil
 	}

@@ -150,7 +150,10 @@ func (c *conn) handle(length int) (goesOn bool) {
 
 // fillAsk fills ask from the head of the request.
 func (c *conn) fillAsk(body bool) {
-	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*requestLines)(&c.req)}
+	c.ask = gate.Request{
+		Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1",
+		Lines: (*requestLines)(&c.req),
+	}
 	c.readAsk(c.f.opts.Proxies, c.peer, c.secure)
 }
 

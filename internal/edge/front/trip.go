@@ -182,7 +182,8 @@ func (w *work) exchange(body []byte) error {
 		}
 		// The origin may have closed the idle connection: a GET or HEAD without a body is sent once more.
 		again := up.Reused && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
-		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || errors.Is(err, origin.ErrSharedLogin) || errors.Is(err, origin.ErrMultiplexedLogin) || isTimeout(err) {
+		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) ||
+			errors.Is(err, origin.ErrSharedLogin) || errors.Is(err, origin.ErrMultiplexedLogin) || isTimeout(err) {
 			return err
 		}
 		fresh = true
@@ -264,7 +265,8 @@ func (w *work) roundTrip(up *http1.Conn) error {
 			return errors.Join(http1.ErrAnswer, errUpgraded)
 		case w.res.Status >= http.StatusOK:
 			return nil
-		case w.res.Status != http.StatusContinue && (!up.Reused || w.trip.own == nil && w.trip.tie): // on a reused connection it may be a late one of another visitor
+		case w.res.Status != http.StatusContinue &&
+			(!up.Reused || w.trip.own == nil && w.trip.tie): // on a reused connection it may be a late one of another visitor
 			if !w.trip.visitor.hint(&w.res) {
 				return errVisitorLeft
 			}

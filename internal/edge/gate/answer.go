@@ -163,7 +163,8 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 		o.Body = page.AppendJSON(o.Body[:0], v)
 	case asWords:
 		contentType = "text/plain; charset=utf-8"
-		o.Body = append(o.Body[:0], "The site has not got this request: a waiting room is in front. Open the page to join the line.\n"...)
+		o.Body = append(o.Body[:0],
+			"The site has not got this request: a waiting room is in front. Open the page to join the line.\n"...)
 	case asPage:
 		contentType = "text/html; charset=utf-8"
 		if shown.IsCustom() {
@@ -216,7 +217,10 @@ func eventOf(r *room.Room, now fleettime.Time) page.Event {
 	if p.Event == nil {
 		return page.Event{}
 	}
-	e := page.Event{Start: fleettime.Time(p.Event.Start), End: fleettime.Time(p.Event.End), Prequeue: p.Kind == room.Prequeue, Shuffle: p.Event.Shuffle}
+	e := page.Event{
+		Start: fleettime.Time(p.Event.Start), End: fleettime.Time(p.Event.End), Prequeue: p.Kind == room.Prequeue,
+		Shuffle: p.Event.Shuffle,
+	}
 	if n := r.Draw; n != nil && n.Void == "" && n.Event == p.Event.ID && n.Start == e.Start {
 		e.Draw = page.Draw{Commit: hex.EncodeToString(n.Commit[:]), Closes: n.Closes()}
 		if record := n.Drawn(); record != nil {

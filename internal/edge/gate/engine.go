@@ -169,7 +169,9 @@ func (e *engine) message(r *room.Room) sse.Message {
 // arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.
 // hurry reports whether a report is due. It unlocks even if the core panics: one broken request must not block all
 // others.
-func (e *engine) arrive(id room.ID, b *brought, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
+func (e *engine) arrive(
+	id room.ID, b *brought, from netip.Prefix, aside bool,
+) (d admission.Decision, now fleettime.Time, hurry bool) {
 	m := e.lock()
 	defer e.mu.Unlock()
 	minute, waits, place := int64(m)/int64(time.Minute), b.place.ID != 0, b.place
@@ -206,7 +208,10 @@ const relayed = 4 * time.Second
 
 // hold keeps a request with a ticket open until a permit arrives, the core's limit or most ends (0 for none), or
 // the client disconnects. asks reports that a page or program polls, which shows its last state meanwhile.
-func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d admission.Decision, from netip.Prefix, most time.Duration, asks bool) admission.Decision {
+func (e *engine) hold(
+	ctx context.Context, id room.ID, brought ticket.Ticket, d admission.Decision, from netip.Prefix,
+	most time.Duration, asks bool,
+) admission.Decision {
 	patience := d.Retry
 	if most > 0 {
 		patience = min(patience, most)
@@ -265,7 +270,9 @@ func (e *engine) startHold(v *admission.Visit) fleettime.Mono {
 }
 
 // endHold takes a visit back from the core.
-func (e *engine) endHold(v *admission.Visit, end func(*admission.Engine, fleettime.Mono, *admission.Visit) bool) (fleettime.Mono, bool) {
+func (e *engine) endHold(
+	v *admission.Visit, end func(*admission.Engine, fleettime.Mono, *admission.Visit) bool,
+) (fleettime.Mono, bool) {
 	now := e.lock()
 	defer e.mu.Unlock()
 	return now, end(e.core, now, v)

@@ -80,9 +80,13 @@ func New(o Options) (*Gate, error) {
 	}
 	m := newMetrics(o.Reg)
 	o.Engine.Traffic = m.traffics.addTo
-	e := &engine{params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted, core: admission.New(o.Engine)}
+	e := &engine{
+		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted,
+		core: admission.New(o.Engine),
+	}
 	g := &Gate{
-		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
+		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log},
+		answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
 	}
 	subscribed, err := clientaddr.NewRate(pushesPerPrefix)
 	if err != nil {

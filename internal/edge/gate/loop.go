@@ -11,8 +11,8 @@ import (
 )
 
 // A site whose address leads to an edge of the fleet, directly or by other servers, would get each request without end.
-// Via names the edges by the host, so that a request ends where it comes for the same host again; HopsHeader counts, for
-// servers between that drop Via.
+// Via names the edges by the host, so that a request ends where it comes for the same host again; HopsHeader counts,
+// for servers between that drop Via.
 
 // HopsHeader is the number of edges that a request has passed.
 const HopsHeader = "Vestibule-Hops"
@@ -63,5 +63,6 @@ func (g *Gate) noteLoop(host string, to *origin.Origin) {
 	if last != 0 && now.Sub(fleettime.Mono(last)) < time.Minute || !g.loopSaid.CompareAndSwap(last, int64(now)) {
 		return
 	}
-	g.log.Warn("a request has passed an edge for this host already: the address of the site leads back to an edge", slog.String("host", host), slog.String("origin", to.URL.Host))
+	g.log.Warn("a request has passed an edge for this host already: the address of the site leads back to an edge",
+		slog.String("host", host), slog.String("origin", to.URL.Host))
 }

@@ -11,12 +11,12 @@ import (
 // registered are the methods of IANA's registry that pass to sites, and QUERY. CONNECT would tunnel past the decision,
 // TRACE would show the visitor the edge's own headers, and PRI begins HTTP/2.
 var registered = map[string]bool{
-	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, methodOptions: true, "QUERY": true,
-
-	"ACL": true, "BASELINE-CONTROL": true, "BIND": true, "CHECKIN": true, "CHECKOUT": true, "COPY": true, "LABEL": true, "LINK": true, "LOCK": true,
-	"MERGE": true, "MKACTIVITY": true, "MKCALENDAR": true, "MKCOL": true, "MKREDIRECTREF": true, "MKWORKSPACE": true, "MOVE": true, "ORDERPATCH": true,
-	"PROPFIND": true, "PROPPATCH": true, "REBIND": true, "REPORT": true, "SEARCH": true, "UNBIND": true, "UNCHECKOUT": true, "UNLINK": true,
-	"UNLOCK": true, "UPDATE": true, "UPDATEREDIRECTREF": true, "VERSION-CONTROL": true,
+	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, methodOptions: true,
+	"QUERY": true, "ACL": true, "BASELINE-CONTROL": true, "BIND": true, "CHECKIN": true, "CHECKOUT": true, "COPY": true,
+	"LABEL": true, "LINK": true, "LOCK": true, "MERGE": true, "MKACTIVITY": true, "MKCALENDAR": true, "MKCOL": true,
+	"MKREDIRECTREF": true, "MKWORKSPACE": true, "MOVE": true, "ORDERPATCH": true, "PROPFIND": true, "PROPPATCH": true,
+	"REBIND": true, "REPORT": true, "SEARCH": true, "UNBIND": true, "UNCHECKOUT": true, "UNLINK": true, "UNLOCK": true,
+	"UPDATE": true, "UPDATEREDIRECTREF": true, "VERSION-CONTROL": true,
 }
 
 // commonMethods is the value of Access-Control-Allow-Methods.

@@ -209,7 +209,9 @@ func (p *ownPages) judge(r *Request, rooms *snapshot, query string) verdict {
 	case values.Has("room") && c.Room != values.Get("room"):
 		return verdict{Reason: "of another room"}
 	}
-	v := verdict{Passed: true, Audience: c.Audience, Room: c.Room, Ticket: c.Subject, Admitted: c.Admitted, Expires: c.Expires}
+	v := verdict{
+		Passed: true, Audience: c.Audience, Room: c.Room, Ticket: c.Subject, Admitted: c.Admitted, Expires: c.Expires,
+	}
 	if c.Room == "" {
 		return v
 	}

@@ -33,13 +33,14 @@ const (
 )
 
 // Decisive are the header fields of a visitor that decide, in alphabetical order. A server in front of the site passes
-// them on with its question: the lists of deploy/fronts and of docs/INTEGRATIONS.md are made of this one. Rules may read
-// others too.
+// them on with its question: the lists of deploy/fronts and of docs/INTEGRATIONS.md are made of this one. Rules may
+// read others too.
 var Decisive = []string{
-	"Accept", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers", "Access-Control-Request-Method", "Cookie", "Destination",
-	"Hx-Boosted", "Hx-Current-Url", "Hx-Request", "Origin", "Purpose", "Range", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode",
-	"Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose", "Turbo-Frame", "Upgrade", userAgent, PollHeader, ProofHeader, TicketHeader,
-	"X-Inertia", "X-Livewire", "X-Livewire-Navigate", "X-Moz", "X-Purpose", "X-Turbo-Request-Id",
+	"Accept", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers", "Access-Control-Request-Method",
+	"Cookie", "Destination", "Hx-Boosted", "Hx-Current-Url", "Hx-Request", "Origin", "Purpose", "Range", "Referer",
+	"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose", "Turbo-Frame", "Upgrade",
+	userAgent, PollHeader, ProofHeader, TicketHeader, "X-Inertia", "X-Livewire", "X-Livewire-Navigate", "X-Moz",
+	"X-Purpose", "X-Turbo-Request-Id",
 }
 
 // userAgent is the field that rules read most.
@@ -99,9 +100,11 @@ type Request struct {
 
 // ReadHeader reads what the header of a request tells, and the connection: its peer and TLS, nil without. lines returns
 // the lines of a field by its canonical name, nil for none.
-func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState, lines func(name string) []string) {
-	r.Cookies, r.Tickets, r.Proofs, r.Accept, r.Upgrade = lines("Cookie"), lines(TicketHeader), lines(ProofHeader), lines("Accept"), lines("Upgrade")
-	r.Encodings = lines("Accept-Encoding")
+func (r *Request) ReadHeader(
+	proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState, lines func(name string) []string,
+) {
+	r.Cookies, r.Tickets, r.Proofs = lines("Cookie"), lines(TicketHeader), lines(ProofHeader)
+	r.Accept, r.Upgrade, r.Encodings = lines("Accept"), lines("Upgrade"), lines("Accept-Encoding")
 	if r.Method == "COPY" || r.Method == "MOVE" || !registered[r.Method] {
 		r.Destination = lines("Destination")
 	}
@@ -117,7 +120,9 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 			break
 		}
 	}
-	r.CORS = CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
+	r.CORS = CORS{
+		Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers")),
+	}
 	forwarded := lines("X-Forwarded-For")
 	unread := false
 	r.Client, r.Secure, unread = proxies.Client(peer, secure != nil, forwarded, lines("X-Forwarded-Proto"))
@@ -150,7 +155,8 @@ func (r *Request) isPoll() bool { return r.Poll && r.isSafe() }
 // isPrefetch reports whether a browser loads a page that nobody may ever look at.
 func (r *Request) isPrefetch() bool {
 	purpose := strings.ToLower(r.Purpose)
-	return strings.Contains(purpose, "prefetch") || strings.Contains(purpose, "prerender") || strings.Contains(purpose, "preview")
+	return strings.Contains(purpose, "prefetch") || strings.Contains(purpose, "prerender") ||
+		strings.Contains(purpose, "preview")
 }
 
 // isAside reports whether a request is clearly no navigation.
@@ -165,7 +171,9 @@ func (r *Request) isAside() bool {
 }
 
 // framed are the values of Sec-Fetch-Dest of page loads.
-var framed = map[string]bool{"document": true, "iframe": true, "frame": true, "fencedframe": true, "object": true, "embed": true}
+var framed = map[string]bool{
+	"document": true, "iframe": true, "frame": true, "fencedframe": true, "object": true, "embed": true,
+}
 
 // isPart reports whether a request is for a subresource or a robot's file, for which no page can be the answer.
 func (r *Request) isPart() bool {
@@ -173,7 +181,8 @@ func (r *Request) isPart() bool {
 		return false
 	}
 	switch r.FetchDest {
-	case "audio", "audioworklet", "font", "image", "manifest", "paintworklet", "script", "serviceworker", "sharedworker", "style", "track", "video",
+	case "audio", "audioworklet", "font", "image", "manifest", "paintworklet", "script", "serviceworker", "sharedworker",
+		"style", "track", "video",
 		"worker", "xslt":
 		return true
 	case "":
@@ -195,7 +204,8 @@ func (r *Request) isPart() bool {
 
 // acceptsHTML reports whether HTML is named in Accept.
 func (r *Request) acceptsHTML() bool {
-	return slices.ContainsFunc(r.Accept, func(line string) bool { return strings.Contains(strings.ToLower(line), "text/html") })
+	return slices.ContainsFunc(r.Accept,
+		func(line string) bool { return strings.Contains(strings.ToLower(line), "text/html") })
 }
 
 // acceptsAll reports whether every type is accepted.
@@ -203,8 +213,8 @@ func (r *Request) acceptsAll() bool {
 	return len(r.Accept) == 0 || len(r.Accept) == 1 && strings.TrimSpace(r.Accept[0]) == "*/*"
 }
 
-// navigates reports whether a browser loads a page. by reports that it says so; otherwise, as over insecure connections,
-// only Accept can tell.
+// navigates reports whether a browser loads a page. by reports that it says so; otherwise, as over insecure
+// connections, only Accept can tell.
 func (r *Request) navigates() (yes, by bool) {
 	if r.FetchMode != "" {
 		return r.FetchMode == modeNavigate, true
@@ -252,7 +262,9 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{"page", "poll", "ticket", "json", "form", "prefetch", "subresource", "script", "range", "unsafe", "other"}
+var kindNames = [numKinds]string{
+	"page", "poll", "ticket", "json", "form", "prefetch", "subresource", "script", "range", "unsafe", "other",
+}
 
 // kind returns the kind of a request to a room. json means that the room answers programs with JSON.
 func (r *Request) kind(json bool) kind {
@@ -288,7 +300,8 @@ func (r *Request) kind(json bool) kind {
 	return asksOther
 }
 
-// understands reports whether the client tells a waiting answer from the site's by more than the status, or is a person.
+// understands reports whether the client tells a waiting answer from the site's by more than the status, or is a
+// person.
 func (k kind) understands() bool { return k <= asksJSON }
 
 // status returns the status of a waiting answer in a room with a queueing status. Clients that could take the answer
@@ -341,7 +354,8 @@ const blockedRetry = time.Minute
 // keepsNoCookies reports whether our page has just reloaded itself without the cookie that it was given, or any
 // other.
 func (r *Request) keepsNoCookies() bool {
-	if len(r.Cookies) > 0 || r.Tickets != nil || r.FetchSite != "same-origin" || r.FetchUser != "" || r.FetchMode != "navigate" {
+	if len(r.Cookies) > 0 || r.Tickets != nil || r.FetchSite != "same-origin" || r.FetchUser != "" ||
+		r.FetchMode != "navigate" {
 		return false
 	}
 	_, from, _ := strings.Cut(r.Referer, "://")
@@ -470,7 +484,10 @@ func (o *Outcome) End() {
 	clear(o.gone)
 	clear(o.lines)
 	o.request = Request{}
-	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0], sealed: o.sealed[:0], gone: o.gone[:0], tools: o.tools}
+	*o = Outcome{
+		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0],
+		sealed: o.sealed[:0], gone: o.gone[:0], tools: o.tools,
+	}
 	o.gate.pool.Put(o)
 }
 

@@ -52,8 +52,8 @@ type rulebook struct {
 	log     *slog.Logger
 }
 
-// compileAll compiles the rules of all rooms of a snapshot, except for expressions of the old one. A rule that cannot be
-// evaluated here never matches.
+// compileAll compiles the rules of all rooms of a snapshot, except for expressions of the old one. A rule that cannot
+// be evaluated here never matches.
 func (b *rulebook) compileAll(s, old *snapshot) {
 	s.compiled = map[string]*compiledRule{}
 	for _, rm := range s.rooms {
@@ -89,7 +89,8 @@ func (b *rulebook) compile(rm *roomState, r *room.Rule, old *snapshot) *compiled
 	c := &compiledRule{}
 	from := rules.Sources{Geo: b.sources.Places != nil, Crawlers: b.sources.Crawlers != nil, Lists: b.sources.Lists}
 	if c.rule, c.err = rules.Compile(r.Expression, from); c.err != nil {
-		b.log.Error("rule cannot be evaluated at this edge and matches nothing", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
+		b.log.Error("rule cannot be evaluated at this edge and matches nothing",
+			slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
 	}
 	return c
 }
@@ -135,7 +136,8 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 func (o *Outcome) setRequest(r *Request, path, query string) {
 	o.asked = true
 	o.about = rules.Request{
-		Method: r.Method, Scheme: "http", Query: query, Version: r.Version, Paths: o.about.Paths[:0], Headers: o.about.Headers[:0], Client: r.Client,
+		Method: r.Method, Scheme: "http", Query: query, Version: r.Version, Paths: o.about.Paths[:0],
+		Headers: o.about.Headers[:0], Client: r.Client,
 	}
 	o.about.Host = o.host
 	if r.Secure {

@@ -57,7 +57,9 @@ func (o *Outcome) FailureHeader(f *origin.Failure) []Field {
 	if o.HSTS != "" {
 		header = append(header, Field{HSTSHeader, o.HSTS})
 	}
-	header = append(header, Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, Field{Name: "Cache-Control", Value: "no-store"})
+	header = append(header, Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, Field{
+		Name: "Cache-Control", Value: "no-store",
+	})
 	if f.RetryAfter != "" {
 		header = append(header, Field{Name: "Retry-After", Value: f.RetryAfter})
 	}
@@ -106,7 +108,8 @@ func (o *Outcome) Obey(c *SiteCommands) {
 		return
 	}
 	for i := range o.inside {
-		if r := o.gate.Rooms().ByID(o.inside[i].Room); c.own || c.clears || r != nil && r.OriginCommands == room.CommandRevoke {
+		if r := o.gate.Rooms().ByID(o.inside[i].Room); c.own || c.clears ||
+			r != nil && r.OriginCommands == room.CommandRevoke {
 			o.gate.quit(&o.inside[i])
 		}
 	}

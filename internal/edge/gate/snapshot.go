@@ -66,7 +66,9 @@ type cookies struct {
 type cookieNames [kinds]string
 
 func namesOf(session string) cookieNames {
-	return cookieNames{kindSession: session, kindPlace: ticket.PlaceCookieName(session), kindPush: ticket.PushCookieName(session)}
+	return cookieNames{
+		kindSession: session, kindPlace: ticket.PlaceCookieName(session), kindPush: ticket.PushCookieName(session),
+	}
 }
 
 // sameSite are the cookie attributes without and with Secure. Browsers reject None without Secure. A ticket authorizes
@@ -104,7 +106,10 @@ func cookieOf(r *room.Room) string {
 func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *snapshot {
 	set, ring := f.Set(), f.Ring()
 	keys := len(ring.Keys) > 0
-	s := &snapshot{set: set, ring: ring, keys: keys, ready: set != nil && keys, origins: map[string]*origin.Origin{}, keysAreNewest: f.KeysAreNewest}
+	s := &snapshot{
+		set: set, ring: ring, keys: keys, ready: set != nil && keys, origins: map[string]*origin.Origin{},
+		keysAreNewest: f.KeysAreNewest,
+	}
 	s.notifies = old.notifies.of(ring.Push, log)
 	known := map[string]*roomState{}
 	if old.ready && slices.Equal(old.ring.Keys, ring.Keys) {
@@ -113,11 +118,15 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		}
 	}
 	for _, r := range set.Rooms() {
-		rs := &roomState{Room: r, page: page.Builtin(), lang: page.LangOf(r.DefaultLanguage), counters: m.room(r.Name), traffic: m.traffics.of(r.ID), readers: newReaders(r.CORSOrigins), attributes: cookieAttributes(r)}
+		rs := &roomState{
+			Room: r, page: page.Builtin(), lang: page.LangOf(r.DefaultLanguage), counters: m.room(r.Name),
+			traffic: m.traffics.of(r.ID), readers: newReaders(r.CORSOrigins), attributes: cookieAttributes(r),
+		}
 		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}
-		if had := known[r.Name]; had != nil && (had.CookieDomain == "") == (r.CookieDomain == "") && cookieOf(had.Room) == cookieOf(r) {
+		if had := known[r.Name]; had != nil && (had.CookieDomain == "") == (r.CookieDomain == "") &&
+			cookieOf(had.Room) == cookieOf(r) {
 			rs.cookie, rs.codec, rs.own = had.cookie, had.codec, had.own
 		} else if err := rs.deriveCodecs(ring); err != nil { // an invalid cipher key; decoding the ring rejects those
 			log.Error("keys cannot be used", slog.String("room", r.Name), slog.Any("error", err))

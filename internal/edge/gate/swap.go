@@ -112,8 +112,8 @@ func (a *answers) leave(r *Request, o *Outcome, rooms *snapshot, say *reply, sta
 	return status
 }
 
-// waitsToo reports whether the page at an address waits in the room too. Otherwise, loading it again would be in vain, and
-// without end where it sends the request by itself.
+// waitsToo reports whether the page at an address waits in the room too. Otherwise, loading it again would be in vain,
+// and without end where it sends the request by itself.
 func (a *answers) waitsToo(rooms *snapshot, say *reply, o *Outcome, address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || say.what == fullPage && o.visitor.Decision.Fresh == admission.Kept && len(say.room.bypasses) > 0 {

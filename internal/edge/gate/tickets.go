@@ -323,8 +323,8 @@ type sealed struct {
 const inFlight = reuse.InFlight * time.Second / 2
 
 // Tickets returns the visitor's tickets as response header lines. They belong into the final response of the site,
-// not into an informational one. Those of a slow response get its time: the browser may have presented others until then, see
-// package reuse.
+// not into an informational one. Those of a slow response get its time: the browser may have presented others until
+// then, see package reuse.
 func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
 
 // appendTickets appends the lines of the tickets. New tickets come first: some servers in front pass on one line only,

@@ -265,7 +265,8 @@ func (r *Request) Adopt(method, target, host string, length int64) bool {
 
 // plainContent reports whether what the lines of a head say together is plain.
 func (r *Request) plainContent(lone *loners) bool {
-	return plainHost(r.Host) && lone.ok() && (r.Length < 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH")
+	return plainHost(r.Host) && lone.ok() &&
+		(r.Length < 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH")
 }
 
 // loners are lines that may come once, or not alone.

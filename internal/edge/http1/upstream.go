@@ -154,7 +154,9 @@ func (p *Pool) secure(ctx context.Context, c *Conn, addr string) error {
 
 // StartTLS starts TLS on a connection to addr, with a copy of base, nil for none, and one of the protocols. The
 // handshake takes at most limit. After an error the caller closes conn.
-func StartTLS(ctx context.Context, conn net.Conn, base *tls.Config, addr string, limit time.Duration, protocols ...string) (*tls.Conn, error) {
+func StartTLS(
+	ctx context.Context, conn net.Conn, base *tls.Config, addr string, limit time.Duration, protocols ...string,
+) (*tls.Conn, error) {
 	cfg := &tls.Config{}
 	if base != nil {
 		cfg = base.Clone()

@@ -25,7 +25,8 @@ const (
 
 // readFault marks err with [http1.ErrAnswer] if it is a fault of the answer, not of the connection or the visitor.
 func readFault(err error) error {
-	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrBodyReadAfterClose) {
+	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrBodyReadAfterClose) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", http1.ErrAnswer, err)
@@ -34,7 +35,8 @@ func readFault(err error) error {
 // beginBody reads the beginning of the answer's body. The error is [http1.ErrAnswer].
 func beginBody(r *http.Response) error {
 	switch {
-	case r.StatusCode == http.StatusSwitchingProtocols || r.Body == http.NoBody || r.ContentLength > wholeBody || r.ContentLength == 0:
+	case r.StatusCode == http.StatusSwitchingProtocols || r.Body == http.NoBody || r.ContentLength > wholeBody ||
+		r.ContentLength == 0:
 		return nil
 	case r.ContentLength > 0:
 		whole := make([]byte, r.ContentLength)

@@ -17,8 +17,8 @@ import (
 // ErrFull says that no connection to an origin came free in time.
 var ErrFull = errors.New("as many connections to origins are open as the limit of open files allows, and all are busy")
 
-// Dials opens connections to origins, and bounds how many are open at the same time. Where all places are taken, a caller
-// waits for timeouts.dial. It is safe for concurrent use.
+// Dials opens connections to origins, and bounds how many are open at the same time. Where all places are taken, a
+// caller waits for timeouts.dial. It is safe for concurrent use.
 type Dials struct {
 	dial    func(context.Context, string, string) (net.Conn, error)
 	wait    time.Duration
@@ -48,11 +48,13 @@ func WithSession(ctx context.Context) context.Context {
 // read.
 func (d *Dials) Refuse(own []netip.AddrPort) { d.own.Store(&own) }
 
-// NewDials returns Dials that keep n connections at most; wait bounds how long a connection may take, and how long a caller
-// waits for a place.
+// NewDials returns Dials that keep n connections at most; wait bounds how long a connection may take, and how long a
+// caller waits for a place.
 func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
 	m.limit.Set(float64(n))
-	d := &Dials{wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m}
+	d := &Dials{
+		wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m,
+	}
 	dialer := &net.Dialer{Timeout: wait, KeepAlive: 30 * time.Second, ControlContext: d.refuseAddr}
 	d.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		host, _, _ := net.SplitHostPort(addr)
@@ -153,7 +155,8 @@ func (d *Dials) refuseAddr(ctx context.Context, _, address string, _ syscall.Raw
 		return fmt.Errorf("origin address %s is refused: it is link-local, or of a metadata service", ap.Addr())
 	}
 	if byName, _ := ctx.Value(resolved{}).(bool); byName && room.LoopbackAddr(ap.Addr()) {
-		return fmt.Errorf("origin address %s is refused: a name resolved to it; a site on this machine is written as its address or localhost", ap.Addr())
+		return fmt.Errorf("origin address %s is refused: a name resolved to it; a site on this machine is written as its address or localhost",
+			ap.Addr())
 	}
 	if own := d.own.Load(); own != nil && isOwn(ap, *own) {
 		return fmt.Errorf("origin address %s is refused: it is a listener of this edge", ap)

@@ -21,10 +21,10 @@ var (
 	// The path, or a part of it.
 	pathHeaders = []string{
 		"Base-Url", "Http-Url", "Path-Info", "Request-Uri", "Script-Name", "Uri", "Url",
-		"X-Accel-Internal", "X-Accel-Redirect", "X-Context-Path", "X-Http-Destinationurl", "X-Http-Path-Override", "X-Http-Url-Override",
-		"X-Invoke-Path", "X-Invoke-Query", "X-Matched-Path", "X-Now-Route-Matches", "X-Override-Url", "X-Path", "X-Path-Info",
-		"X-Real-Uri", "X-Real-Url", "X-Replaced-Path", "X-Request-Uri", "X-Request-Url", "X-Rewrite", "X-Root-Path", "X-Script-Name",
-		"X-Unencoded-Url", "X-Uri", "X-Url", "X-Waws-Unencoded-Url",
+		"X-Accel-Internal", "X-Accel-Redirect", "X-Context-Path", "X-Http-Destinationurl", "X-Http-Path-Override",
+		"X-Http-Url-Override", "X-Invoke-Path", "X-Invoke-Query", "X-Matched-Path", "X-Now-Route-Matches", "X-Override-Url",
+		"X-Path", "X-Path-Info", "X-Real-Uri", "X-Real-Url", "X-Replaced-Path", "X-Request-Uri", "X-Request-Url", "X-Rewrite",
+		"X-Root-Path", "X-Script-Name", "X-Unencoded-Url", "X-Uri", "X-Url", "X-Waws-Unencoded-Url",
 	}
 
 	// The method.
@@ -32,31 +32,33 @@ var (
 
 	// The host, or the destination.
 	hostHeaders = []string{
-		"Disguised-Host", "Proxy", "X-Backend-Host", "X-Gateway-Host", "X-Host", "X-Host-Name", "X-Host-Override", "X-Http-Host",
-		"X-Http-Host-Override", "X-Original", "X-Proxy-Host", "X-Proxy-Url", "X-Real-Host", "X-Server-Name", "X-Server-Port",
-		"X-Waws-Original-Host",
+		"Disguised-Host", "Proxy", "X-Backend-Host", "X-Gateway-Host", "X-Host", "X-Host-Name", "X-Host-Override",
+		"X-Http-Host", "X-Http-Host-Override", "X-Original", "X-Proxy-Host", "X-Proxy-Url", "X-Real-Host", "X-Server-Name",
+		"X-Server-Port", "X-Waws-Original-Host",
 	}
 
 	// The scheme.
 	schemeHeaders = []string{
-		"Cf-Visitor", "Cloudfront-Forwarded-Proto", "Front-End-Https", "Https", "Ssl", "X-Client-Proto", "X-Client-Scheme", "X-Front-End-Https",
-		"X-Https", "X-Proto", "X-Protocol", "X-Real-Proto", "X-Request-Scheme", "X-Scheme", "X-Ssl", "X-Url-Scheme",
+		"Cf-Visitor", "Cloudfront-Forwarded-Proto", "Front-End-Https", "Https", "Ssl", "X-Client-Proto", "X-Client-Scheme",
+		"X-Front-End-Https", "X-Https", "X-Proto", "X-Protocol", "X-Real-Proto", "X-Request-Scheme", "X-Scheme", "X-Ssl",
+		"X-Url-Scheme",
 	}
 
 	// The visitor's address.
 	addressHeaders = []string{
-		"Akamai-Client-Ip", "Ali-Cdn-Real-Ip", "Cdn-Real-Ip", "Cdn-Src-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Pseudo-Ipv4", "Client-Ip",
-		"Cloudfront-Viewer-Address", "Cluster-Client-Ip", "Do-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "Incap-Client-Ip",
-		"Oxylabs-Client-Ip", "Real-Ip", "Source-Ip", "True-Client-Ip", "X-Appengine-Remote-Addr",
-		"X-Appengine-User-Ip", "X-Azure-Clientip", "X-Azure-Socketip", "X-Client-Addr", "X-Client-Ip", "X-Clientip",
-		"X-Cluster-Client-Ip", "X-Coming-From", "X-Custom-Ip-Authorization", "X-Nf-Client-Connection-Ip", "X-Originating-Ip",
-		"X-Proxyuser-Ip", "X-Real-Ip", "X-Source-Ip", "X-Sucuri-Clientip", "X-True-Client-Ip", "X-True-Ip",
+		"Akamai-Client-Ip", "Ali-Cdn-Real-Ip", "Cdn-Real-Ip", "Cdn-Src-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6",
+		"Cf-Pseudo-Ipv4", "Client-Ip", "Cloudfront-Viewer-Address", "Cluster-Client-Ip", "Do-Connecting-Ip",
+		"Fastly-Client-Ip", "Fly-Client-Ip", "Incap-Client-Ip", "Oxylabs-Client-Ip", "Real-Ip", "Source-Ip", "True-Client-Ip",
+		"X-Appengine-Remote-Addr", "X-Appengine-User-Ip", "X-Azure-Clientip", "X-Azure-Socketip", "X-Client-Addr",
+		"X-Client-Ip", "X-Clientip", "X-Cluster-Client-Ip", "X-Coming-From", "X-Custom-Ip-Authorization",
+		"X-Nf-Client-Connection-Ip", "X-Originating-Ip", "X-Proxyuser-Ip", "X-Real-Ip", "X-Source-Ip", "X-Sucuri-Clientip",
+		"X-True-Client-Ip", "X-True-Ip",
 	}
 
 	// Families of headers with any of these meanings.
 	headerFamilies = []string{
-		"Forward", "Proxy-", "Remote-", "Ssl-Client-", "Wl-Proxy-", "X-Arr-", "X-Envoy-", "X-Forward", "X-Middleware-", "X-Original-", "X-Rewrite-",
-		"X-Client-Cert", "X-Remote-", "X-Sendfile", "X-Ssl-Client-", "X-Vercel-",
+		"Forward", "Proxy-", "Remote-", "Ssl-Client-", "Wl-Proxy-", "X-Arr-", "X-Envoy-", "X-Forward", "X-Middleware-",
+		"X-Original-", "X-Rewrite-", "X-Client-Cert", "X-Remote-", "X-Sendfile", "X-Ssl-Client-", "X-Vercel-",
 	}
 
 	// Headers of a site's answer that make shared caches store it, in spite of Cache-Control, besides all that end in
@@ -68,8 +70,8 @@ var (
 
 	// Headers that the edge sets itself, or that a server needs to parse the request.
 	edgeHeaders = []string{
-		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Host", "Connection", "Content-Length", "Transfer-Encoding",
-		"Trailer", "Te", "Http2-Settings", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie", "Via",
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Host", "Connection", "Content-Length",
+		"Transfer-Encoding", "Trailer", "Te", "Http2-Settings", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie", "Via",
 	}
 )
 
@@ -188,7 +190,9 @@ func (r *RemovedNames) Add(name string) {
 		r.told = map[string]bool{}
 	}
 	r.told[name] = true
-	r.Log.Info("header of a visitor does not reach the site, which may take a character of its name for a hyphen: forward_headers: ["+name+"] lets it pass", slog.String("header", name)) //nolint:sloglint // the setting, ready to copy
+	text := "header of a visitor does not reach the site, which may take a character of its name for a hyphen: " +
+		"forward_headers: [" + name + "] lets it pass"
+	r.Log.Info(text, slog.String("header", name)) //nolint:sloglint // the setting, ready to copy
 }
 
 // plainName reports whether a name has only letters, digits and hyphens. Gateways like CGI map every other

@@ -166,7 +166,10 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 		m.Metrics.sharedLogins.Inc()
 		m.sharedLogin.Store(int64(max(m.Now(), 1)))
 		m.Log.Error("login refused", slog.String("host", host), slog.Any("error", err))
-		return Failure{Status: http.StatusBadGateway, Text: "This site's login needs a connection of its own, which a proxy on the way does not give.\n"}
+		return Failure{
+			Status: http.StatusBadGateway,
+			Text:   "This site's login needs a connection of its own, which a proxy on the way does not give.\n",
+		}
 	}
 	if errors.Is(err, ErrMultiplexedLogin) {
 		m.Log.Info("login refused", slog.String("host", host), slog.Any("error", err))
@@ -187,7 +190,9 @@ func (m *Monitor) BrokeOff(o *Origin, host string, err error) {
 // warn logs a fault of an origin, once a minute.
 func (m *Monitor) warn(o *Origin, fault int, text, host string, err error) {
 	if more, ok := o.logs(m.Now(), fault); ok {
-		m.Log.Warn(text, slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err), slog.Int("more_since_last_line", more)) //nolint:sloglint // a constant of each caller
+		m.Log.Warn(text, //nolint:sloglint // a constant of each caller
+			slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err),
+			slog.Int("more_since_last_line", more))
 	}
 }
 

@@ -125,7 +125,8 @@ func (c *keptConn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var good int
-	if good, c.fault = c.guard.Next(b[:n]); c.fault != nil && !c.guard.InChunks() { // a fault of chunks net/http finds itself
+	if good, c.fault = c.guard.Next(b[:n]); c.fault != nil &&
+		!c.guard.InChunks() { // a fault of chunks net/http finds itself
 		if n, err = good, nil; n == 0 {
 			return 0, c.fault
 		}

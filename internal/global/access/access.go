@@ -143,7 +143,8 @@ func (a *Access) write(w http.ResponseWriter, status int, v *view) {
 // checkNext returns the page of the console that a login leads to: next if it is one.
 func checkNext(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, home) || strings.ContainsAny(next, "\\\r\n") {
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, home) ||
+		strings.ContainsAny(next, "\\\r\n") {
 		return home
 	}
 	return next

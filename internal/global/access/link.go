@@ -59,7 +59,9 @@ func (a *Access) Link(ctx context.Context, token string) (path string, expires t
 
 // owner returns the principal of a link, and the revision of the link. ok is false for a link that was used or has
 // expired, and for one whose token was revoked.
-func (a *Access) owner(ctx context.Context, secret string) (who control.Principal, revision uint64, ok bool, err error) {
+func (a *Access) owner(
+	ctx context.Context, secret string,
+) (who control.Principal, revision uint64, ok bool, err error) {
 	data, revision, err := a.docs.Get(ctx, linkKeys+digest(secret))
 	if err != nil || data == nil {
 		return who, 0, false, err
@@ -89,7 +91,8 @@ func (a *Access) showLink(w http.ResponseWriter, r *http.Request) error {
 
 func (a *Access) usedLink(w http.ResponseWriter) error {
 	return a.show(w, http.StatusGone, view{
-		Page: "message", Title: "This link cannot be used", Text: "It was used before, it has expired, or its token was revoked.",
+		Page: "message", Title: "This link cannot be used",
+		Text: "It was used before, it has expired, or its token was revoked.",
 	})
 }
 
@@ -112,7 +115,8 @@ func (a *Access) useLink(w http.ResponseWriter, r *http.Request) error {
 	if err := a.begin(w, r, session{Token: who.ID}); err != nil {
 		return err
 	}
-	a.log.Info("access: a token logged in to the console", slog.String("token", who.ID), slog.String("from", control.Source(r.RemoteAddr)))
+	a.log.Info("access: a token logged in to the console",
+		slog.String("token", who.ID), slog.String("from", control.Source(r.RemoteAddr)))
 	http.Redirect(w, r, home, http.StatusSeeOther)
 	return nil
 }

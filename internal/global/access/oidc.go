@@ -101,7 +101,8 @@ func (a oidcPages) startOIDC(w http.ResponseWriter, r *http.Request) error {
 		return a.noProvider(w, err)
 	}
 	state, nonce, verifier := random(), random(), oauth2.GenerateVerifier()
-	setCookie(w, r, oidcCookie, strings.Join([]string{state, nonce, verifier, checkNext(r.FormValue("next"))}, "|"), oidcTime, http.SameSiteLaxMode)
+	setCookie(w, r, oidcCookie, strings.Join([]string{state, nonce, verifier, checkNext(r.FormValue("next"))}, "|"),
+		oidcTime, http.SameSiteLaxMode)
 	address := to.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
 	http.Redirect(w, r, address, http.StatusSeeOther)
 	return nil

@@ -132,7 +132,8 @@ func (c *Chain) Next(data []byte) (e Entry, gap string, err error) {
 		return broken("has version %d, after an entry with version %d", e.Through, c.Through)
 	}
 	if c.begun && e.Version > 0 && e.Part <= 1 && c.Through > 0 && e.Base > c.Through {
-		gap = fmt.Sprintf("before entry %d: changes of the rooms from version %d to %d have no entry", e.Number, c.Through, e.Base)
+		gap = fmt.Sprintf("before entry %d: changes of the rooms from version %d to %d have no entry", e.Number, c.Through,
+			e.Base)
 	}
 	c.begun, c.Number, c.Hash, c.Through = true, e.Number, Hash(data), e.Through
 	return e, gap, nil

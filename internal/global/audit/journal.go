@@ -180,7 +180,8 @@ func (j *Journal) has(ctx context.Context, e *Entry, from uint64) (bool, error) 
 		}
 		for _, s := range got {
 			var have Entry
-			if err := json.Unmarshal(s.Data, &have); err == nil && have.ID == e.ID && have.Part == e.Part && have.Late == e.Late {
+			if err := json.Unmarshal(s.Data, &have); err == nil && have.ID == e.ID && have.Part == e.Part &&
+				have.Late == e.Late {
 				return true, nil
 			}
 		}

@@ -104,7 +104,9 @@ func namesOf(names map[string]string, ids []string) string {
 }
 
 // roomsField is the field of the only rooms of a token.
-var roomsField = field{Name: "rooms", Label: "Rooms", Hint: "names, with commas between them; empty for all", Kind: "list"}
+var roomsField = field{
+	Name: "rooms", Label: "Rooms", Hint: "names, with commas between them; empty for all", Kind: "list",
+}
 
 func tokenForm() *formView {
 	return &formView{Action: accessPath + "/tokens", Prefix: "token", Verb: "Create the token", Fields: []field{

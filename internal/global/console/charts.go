@@ -304,8 +304,8 @@ func (q *request) statsQuery() url.Values {
 // liveQuery is the query of the charts on the page of a room.
 var liveQuery = url.Values{"from": {liveSpan}, "step": {strconv.Itoa(liveStep)}}
 
-// readCharts reads the charts of a room. Those of the page of a room are shared with the other operators who look at it;
-// others may be large, and are not kept.
+// readCharts reads the charts of a room. Those of the page of a room are shared with the other operators who look at
+// it; others may be large, and are not kept.
 func readCharts(q *request, id string, query url.Values) (*chartsData, error) {
 	read := func(call caller) (*chartsData, error) {
 		s, err := readStats(call, id, query)

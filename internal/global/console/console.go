@@ -304,7 +304,7 @@ type failure struct {
 	Notes  []string
 }
 
-// failureOf returns what an operator is told about an error.
+// failureOf returns the answer to an error.
 func failureOf(err error) failure {
 	if _, ok := errors.AsType[notFoundError](err); ok {
 		return failure{http.StatusNotFound, []string{err.Error()}}

@@ -161,8 +161,9 @@ func (v *fleetView) notifier(now time.Time, n *api.Notifier) nodeView {
 		st = state{Key: "trouble", Word: "Late"}
 	}
 	return v.node("n."+n.Name, n.Name, st,
-		"Visitors to notify", count(n.Subscribed), "Due", count(n.Due), "Sent", count(n.Sent), "Failed attempts", count(n.Failed), "Given up", count(n.GivenUp),
-		"Longest delay", seconds(n.LateSeconds), "Heard", seconds(now.Sub(n.AsOf).Seconds())+" ago")
+		"Visitors to notify", count(n.Subscribed), "Due", count(n.Due), "Sent", count(n.Sent), "Failed attempts",
+		count(n.Failed), "Given up", count(n.GivenUp), "Longest delay", seconds(n.LateSeconds), "Heard",
+		seconds(now.Sub(n.AsOf).Seconds())+" ago")
 }
 
 func edgeState(word string) state {

@@ -32,10 +32,10 @@ func viewRoom(rd *reading) values {
 	v := values{
 		"at": rd.at.UTC().Format("15:04:05 UTC"), "state": st.Word, "state.key": st.Key, "meaning": st.Meaning,
 		"waiting": unknown, "inside": unknown, "inside.bar": "0", "limit": count(force.TotalActiveUsers),
-		"rate": count(force.NewUsersPerMinute), "wait": unknown, "wait.unit": "", "next": "", "partial": "", "beyond": "", "notified": "",
-		"admitted": rd.last.perMinute("admitted"), "arrived": rd.last.perMinute("arrived"),
-		"gave":     rd.last.perMinute("gave_up"),
-		"returned": rd.last.perMinute("returning"), "admitted.bar": "0", "page": rd.seen(),
+		"rate": count(force.NewUsersPerMinute), "wait": unknown, "wait.unit": "", "next": "", "partial": "", "beyond": "",
+		"notified": "", "admitted": rd.last.perMinute("admitted"), "arrived": rd.last.perMinute("arrived"),
+		"gave": rd.last.perMinute("gave_up"), "returned": rd.last.perMinute("returning"), "admitted.bar": "0",
+		"page": rd.seen(),
 	}
 	f := rd.facts()
 	v.addWhy(rd.at, f.stops())
@@ -66,7 +66,7 @@ func viewRoom(rd *reading) values {
 	return v
 }
 
-// saidOf lists who changed what: the controls in force, and the newest release.
+// saidOf lists the controls in force and the newest release, with their authors.
 func saidOf(rd *reading) (out []said) {
 	add := func(what string, c *api.Control) {
 		if c == nil {

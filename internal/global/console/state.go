@@ -75,7 +75,8 @@ func stateOf(f facts) state {
 	}
 }
 
-// noFaults are the reasons that operators or the room want. Without a leader, edges go on with the permits that they have.
+// noFaults are the reasons that operators or the room want. Without a leader, edges go on with the permits that they
+// have.
 var noFaults = []stop.Reason{
 	stop.Paused, stop.QueueAll, stop.Rejecting, stop.BeforeEvent, stop.Full, stop.Draining, stop.NoLeader,
 }

@@ -31,7 +31,8 @@ const (
 
 // hookDone are the results of changes in words.
 var hookDone = map[string]string{
-	"on": "The webhook is enabled.", "off": "The webhook is disabled. Notices that it has not got yet are kept for a while.",
+	"on":      "The webhook is enabled.",
+	"off":     "The webhook is disabled. Notices that it has not got yet are kept for a while.",
 	"deleted": "The webhook is deleted, with the notices that it has not got yet.",
 }
 

@@ -17,12 +17,6 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// maxApply bounds the body of an apply request: the largest rooms file, escaped, and some pages.
-const maxApply = 32 << 20
-
-// applyPath is the only path with the larger body limit.
-const applyPath = Prefix + "/vestibule/apply"
-
 // applyService exports rooms as a rooms file, and applies one.
 type applyService struct {
 	*catalog
@@ -276,12 +270,4 @@ func (s *applyService) appliedDraws(rooms []room.Settings, base, next *roomstore
 		}
 	}
 	return faults.Err()
-}
-
-// settingsOf returns the settings of a room, nil for none.
-func settingsOf(r *roomstore.Room) *room.Settings {
-	if r == nil {
-		return nil
-	}
-	return &r.Settings
 }

@@ -13,8 +13,9 @@ import (
 
 // Call serves an operation for a principal that the caller has authenticated, with the role check and the audit entry
 // of [Server.ServeHTTP]. remote is the address of the client, and path is below [Prefix], with its query. body is sent
-// as JSON, nil for none. The result of the operation is stored in result, nil for none: a history as it is, and all else
-// by way of JSON. The error of a refused operation is a [*RefusalError]. While the store does not answer, nothing is served from memory, except with [Noting].
+// as JSON, nil for none. The result of the operation is stored in result, nil for none: a history as it is, and all
+// else by way of JSON. The error of a refused operation is a [*RefusalError]. While the store does not answer, nothing
+// is served from memory, except with [Noting].
 func (s *Server) Call(
 	ctx context.Context, who Principal, remote, method, path string, body, result any,
 ) error {
@@ -70,20 +71,6 @@ type noteKey struct{}
 func Noting(ctx context.Context, note func(message string)) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
 }
-
-// recorder keeps an answer in memory.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	stats  *api.Stats // takes a history, which is large; nil for none
-}
-
-func (w *recorder) Header() http.Header { return w.header }
-
-func (w *recorder) WriteHeader(status int) { w.status = status }
-
-func (w *recorder) Write(p []byte) (int, error) { return w.body.Write(p) }
 
 // Status returns the HTTP status of an error of [Server.Call]: 500 unless it is a refusal.
 func Status(err error) int {

@@ -44,6 +44,28 @@ func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
 	return state.Room(c.names[id])
 }
 
+// current returns the rooms: those in the store, or if it does not answer and the request only reads, those that this
+// candidate knows.
+func (c *catalog) current(ctx context.Context) (state *roomstore.State, err error) {
+	age := mayBeOld(ctx)
+	if age == nil {
+		return c.store.Read(ctx)
+	}
+	err = c.outage.read(ctx, func(ctx context.Context) error {
+		state, err = c.store.Read(ctx)
+		return err
+	})
+	if err == nil {
+		return state, nil
+	}
+	known := c.store.Known()
+	if known == nil {
+		return nil, err
+	}
+	age.since(c.store.Seen(), noStore)
+	return known, nil
+}
+
 // look returns the current room with an id.
 func (c *catalog) look(ctx context.Context, id string) (*roomstore.Room, error) {
 	_, r, err := c.read(ctx, id)
@@ -122,3 +144,11 @@ func refusalOf(err error) error {
 }
 
 func asFaults(err error) (room.Faults, bool) { return errors.AsType[room.Faults](err) }
+
+// settingsOf returns the settings of a room, nil for none.
+func settingsOf(r *roomstore.Room) *room.Settings {
+	if r == nil {
+		return nil
+	}
+	return &r.Settings
+}

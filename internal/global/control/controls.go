@@ -64,6 +64,16 @@ func (c *controls) current(ctx context.Context) (said *room.Controls, err error)
 	return said, nil
 }
 
+// look returns the current room with an id, and the controls.
+func (c *controls) look(ctx context.Context, id string) (*roomstore.Room, *room.Controls, error) {
+	r, err := c.rooms.look(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	said, err := c.current(ctx)
+	return r, said, err
+}
+
 // read returns the latest controls and the revision of the stored ones: the stored controls, or those of this node if
 // the store was rolled back.
 func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
@@ -159,11 +169,7 @@ type controlService struct {
 }
 
 func (s *controlService) get(ctx context.Context, q *request) (any, error) {
-	r, err := s.look(ctx, q.room())
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.controls.current(ctx)
+	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
@@ -307,4 +313,11 @@ func shownMark(m *room.Mark) *api.Control {
 		c.Until = &until
 	}
 	return c
+}
+
+func releaseOf(c *room.Control) *room.Release {
+	if c == nil || c.Pause == nil {
+		return nil
+	}
+	return c.Pause.Release
 }

@@ -1,17 +1,12 @@
 package control
 
 import (
-	"context"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"vestibule/internal/core/draw"
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
-	"vestibule/internal/global/control/api"
 )
 
 // leastDraw is the minimum time until an event with a new draw: the commit must be public before entries close.
@@ -39,7 +34,8 @@ func (d *drawRules) of(e, old *room.Event) string {
 		return ""
 	}
 	if left := time.Duration(e.Start-d.fleet()) * time.Millisecond; e.Start != 0 && left < leastDraw {
-		return fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", leastDraw, draw.Lead)
+		return fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that",
+			leastDraw, draw.Lead)
 	}
 	return ""
 }
@@ -63,43 +59,4 @@ func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faul
 		}
 	}
 	return faults
-}
-
-// draw shows the draw of an event, also of a deleted one.
-func (s *eventService) draw(_ context.Context, q *request) (any, error) {
-	n := s.board().Latest(q.room(), q.event())
-	if n == nil {
-		return nil, errNotFound
-	}
-	return showDraw(n)
-}
-
-// showDraw returns the public part of a draw as the API shows it.
-func showDraw(n *draw.Notice) (out api.Draw, err error) {
-	at := func(t fleettime.Time) *time.Time {
-		if t == 0 || t == draw.Never {
-			return nil
-		}
-		m := moment(int64(t))
-		return &m
-	}
-	out = api.Draw{
-		RoomId:         n.Room,
-		EventId:        n.Event,
-		EventStartTime: moment(int64(n.Start)),
-		ClosesOn:       moment(int64(n.Closes())),
-		CommittedOn:    at(n.Committed),
-		Beacon:         n.Beacon,
-		Void:           n.Void,
-		PublishedOn:    at(n.Published),
-		OpensOn:        at(max(n.Start, n.Opens())),
-	}
-	if n.Committed != 0 {
-		out.Commit = hex.EncodeToString(n.Commit[:])
-	}
-	if n.Drawn() != nil {
-		out.Record = &map[string]any{}
-		err = json.Unmarshal(n.Record, out.Record)
-	}
-	return out, err
 }

@@ -37,18 +37,6 @@ func (g *givenEvent) judge(s *room.Settings) {
 	}
 }
 
-// eventFields returns all fields of an event by their JSON pointers; the setting is nil for those that are no override.
-func eventFields() map[string]*field {
-	all := overrides()
-	for _, key := range []string{
-		"name", "description", "event_start_time", "event_end_time", "prequeue_start_time", "suspended",
-		"shuffle_at_event_start",
-	} {
-		all["/"+key] = &field{at: "/" + key}
-	}
-	return all
-}
-
 // readEvent reads the body of a request over an event. With whole set, missing fields take their defaults.
 func readEvent(q *request, over room.Event, whole bool) *givenEvent {
 	g := &givenEvent{event: over, bad: map[string]bool{}}

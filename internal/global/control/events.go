@@ -3,17 +3,18 @@ package control
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
-
-// moment returns Unix milliseconds as a time.
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // eventService serves the events of rooms, and their draws.
 type eventService struct {
@@ -215,21 +216,41 @@ func makeRoom(events []room.Event, now int64) []room.Event {
 	return events
 }
 
-// nextEvent returns the gathering and start times of the next event of a room; nil for none.
-func nextEvent(s *room.Settings, now int64) (gather, start *string) {
-	var next *room.Event
-	for i := range s.Events {
-		if e := &s.Events[i]; !e.Suspended && e.Start > now && (next == nil || e.Start < next.Start) {
-			next = e
+// draw shows the draw of an event, also of a deleted one.
+func (s *eventService) draw(_ context.Context, q *request) (any, error) {
+	n := s.board().Latest(q.room(), q.event())
+	if n == nil {
+		return nil, errNotFound
+	}
+	return showDraw(n)
+}
+
+// showDraw returns the public part of a draw as the API shows it.
+func showDraw(n *draw.Notice) (out api.Draw, err error) {
+	at := func(t fleettime.Time) *time.Time {
+		if t == 0 || t == draw.Never {
+			return nil
 		}
+		m := moment(int64(t))
+		return &m
 	}
-	if next == nil {
-		return nil, nil
+	out = api.Draw{
+		RoomId:         n.Room,
+		EventId:        n.Event,
+		EventStartTime: moment(int64(n.Start)),
+		ClosesOn:       moment(int64(n.Closes())),
+		CommittedOn:    at(n.Committed),
+		Beacon:         n.Beacon,
+		Void:           n.Void,
+		PublishedOn:    at(n.Published),
+		OpensOn:        at(max(n.Start, n.Opens())),
 	}
-	at := moment(next.Start).Format(time.RFC3339Nano)
-	if start = &at; next.Prequeue != 0 {
-		before := moment(next.Prequeue).Format(time.RFC3339Nano)
-		gather = &before
+	if n.Committed != 0 {
+		out.Commit = hex.EncodeToString(n.Commit[:])
 	}
-	return gather, start
+	if n.Drawn() != nil {
+		out.Record = &map[string]any{}
+		err = json.Unmarshal(n.Record, out.Record)
+	}
+	return out, err
 }

@@ -1,18 +1,13 @@
 package control
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/global/control/api"
 )
 
 // operation is an operation of openapi.yaml.
@@ -22,137 +17,6 @@ type operation struct {
 	needs Role   // the least role that may call it
 	serve func(ctx context.Context, q *request) (result any, err error)
 }
-
-// operations are all operations of the API.
-func (s *services) operations() []operation {
-	const (
-		zone  = "/zones/{zone_id}/waiting_rooms"
-		rooms = zone + "/{waiting_room_id}"
-		event = rooms + "/events/{event_id}"
-		own   = "/vestibule/rooms/{waiting_room_id}"
-	)
-	return []operation{
-		{"create-console-link", "POST /vestibule/console/links", Viewer, s.tokens.createLink},
-		{"verify-token", "GET /user/tokens/verify", Viewer, s.tokens.verify},
-
-		{"waiting-room-list-waiting-rooms-account", "GET /accounts/{account_id}/waiting_rooms", Viewer, s.rooms.list},
-		{"waiting-room-list-waiting-rooms", "GET " + zone, Viewer, s.rooms.list},
-		{"waiting-room-create-waiting-room", "POST " + zone, Editor, s.rooms.create},
-		{"waiting-room-waiting-room-details", "GET " + rooms, Viewer, s.rooms.get},
-		{"waiting-room-update-waiting-room", "PUT " + rooms, Editor, s.rooms.put},
-		{"waiting-room-patch-waiting-room", "PATCH " + rooms, Editor, s.rooms.patch},
-		{"waiting-room-delete-waiting-room", "DELETE " + rooms, Editor, s.rooms.delete},
-		{"waiting-room-get-waiting-room-status", "GET " + rooms + "/status", Viewer, s.status.get},
-		{"waiting-room-get-zone-settings", "GET " + zone + "/settings", Viewer, s.zone.get},
-		{"waiting-room-update-zone-settings", "PUT " + zone + "/settings", Editor, s.zone.put},
-		{"waiting-room-patch-zone-settings", "PATCH " + zone + "/settings", Editor, s.zone.put},
-		{"waiting-room-create-a-custom-waiting-room-page-preview", "POST " + zone + "/preview", Operator, s.previews.create},
-
-		{"waiting-room-list-events", "GET " + rooms + "/events", Viewer, s.events.list},
-		{"waiting-room-create-event", "POST " + rooms + "/events", Editor, s.events.create},
-		{"waiting-room-event-details", "GET " + event, Viewer, s.events.get},
-		{"waiting-room-update-event", "PUT " + event, Editor, s.events.put},
-		{"waiting-room-patch-event", "PATCH " + event, Editor, s.events.patch},
-		{"waiting-room-delete-event", "DELETE " + event, Editor, s.events.delete},
-		{"waiting-room-preview-active-event-details", "GET " + event + "/details", Viewer, s.events.details},
-
-		{"waiting-room-list-waiting-room-rules", "GET " + rooms + "/rules", Viewer, s.rules.list},
-		{"waiting-room-create-waiting-room-rule", "POST " + rooms + "/rules", Editor, s.rules.create},
-		{"waiting-room-replace-waiting-room-rules", "PUT " + rooms + "/rules", Editor, s.rules.replace},
-		{"waiting-room-patch-waiting-room-rule", "PATCH " + rooms + "/rules/{rule_id}", Editor, s.rules.patch},
-		{"waiting-room-delete-waiting-room-rule", "DELETE " + rooms + "/rules/{rule_id}", Editor, s.rules.delete},
-
-		{"try-rules", "POST " + own + "/rules/try", Viewer, s.rules.try},
-
-		{"get-controls", "GET " + own + "/controls", Viewer, s.controls.get},
-		{"patch-controls", "PATCH " + own + "/controls", Operator, s.controls.patch},
-		{"list-releases", "GET " + own + "/releases", Viewer, s.releases.list},
-		{"create-release", "POST " + own + "/releases", Operator, s.releases.create},
-		{"get-draw", "GET " + own + "/events/{event_id}/draw", Viewer, s.events.draw},
-		{"list-revisions", "GET " + own + "/revisions", Editor, s.revisions.list},
-		{"restore-revision", "POST " + own + "/revisions/{revision}/restore", Editor, s.revisions.restore},
-
-		{"get-stats", "GET " + own + "/stats", Viewer, s.stats.get},
-
-		{"list-status", "GET /vestibule/status", Viewer, s.status.list},
-		{"list-hosts", "GET /vestibule/hosts", Viewer, s.hosts.list},
-		{"put-host", "PUT /vestibule/hosts/{host}", Editor, s.hosts.put},
-		{"delete-host", "DELETE /vestibule/hosts/{host}", Editor, s.hosts.delete},
-		{"export-rooms", "GET /vestibule/export", Viewer, s.files.export},
-		{"apply-rooms", "POST /vestibule/apply", Editor, s.files.apply},
-		{"get-visitor", "GET /vestibule/visitors/{number}", Viewer, s.visitors.get},
-		{"get-fleet", "GET /vestibule/fleet", Viewer, s.status.fleet},
-
-		{"initialize-fleet", "POST /vestibule/init", Admin, s.members.initialize},
-		{"list-data-centers", "GET /vestibule/data_centers", Viewer, s.members.list},
-		{"put-data-center", "PUT /vestibule/data_centers/{data_center}", Admin, s.members.put},
-		{"delete-data-center", "DELETE /vestibule/data_centers/{data_center}", Admin, s.members.delete},
-		{"forget-edge", "POST /vestibule/data_centers/{data_center}/forget", Admin, s.members.forgetEdge},
-
-		{"list-audit", "GET /vestibule/audit", Admin, s.audit.list},
-		{"list-tokens", "GET /vestibule/tokens", Admin, s.tokens.list},
-		{"create-token", "POST /vestibule/tokens", Admin, s.tokens.create},
-		{"delete-token", "DELETE /vestibule/tokens/{token_id}", Admin, s.tokens.delete},
-		{"list-webhooks", "GET /vestibule/webhooks", Admin, s.webhooks.list},
-		{"create-webhook", "POST /vestibule/webhooks", Admin, s.webhooks.create},
-		{"patch-webhook", "PATCH /vestibule/webhooks/{webhook_id}", Admin, s.webhooks.patch},
-		{"delete-webhook", "DELETE /vestibule/webhooks/{webhook_id}", Admin, s.webhooks.delete},
-		{"test-webhook", "POST /vestibule/webhooks/{webhook_id}/test", Admin, s.webhooks.test},
-	}
-}
-
-// request is the request of an operation.
-type request struct {
-	*http.Request
-	body json.RawMessage // nil for none
-}
-
-// room returns the id of the room in the path.
-func (q *request) room() string { return q.PathValue("waiting_room_id") }
-
-// match returns the refusal of a request that expects another revision of an object than the current one.
-func (q *request) match(revision uint64, what string) error {
-	wanted := q.Header.Get("If-Match")
-	if wanted == "" || wanted == "*" || wanted == etag(revision) {
-		return nil
-	}
-	return refusef(http.StatusPreconditionFailed, codeChanged,
-		"%s has revision %s, and the request expects %s: somebody changed it: read it again", what, etag(revision), short(wanted))
-}
-
-// etag returns the entity tag of a revision.
-func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }
-
-// read reads the body: one JSON value or none.
-func (q *request) read() error {
-	data, err := io.ReadAll(q.Body)
-	if err != nil {
-		return badBody(err)
-	}
-	if data = bytes.TrimSpace(data); len(data) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return badBody(at(data, err))
-	}
-	q.body = data
-	return nil
-}
-
-// empty returns the refusal of a request that has a body with fields, for operations that take none.
-func (q *request) empty() error {
-	var f faults
-	if !null(q.body) {
-		f.object("", q.body)
-	}
-	if len(f) > 0 {
-		return invalid(f)
-	}
-	return nil
-}
-
-// event returns the id of the event in the path.
-func (q *request) event() string { return q.PathValue("event_id") }
 
 // call authorizes a request, reads its body and serves it.
 func (o *operation) call(r *http.Request) (any, error) {
@@ -165,7 +29,8 @@ func (o *operation) call(r *http.Request) (any, error) {
 		if r.PathValue("waiting_room_id") != "" {
 			return nil, errNotFound
 		}
-		return nil, refusef(http.StatusForbidden, codeForbidden, "Not allowed: this concerns all rooms, and you have some of them")
+		return nil, refusef(http.StatusForbidden, codeForbidden,
+			"Not allowed: this concerns all rooms, and you have some of them")
 	}
 	q := &request{Request: r}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
@@ -197,68 +62,4 @@ func (o *operation) call(r *http.Request) (any, error) {
 		result = dated{result, *age}
 	}
 	return result, err
-}
-
-// listPage is a result that is one page of a list.
-type listPage struct {
-	result any
-	info   api.ResultInfo
-}
-
-// tagged is a result that is a room or a part of it, at the room's revision.
-type tagged struct {
-	result   any
-	revision uint64 // 0 for none
-	notes    []api.Note
-}
-
-// dated is a result of which something is old.
-type dated struct {
-	result any
-	old    old
-}
-
-// complete returns a whole list as its only page.
-func complete[T any](all []T) listPage {
-	n := len(all)
-	return listPage{all, api.ResultInfo{Page: 1, PerPage: n, Count: n, TotalCount: n, TotalPages: 1}}
-}
-
-const (
-	perPage    = 100
-	maxPerPage = 1000
-)
-
-// number reads a number of the query. The default also stands for a faulty one.
-func (q *request) number(f *faults, name string, byDefault, least, most int) int {
-	values := q.URL.Query()
-	if !values.Has(name) {
-		return byDefault
-	}
-	n, err := strconv.Atoi(values.Get(name))
-	if err != nil || n < least || n > most {
-		f.add("/"+name, "%s must be a number from %d to %d, got %q", name, least, most, short(values.Get(name)))
-		return byDefault
-	}
-	return n
-}
-
-// page returns the range of total entries on the requested page: empty past the last page.
-func (q *request) page(total int) (from, to int, info api.ResultInfo, err error) {
-	var f faults
-	const most = 1 << 31
-	info = api.ResultInfo{
-		Page: q.number(&f, "page", 1, 1, most), PerPage: q.number(&f, "per_page", perPage, 1, maxPerPage), TotalCount: total,
-	}
-	if len(f) > 0 {
-		return 0, 0, info, invalid(f)
-	}
-	info.TotalPages = (total + info.PerPage - 1) / info.PerPage
-	from = total
-	if info.Page <= info.TotalPages {
-		from = (info.Page - 1) * info.PerPage
-	}
-	to = min(total, from+info.PerPage)
-	info.Count = to - from
-	return from, to, info, nil
 }

@@ -41,7 +41,9 @@ func (g guardedRooms) check(d *roomstore.Draft) error {
 	var f faults
 	refused := func(pointer, of, origin string) {
 		if room.LoopbackOrigin(origin) && !slices.Contains(known, origin) {
-			f.add(pointer, "origin %s of %s must not be a loopback address: list it in control.origins of every global, or let an admin set it", short(origin), of)
+			f.add(pointer,
+				"origin %s of %s must not be a loopback address: list it in control.origins of every global, or let an admin set it",
+				short(origin), of)
 		}
 	}
 	for _, r := range next.Rooms {

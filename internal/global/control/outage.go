@@ -5,10 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"vestibule/internal/global/roomstore"
 )
 
 // While the store does not answer, requests that change nothing are served from what this candidate knows, and their
@@ -77,63 +73,4 @@ func (o *old) since(t time.Time, why string) {
 func mayBeOld(ctx context.Context) *old {
 	o, _ := ctx.Value(oldKey{}).(*old)
 	return o
-}
-
-// current returns the rooms: those in the store, or if it does not answer and the request only reads, those that this
-// candidate knows.
-func (c *catalog) current(ctx context.Context) (state *roomstore.State, err error) {
-	age := mayBeOld(ctx)
-	if age == nil {
-		return c.store.Read(ctx)
-	}
-	err = c.outage.read(ctx, func(ctx context.Context) error {
-		state, err = c.store.Read(ctx)
-		return err
-	})
-	if err == nil {
-		return state, nil
-	}
-	known := c.store.Known()
-	if known == nil {
-		return nil, err
-	}
-	age.since(c.store.Seen(), noStore)
-	return known, nil
-}
-
-// keptTokens are the tokens that were valid lately. It is safe for concurrent use.
-type keptTokens struct {
-	mu sync.Mutex
-	by *simplelru.LRU[string, keptToken]
-}
-
-type keptToken struct {
-	token
-	at time.Time
-}
-
-func newKeptTokens() *keptTokens {
-	by, err := simplelru.NewLRU[string, keptToken](maxTokens, nil)
-	if err != nil {
-		panic(err) // for a size below 1
-	}
-	return &keptTokens{by: by}
-}
-
-// keep remembers a valid token.
-func (k *keptTokens) keep(now time.Time, id string, t *token) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.by.Add(id, keptToken{*t, now})
-}
-
-// get returns a token that was valid lately, nil for none.
-func (k *keptTokens) get(now time.Time, id string) *token {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t, ok := k.by.Get(id)
-	if !ok || now.Sub(t.at) > keptFor {
-		return nil
-	}
-	return &t.token
 }

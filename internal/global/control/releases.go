@@ -22,19 +22,8 @@ type releaseService struct {
 // errSame means that the requested release exists already.
 var errSame = errors.New("the same release")
 
-func releaseOf(c *room.Control) *room.Release {
-	if c == nil || c.Pause == nil {
-		return nil
-	}
-	return c.Pause.Release
-}
-
 func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
-	r, err := s.look(ctx, q.room())
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.controls.current(ctx)
+	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +72,8 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 	var made room.Release
 	_, err = s.controls.change(ctx, state, q.room(), func(said *room.Control) error {
 		if said.Pause == nil {
-			return refusef(http.StatusConflict, codeNotNow, "the room is not paused, and admits visitors within its limits: pause it by vestibule pause, or PATCH of its controls")
+			return refusef(http.StatusConflict, codeNotNow,
+				"the room is not paused, and admits visitors within its limits: pause it by vestibule pause, or PATCH of its controls")
 		}
 		pause := *said.Pause
 		if before := pause.Release; before != nil {
@@ -95,7 +85,9 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 				return errSame
 			}
 			if now := s.show(ctx, r.Known(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
-				return refusef(http.StatusConflict, codeNotNow, "release %d, of %d people, is %s: wait until they are in, or let replace be true to end it", before.ID, before.N, now.State)
+				return refusef(http.StatusConflict, codeNotNow,
+					"release %d, of %d people, is %s: wait until they are in, or let replace be true to end it", before.ID, before.N,
+					now.State)
 			}
 			if before.Key != "" {
 				pause.Keys = append(slices.Clone(pause.Keys), before.Key)

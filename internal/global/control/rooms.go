@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control/api"
@@ -172,7 +173,9 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		r.Origin = s.siteOf(d.Base(), r.Host)
 		g.bad["origin"] = r.Origin == ""
 		if r.Origin == "" && !g.bad["host"] {
-			g.faults.add("/host", "host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(r.Host), Prefix)
+			g.faults.add("/host",
+				"host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(r.Host),
+				Prefix)
 		}
 	}
 	if g.settings = r; len(g.page) > 0 {
@@ -194,4 +197,23 @@ func (s *roomService) show(ctx context.Context, r *roomstore.Room) (map[string]a
 		"vestibule": map[string]any{"revision": r.Revision, "identity": r.Known()},
 	}
 	return out, s.shown(ctx, out, &r.Settings, fields)
+}
+
+// nextEvent returns the gathering and start times of the next event of a room; nil for none.
+func nextEvent(s *room.Settings, now int64) (gather, start *string) {
+	var next *room.Event
+	for i := range s.Events {
+		if e := &s.Events[i]; !e.Suspended && e.Start > now && (next == nil || e.Start < next.Start) {
+			next = e
+		}
+	}
+	if next == nil {
+		return nil, nil
+	}
+	at := moment(next.Start).Format(time.RFC3339Nano)
+	if start = &at; next.Prequeue != 0 {
+		before := moment(next.Prequeue).Format(time.RFC3339Nano)
+		gather = &before
+	}
+	return gather, start
 }

@@ -33,8 +33,9 @@ func rulesOf(ctx context.Context, r *roomstore.Room) tagged {
 			updated = r.Changed
 		}
 		out = append(out, api.Rule{
-			Id: rule.ID, Version: strconv.Itoa(rule.Version), Action: room.ActionBypass, Expression: principal(ctx).expression(rule.Expression),
-			Description: rule.Description, Enabled: !rule.Disabled, LastUpdated: time.UnixMilli(updated).UTC(),
+			Id: rule.ID, Version: strconv.Itoa(rule.Version), Action: room.ActionBypass,
+			Expression: principal(ctx).expression(rule.Expression), Description: rule.Description, Enabled: !rule.Disabled,
+			LastUpdated: time.UnixMilli(updated).UTC(),
 		})
 	}
 	n := len(out)

@@ -35,9 +35,6 @@ type statsService struct {
 	log     *slog.Logger
 }
 
-// csvTable is a result that is written as it is.
-type csvTable []byte
-
 // statsSteps are the steps that are chosen by default, in seconds.
 var statsSteps = []int64{1, 10, 60, 300, 900, 3600, 6 * 3600, 86400}
 
@@ -94,7 +91,8 @@ func (q *request) second(f *faults, name string, byDefault, now int64) int64 {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		f.add("/"+name, "%s must be a time such as 2027-01-31T00:00:00Z, or one before now such as -1h, got %q", name, short(text))
+		f.add("/"+name, "%s must be a time such as 2027-01-31T00:00:00Z, or one before now such as -1h, got %q", name,
+			short(text))
 		return byDefault
 	}
 	return at.Unix()
@@ -163,7 +161,9 @@ func eventMarks(r *roomstore.Room, x span) []api.StatsMark {
 			text string
 		}{{e.Prequeue, "the queue of %s opens"}, {e.Start, "%s starts"}, {e.End, "%s ends"}} {
 			if at := m.at / 1000; m.at != 0 && !e.Suspended && at > x.from && at <= x.to {
-				out = append(out, api.StatsMark{Time: at, Kind: api.StatsMarkKindEvent, Text: strings.ReplaceAll(m.text, "%s", e.Name)})
+				out = append(out, api.StatsMark{
+					Time: at, Kind: api.StatsMarkKindEvent, Text: strings.ReplaceAll(m.text, "%s", e.Name),
+				})
 			}
 		}
 	}
@@ -199,7 +199,9 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 		if e.At.Unix() > x.to || len(e.Changes) == 0 {
 			continue
 		}
-		out = append(out, api.StatsMark{Time: e.At.Unix(), Kind: api.StatsMarkKindAction, Text: changeText(&e.Changes[0]), By: &e.By, Reason: &e.Reason})
+		out = append(out, api.StatsMark{
+			Time: e.At.Unix(), Kind: api.StatsMarkKindAction, Text: changeText(&e.Changes[0]), By: &e.By, Reason: &e.Reason,
+		})
 	}
 	return out, nil
 }

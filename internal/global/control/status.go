@@ -26,11 +26,7 @@ type statusService struct {
 }
 
 func (s *statusService) get(ctx context.Context, q *request) (any, error) {
-	r, err := s.look(ctx, q.room())
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.controls.current(ctx)
+	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}

@@ -17,33 +17,13 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
-	"vestibule/internal/core/room"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
-	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
-
-// Role is the set of operations that a token permits. Each role includes those before it.
-type Role string
-
-// The roles.
-const (
-	Viewer   Role = "viewer"   // sees rooms and their state
-	Operator Role = "operator" // runs events
-	Editor   Role = "editor"   // makes and changes rooms
-	Admin    Role = "admin"    // makes tokens
-)
-
-var roles = []Role{Viewer, Operator, Editor, Admin}
-
-// Known reports whether r is a role.
-func (r Role) Known() bool { return slices.Contains(roles, r) }
-
-// May reports whether the role includes another.
-func (r Role) May(need Role) bool { return slices.Index(roles, r) >= slices.Index(roles, need) }
 
 // token is a stored token. Its key is its id.
 type token struct {
@@ -93,6 +73,43 @@ type tokens struct {
 	throttle *Throttle
 	outage   *outage
 	kept     *keptTokens
+}
+
+// keptTokens are the tokens that were valid lately. It is safe for concurrent use.
+type keptTokens struct {
+	mu sync.Mutex
+	by *simplelru.LRU[string, keptToken]
+}
+
+type keptToken struct {
+	token
+	at time.Time
+}
+
+func newKeptTokens() *keptTokens {
+	by, err := simplelru.NewLRU[string, keptToken](maxTokens, nil)
+	if err != nil {
+		panic(err) // for a size below 1
+	}
+	return &keptTokens{by: by}
+}
+
+// keep remembers a valid token.
+func (k *keptTokens) keep(now time.Time, id string, t *token) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.by.Add(id, keptToken{*t, now})
+}
+
+// get returns a token that was valid lately, nil for none.
+func (k *keptTokens) get(now time.Time, id string) *token {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, ok := k.by.Get(id)
+	if !ok || now.Sub(t.at) > keptFor {
+		return nil
+	}
+	return &t.token
 }
 
 func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger, down *outage) *tokens {
@@ -181,8 +198,11 @@ func (t *tokens) failed(ctx context.Context, from, id string) error {
 		ctx = roomstore.By(ctx, audit.By{Name: "unknown", From: from, Operation: "authenticate"})
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if _, err := Announce(ctx, t.journal, now, loginTarget, nil, refusedLogin{id, "the token is unknown, expired or revoked"}); err != nil {
-			t.log.Warn("control: a refused token is not in the audit stream", slog.String("from", from), slog.String("token", id), slog.Any("error", err))
+		if _, err := Announce(ctx, t.journal, now, loginTarget, nil, refusedLogin{
+			id, "the token is unknown, expired or revoked",
+		}); err != nil {
+			t.log.Warn("control: a refused token is not in the audit stream",
+				slog.String("from", from), slog.String("token", id), slog.Any("error", err))
 		}
 	}
 	return errToken
@@ -243,176 +263,6 @@ func (t *tokens) list(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// tokenService serves tokens.
-type tokenService struct {
-	tokens *tokens
-	name   string // of this candidate
-	rooms  *catalog
-	link   LinkFunc // nil for none
-}
-
-// First makes the first token, an admin's, if there is none at all. It returns "" if there is one, or another
-// candidate makes it.
-func (s *tokenService) First(ctx context.Context) (string, error) {
-	ids, err := s.tokens.list(ctx)
-	if err != nil || len(ids) > 0 {
-		return "", err
-	}
-	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.name, Operation: "make-first-token"})
-	value, _, err := s.tokens.make(ctx, firstToken, token{Name: "first", Role: Admin})
-	if errors.Is(err, wire.ErrChanged) {
-		return "", nil
-	}
-	return value, err
-}
-
-// Good reports whether a token is known and not expired.
-func (s *tokenService) Good(ctx context.Context, value string) bool {
-	_, err := s.tokens.check(ctx, "", value, false)
-	return err == nil
-}
-
-// Make makes a token that does not expire.
-func (s *tokenService) Make(ctx context.Context, name string, role Role) (string, error) {
-	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.name, Operation: "make-token"})
-	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], token{Name: name, Role: role})
-	return value, err
-}
-
-// TokenID returns the ID of a token, "" for text that is no token.
-func TokenID(value string) string {
-	m := tokenForm.FindStringSubmatch(value)
-	if m == nil {
-		return ""
-	}
-	return m[1]
-}
-
-// Principal returns the principal of a token by its ID. ok is false for a token that is unknown, expired or revoked.
-func (s *tokenService) Principal(ctx context.Context, id string) (who Principal, ok bool, err error) {
-	stored, _, err := s.tokens.get(ctx, id)
-	if err != nil || stored == nil || stored.expired(s.tokens.now()) {
-		return who, false, err
-	}
-	return Principal{id, stored.Name, stored.Role, stored.Rooms}, true, nil
-}
-
-// ErrManyLinks means that too many links to the console are valid.
-var ErrManyLinks = errors.New("too many links to the console are valid")
-
-// createLink makes a one-time link to the console for the token of the request.
-func (s *tokenService) createLink(ctx context.Context, q *request) (any, error) {
-	if err := q.empty(); err != nil {
-		return nil, err
-	}
-	if s.link == nil {
-		return nil, refusef(http.StatusNotFound, codeNotFound, "this global has no console")
-	}
-	path, expires, err := s.link(ctx, principal(ctx).ID)
-	if errors.Is(err, ErrManyLinks) {
-		return nil, refusef(http.StatusTooManyRequests, codeNotNow, "%v: try again in 15 minutes, or use one of them", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return api.ConsoleLink{Path: path, ExpiresOn: expires}, nil
-}
-
-func showToken(id string, t *token, value string) api.Token {
-	out := api.Token{Id: id, Name: t.Name, Role: string(t.Role), Rooms: t.Rooms, IssuedOn: t.Issued}
-	if !t.Expires.IsZero() {
-		out.ExpiresOn = &t.Expires
-	}
-	if !t.Used.IsZero() {
-		out.LastUsedOn = &t.Used
-	}
-	if value != "" {
-		out.Value = &value
-	}
-	return out
-}
-
-// verify shows the token of the request.
-func (s *tokenService) verify(ctx context.Context, _ *request) (any, error) {
-	who := principal(ctx)
-	return api.Verified{Id: who.ID, Status: "active", Role: string(who.Role), Zone: Zone, Account: Account}, nil
-}
-
-func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
-	ids, err := s.tokens.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := []api.Token{}
-	for _, id := range ids {
-		t, _, err := s.tokens.get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			out = append(out, showToken(id, t, ""))
-		}
-	}
-	return complete(out), nil
-}
-
-func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
-	var f faults
-	m := f.object("", q.body, "name", "role", "rooms", "expires_on")
-	name, ok := f.text("/name", m["name"])
-	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
-	if ok && (name == "" || len(name) > 64 || unprintable) {
-		f.add("/name", "name must be 1 to 64 bytes of readable text")
-	}
-	role, rooms := f.role(m["role"]), s.rooms.rooms(ctx, &f, m["rooms"])
-	expires := s.readExpiry(&f, m["expires_on"])
-	if len(f) > 0 {
-		return nil, invalid(f)
-	}
-	ids, err := s.tokens.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(ids) >= maxTokens {
-		f.add("", "there are %d tokens, which is the most: revoke some", len(ids))
-		return nil, invalid(f)
-	}
-	id := rand.Text()[:tokenIDLen]
-	value, t, err := s.tokens.make(ctx, id, token{Name: name, Role: role, Rooms: rooms, Expires: expires})
-	if err != nil {
-		return nil, err
-	}
-	return showToken(id, t, value), nil
-}
-
-// readExpiry returns the end of a new token: in tokenLife by default, the zero time for never.
-func (s *tokenService) readExpiry(f *faults, v json.RawMessage) time.Time {
-	now := s.tokens.now()
-	text, ok := f.text("/expires_on", v)
-	switch {
-	case !ok || text == never:
-		return time.Time{}
-	case text == "":
-		return now.Add(tokenLife).UTC().Truncate(time.Second)
-	}
-	expires, err := time.Parse(time.RFC3339, text)
-	if err != nil || !expires.After(now) {
-		f.add("/expires_on", "expires_on must be %q or a time to come, such as 2027-01-31T00:00:00Z, got %q", never, short(text))
-	}
-	return expires.UTC()
-}
-
-func (s *tokenService) delete(ctx context.Context, q *request) (any, error) {
-	id := q.PathValue("token_id")
-	if !tokenForm.MatchString(tokenPrefix + id + "_" + strings.Repeat("a", 43)) {
-		return nil, errNotFound
-	}
-	if err := s.tokens.revoke(ctx, id); err != nil {
-		return nil, err
-	}
-	return deleted(id), nil
-}
-
 // revoke deletes a token, even if the audit stream cannot be written: a leaked token must not stay valid because of
 // that. The last keeper is refused.
 func (t *tokens) revoke(ctx context.Context, id string) error {
@@ -470,83 +320,17 @@ func (t *tokens) mayRevoke(ctx context.Context, id string, stored *token) error 
 		id, never)
 }
 
-// Expiry is the coming end of a token.
-type Expiry struct {
-	ID, Name string
-	At       time.Time
+// auditedToken is the part of a token that an audit entry shows.
+type auditedToken struct {
+	Name    string    `json:"name"`
+	Role    Role      `json:"role"`
+	Rooms   []string  `json:"rooms,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Soon reports whether operators must be told of the expiry; a nil one is never soon.
-func (e *Expiry) Soon(now time.Time) bool { return e != nil && e.At.Sub(now) <= expiryWarning }
-
-// expiryWarning is the time before the end of a token at which operators are told. Tokens with a shorter life end as
-// planned.
-const expiryWarning = 30 * 24 * time.Hour
-
-// NextExpiry returns the earliest end of the valid tokens that were made for longer than expiryWarning; nil for none.
-func (s *tokenService) NextExpiry(ctx context.Context) (*Expiry, error) {
-	ids, err := s.tokens.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var next *Expiry
-	now := s.tokens.now()
-	for _, id := range ids {
-		t, _, err := s.tokens.get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if t == nil || t.Expires.IsZero() || t.expired(now) || t.Expires.Sub(t.Issued) <= expiryWarning {
-			continue
-		}
-		if next == nil || t.Expires.Before(next.At) {
-			next = &Expiry{id, t.Name, t.Expires}
-		}
-	}
-	return next, nil
-}
-
-// role reads a role.
-func (f *faults) role(value []byte) Role {
-	role, ok := f.text("/role", value)
-	if role = strings.ToLower(role); ok && !slices.Contains(roles, Role(role)) {
-		f.add("/role", "role must be viewer, operator, editor or admin, got %q", short(role))
-	}
-	return Role(role)
-}
-
-// maxOwnRooms bounds the rooms of a principal.
-const maxOwnRooms = 100
-
-// rooms reads the only rooms of a principal, by name or ID; none for all.
-func (c *catalog) rooms(ctx context.Context, f *faults, value []byte) (ids []string) {
-	if len(value) == 0 {
+func (t *token) audited() *auditedToken {
+	if t == nil {
 		return nil
 	}
-	var names []string
-	if err := json.Unmarshal(value, &names); err != nil {
-		f.add("/rooms", "rooms must be a list of names or IDs, empty for all rooms")
-		return nil
-	}
-	if len(names) > maxOwnRooms {
-		f.add("/rooms", "rooms must be at most %d, got %d", maxOwnRooms, len(names))
-		return nil
-	}
-	state, err := c.store.Read(ctx)
-	if err != nil {
-		f.add("/rooms", "rooms cannot be checked now: the store cannot be read")
-		return nil
-	}
-	for i, name := range names {
-		r := state.Room(name)
-		if r == nil {
-			r = c.find(state, name)
-		}
-		if r == nil {
-			f.add(fmt.Sprintf("/rooms/%d", i), "no room %q", short(name))
-			continue
-		}
-		ids = append(ids, room.PublicID(r.Known()))
-	}
-	return ids
+	return &auditedToken{t.Name, t.Role, t.Rooms, t.Expires}
 }

@@ -25,8 +25,8 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 	req := rules.Request{Version: "HTTP/1.1", Scheme: "https", Time: s.fleet() / 1000}
 	path, address, agent, expression := "", "", "", ""
 	for key, to := range map[string]*string{
-		"method": &req.Method, "host": &req.Host, "path": &path, "address": &address, "user_agent": &agent, "country": &req.Country,
-		"expression": &expression,
+		"method": &req.Method, "host": &req.Host, "path": &path, "address": &address, "user_agent": &agent,
+		"country": &req.Country, "expression": &expression,
 	} {
 		*to, _ = f.text("/"+key, m[key])
 	}

@@ -42,7 +42,9 @@ func (s *visitorService) get(ctx context.Context, q *request) (any, error) {
 			}
 			for _, f := range found {
 				if r := state.Room(f.Room); r != nil && who.mayIn(room.PublicID(r.Known()), "get-visitor") {
-					out.Sessions = append(out.Sessions, api.VisitorSession{Room: f.Room, DataCenter: d.Name, Edge: f.Edge, Until: f.Until})
+					out.Sessions = append(out.Sessions, api.VisitorSession{
+						Room: f.Room, DataCenter: d.Name, Edge: f.Edge, Until: f.Until,
+					})
 				}
 			}
 		})

@@ -23,9 +23,6 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// webhookTarget begins the target of audit entries about webhooks; the ID follows.
-const webhookTarget = "webhook."
-
 // webhookService serves the webhooks that notices are posted to.
 type webhookService struct {
 	rooms   *catalog

@@ -100,8 +100,8 @@ func (h *History) take(s history.State) {
 	}
 }
 
-// Catch reads what the log holds. It reports whether the newest state of every room is known: read now, or read before and
-// heard since.
+// Catch reads what the log holds. It reports whether the newest state of every room is known: read now, or read before
+// and heard since.
 func (h *History) Catch(ctx context.Context, now time.Time) (known bool, err error) {
 	h.mu.Lock()
 	known = h.caught
@@ -216,7 +216,9 @@ func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64, 
 }
 
 // blocks calls each with the blocks of a room that end after since, up to the block that begins after to.
-func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64, each func([]history.Point)) (err error) {
+func (h *History) blocks(
+	ctx context.Context, l level, id room.ID, since, to int64, each func([]history.Point),
+) (err error) {
 	from := time.Unix(max(0, since), 0).Add(-time.Minute) // the clocks of the store's servers may be behind
 	e := h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
 		points, e := history.DecodeBlock(data)

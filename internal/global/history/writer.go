@@ -56,7 +56,8 @@ func (w *Writer) Observe(m *wire.Report) {
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		w.recorder.Observe(m.From, uint64(r.Room), history.Report{
-			Term: m.Instance, Joined: r.Joined, Admitted: r.Admitted, Entered: r.Entered, Counts: r.Counts, Waiting: int64(max(0, r.Waiting.Total()) + 0.5),
+			Term: m.Instance, Joined: r.Joined, Admitted: r.Admitted, Entered: r.Entered, Counts: r.Counts,
+			Waiting: int64(max(0, r.Waiting.Total()) + 0.5),
 		})
 	}
 	if m.Part+1 >= m.Parts {
@@ -64,7 +65,8 @@ func (w *Writer) Observe(m *wire.Report) {
 	}
 }
 
-// Record records a second, unless it was recorded: the gauges of each room, nil for unknown. It returns false if it was.
+// Record records a second, unless it was recorded: the gauges of each room, nil for unknown. It returns false if it
+// was.
 func (w *Writer) Record(at int64, rooms []*room.Room, gauges func(*room.Room) *history.Gauges) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +167,9 @@ func (w *Writer) makeBlocks(ctx context.Context, written <-chan int64, rooms fun
 
 // makeDue makes the blocks that have ended by a second, and calls did with the first error. made are the ends of the
 // newest blocks.
-func (w *Writer) makeDue(ctx context.Context, at int64, made *[len(levels)]int64, rooms func() []room.ID, did func(error)) {
+func (w *Writer) makeDue(
+	ctx context.Context, at int64, made *[len(levels)]int64, rooms func() []room.ID, did func(error),
+) {
 	for i, l := range levels {
 		end := (at - slack*int64(i+1)) / l.block * l.block
 		if end <= made[i] {

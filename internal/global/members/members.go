@@ -104,7 +104,8 @@ func (l *List) change(ctx context.Context, change func(time.Time, *node.Members)
 			return err
 		}
 		if st != nil && max(st.Version, st.Newest) > m.Version {
-			return &RefusedError{fmt.Errorf("the store came back older: it holds version %d of the list, and the fleet knows version %d; a global that knows that one gives it back to the store", m.Version, max(st.Version, st.Newest))}
+			return &RefusedError{fmt.Errorf("the store came back older: it holds version %d of the list, and the fleet knows version %d; a global that knows that one gives it back to the store",
+				m.Version, max(st.Version, st.Newest))}
 		}
 		next, err := change(time.Now(), m)
 		if err != nil {
@@ -136,7 +137,8 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 		return refuse("data centre %q: %w", name, node.ErrNoMember)
 	}
 	if m.List[i].State != node.Draining {
-		return refuse("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name, name)
+		return refuse("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name,
+			name)
 	}
 	st, err := l.status(ctx)
 	if err != nil {
@@ -154,7 +156,8 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 			}
 		}
 	}
-	return refuse("data centre %q is draining and leaves the list when it is empty: %s; --force removes it now, and its sessions may exceed the limit", name, what)
+	return refuse("data centre %q is draining and leaves the list when it is empty: %s; --force removes it now, and its sessions may exceed the limit",
+		name, what)
 }
 
 // View returns the list, with the permits that the leading global has reported, and data centres that report but are

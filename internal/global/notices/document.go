@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// document is what a leader stores: what operators were told, and what is not delivered yet. It is one document, so
-// that a notice is either told and queued, or neither.
+// document is the stored state of a leader: the state last reported to operators, and the undelivered notices. It is
+// one document, so that a notice is either reported and queued, or neither.
 type document struct {
 	Watch  Watch  `json:"watch"`
 	Outbox Outbox `json:"outbox"`

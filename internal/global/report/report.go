@@ -79,7 +79,10 @@ func Totals(s *api.Stats) []Total {
 		{"Time on the site, half of the sessions", minutes("stay_p50"), "at most"},
 		{"Time on the site, 95 % of the sessions", minutes("stay_p95"), "at most"},
 		{"Passed by a rule", people("bypassed"), "requests"},
-		{"Failed requests to the site", people("origin_errors") + share("origin_errors", "origin_requests"), "no answer, or 5xx"},
+		{
+			"Failed requests to the site", people("origin_errors") + share("origin_errors", "origin_requests"),
+			"no answer, or 5xx",
+		},
 	}
 }
 
@@ -125,7 +128,12 @@ func CSV(w io.Writer, s *api.Stats) error {
 
 // shownColumns are the columns of the table for people.
 var shownColumns = []struct{ column, label string }{
-	{"waiting", "waiting"}, {"inside", "inside"}, {"limit", "limit"}, {"arrived", "arrived"}, {"admitted", "let in"}, {"gave_up", "gave up"},
+	{"waiting", "waiting"},
+	{"inside", "inside"},
+	{"limit", "limit"},
+	{"arrived", "arrived"},
+	{"admitted", "let in"},
+	{"gave_up", "gave up"},
 }
 
 const clock = "2006-01-02 15:04:05"

@@ -181,7 +181,10 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 	var own *audit.Entry
 	if !stands {
 		changes := append(slices.Clone(v.state.changes), id)
-		next = &State{Version: above + 1, Rooms: next.Rooms, Hosts: next.Hosts, FromFile: next.FromFile, changes: changes[max(0, len(changes)-maxChanges):]}
+		next = &State{
+			Version: above + 1, Rooms: next.Rooms, Hosts: next.Hosts, FromFile: next.FromFile,
+			changes: changes[max(0, len(changes)-maxChanges):],
+		}
 		if own, err = s.outbox.add(ctx, id, now, have != nil, v.state, next); err != nil {
 			return nil, &refusal{err}
 		}
@@ -200,7 +203,9 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 	if err := s.parts.putAll(ctx, v, p, d, limit, have); err != nil {
 		return nil, err
 	}
-	after := &view{state: next, stored: true, revision: v.revision, present: v.present, version: v.version, roomsRev: v.roomsRev}
+	after := &view{
+		state: next, stored: true, revision: v.revision, present: v.present, version: v.version, roomsRev: v.roomsRev,
+	}
 	if !stands {
 		next.parts, next.sections = p.parts, !p.whole
 		switch after.revision, err = s.Docs.Put(ctx, OwnedDocument, p.owned, v.revision); {
@@ -234,7 +239,8 @@ func (s *Store) announce(ctx context.Context, after *view, rooms []byte, own *au
 		s.setState(after.state, after, err == nil)
 	})
 	if err != nil {
-		s.Log.Warn("rooms are changed but not published to the nodes yet", slog.Uint64("version", after.state.Version), slog.Any("error", err))
+		s.Log.Warn("rooms are changed but not published to the nodes yet",
+			slog.Uint64("version", after.state.Version), slog.Any("error", err))
 	}
 	return err
 }

@@ -211,7 +211,9 @@ func encodeCopy(s *State) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(owned{Format: format, Version: s.Version, Changes: s.changes, Content: p.data, Outbox: writeOutbox(s.outbox)})
+	return json.Marshal(owned{
+		Format: format, Version: s.Version, Changes: s.changes, Content: p.data, Outbox: writeOutbox(s.outbox),
+	})
 }
 
 // decodeCopy decodes the output of encodeCopy.

@@ -34,7 +34,10 @@ type page struct {
 
 // NewDraft returns a draft without changes.
 func NewDraft(base *State) *Draft {
-	return &Draft{base: base, rooms: slices.Clone(base.Rooms), hosts: slices.Clone(base.Hosts), fromFile: base.FromFile, pages: map[string]page{}}
+	return &Draft{
+		base: base, rooms: slices.Clone(base.Rooms), hosts: slices.Clone(base.Hosts), fromFile: base.FromFile,
+		pages: map[string]page{},
+	}
 }
 
 // Base returns the state that the draft changes.
@@ -299,7 +302,8 @@ func (d *Draft) Apply(now int64, version uint64) (*State, error) {
 		}
 		return m
 	}
-	changed := d.set && d.base.Version == 0 || next.FromFile != d.base.FromFile || len(d.rooms) != len(d.base.Rooms) || len(d.hosts) != len(d.base.Hosts)
+	changed := d.set && d.base.Version == 0 || next.FromFile != d.base.FromFile || len(d.rooms) != len(d.base.Rooms) ||
+		len(d.hosts) != len(d.base.Hosts)
 	for _, r := range d.rooms {
 		if r.Revision == 0 {
 			changed = true
@@ -335,5 +339,7 @@ func (d *Draft) labels() room.Labels {
 			return fmt.Sprintf("%s[%d]", list, i-others)
 		}
 	}
-	return room.Labels{Room: label("room", "rooms", len(d.rooms)-d.listedRooms), Host: label("host", "hosts", len(d.hosts)-d.listedHosts)}
+	return room.Labels{
+		Room: label("room", "rooms", len(d.rooms)-d.listedRooms), Host: label("host", "hosts", len(d.hosts)-d.listedHosts),
+	}
 }

@@ -231,7 +231,8 @@ func (o *outbox) clear(ctx context.Context, state *State, own *audit.Entry) {
 	o.failed = text
 	o.mu.Unlock()
 	if err != nil && news {
-		o.log.Warn("the audit entry of a change of rooms is not in the stream yet; the document has it", slog.Uint64("version", state.Version), slog.Any("error", err))
+		o.log.Warn("the audit entry of a change of rooms is not in the stream yet; the document has it",
+			slog.Uint64("version", state.Version), slog.Any("error", err))
 	}
 }
 

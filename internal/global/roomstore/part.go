@@ -46,7 +46,10 @@ func encodePart(rooms []*Room, hosts []*Host, fromFile bool) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &part{rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain), fromFile: fromFile}, nil
+	return &part{
+		rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain),
+		fromFile: fromFile,
+	}, nil
 }
 
 // decodePart decodes a part. hash is its content hash, if known.
@@ -76,8 +79,10 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 	}
 	marks := slices.Concat(c.Rooms, c.Hosts)
 	for i, m := range marks {
-		if m.Created < 0 || m.Created > maxVersion || m.Changed < 0 || m.Changed > maxVersion || m.Revision == 0 || m.Revision > maxVersion {
-			return nil, fmt.Errorf("rooms, hosts: entry %d: created %d, changed %d, revision %d: out of bounds", i, m.Created, m.Changed, m.Revision)
+		if m.Created < 0 || m.Created > maxVersion || m.Changed < 0 || m.Changed > maxVersion || m.Revision == 0 ||
+			m.Revision > maxVersion {
+			return nil, fmt.Errorf("rooms, hosts: entry %d: created %d, changed %d, revision %d: out of bounds", i, m.Created,
+				m.Changed, m.Revision)
 		}
 	}
 	doc = doc.WithDefaults()
@@ -115,7 +120,9 @@ func divide(s *State, limit int, reuse []*part) ([]*part, error) {
 			return parts, err
 		}
 		if n >= roomdoc.MaxSections {
-			return nil, &TooLargeError{fmt.Sprintf("rooms: the largest of %d compressed parts of a document of %d bytes", n, len(doc)), largest, limit}
+			return nil, &TooLargeError{
+				fmt.Sprintf("rooms: the largest of %d compressed parts of a document of %d bytes", n, len(doc)), largest, limit,
+			}
 		}
 	}
 }
@@ -133,7 +140,8 @@ func divideInto(s *State, n, limit int, reuse []*part) (parts []*part, size int,
 	}
 	parts = make([]*part, n)
 	for i := range parts {
-		if reuse != nil && reuse[i].fromFile == s.FromFile && slices.Equal(reuse[i].rooms, rooms[i]) && slices.Equal(reuse[i].hosts, hosts[i]) {
+		if reuse != nil && reuse[i].fromFile == s.FromFile && slices.Equal(reuse[i].rooms, rooms[i]) &&
+			slices.Equal(reuse[i].hosts, hosts[i]) {
 			parts[i] = reuse[i]
 		} else if parts[i], err = encodePart(rooms[i], hosts[i], s.FromFile); err != nil {
 			return nil, 0, err

@@ -157,7 +157,8 @@ func (ps *partStore) assemble(ctx context.Context, o *owned, known *State) (*Sta
 			had[p.hash] = p
 		}
 	}
-	got, err := ps.readSections(ctx, slices.DeleteFunc(slices.Clone(o.Sections), func(hash string) bool { return had[hash] != nil }))
+	got, err := ps.readSections(ctx,
+		slices.DeleteFunc(slices.Clone(o.Sections), func(hash string) bool { return had[hash] != nil }))
 	if err != nil {
 		return nil, fmt.Errorf("rooms.owned: %w", err)
 	}

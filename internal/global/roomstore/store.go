@@ -59,7 +59,10 @@ type Store struct {
 // New returns a store that starts with the copy on disk.
 func New(o Options) *Store {
 	o.Docs = prompt{o.Docs}
-	s := &Store{Options: o, now: time.Now, pause: pause, both: concurrently, turn: make(chan struct{}, 1), offer: make(chan []byte, 1), kept: make(chan struct{}, 1)}
+	s := &Store{
+		Options: o, now: time.Now, pause: pause, both: concurrently, turn: make(chan struct{}, 1),
+		offer: make(chan []byte, 1), kept: make(chan struct{}, 1),
+	}
 	s.parts, s.outbox = partStore{docs: o.Docs, log: o.Log}, outbox{journal: o.Journal, log: o.Log}
 	if o.Copy == "" {
 		return s

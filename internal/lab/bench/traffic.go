@@ -14,7 +14,7 @@ import (
 	"vestibule/internal/lab/visitor"
 )
 
-// busy is the number of rooms with traffic, and of active visitors, each of whom asks every askEvery.
+// busy is the number of rooms with traffic, and of active visitors. Each visitor asks every askEvery.
 const (
 	busy     = 20
 	askEvery = 20 * time.Millisecond

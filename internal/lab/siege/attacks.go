@@ -133,8 +133,8 @@ func floods(text string) func(context.Context, string, bool) {
 	}
 }
 
-// overHTTP2 opens connections over HTTP/2 with windows of 0. On each it sends what so many calls of send write, until
-// it fails; each call has the first of its own streams.
+// overHTTP2 opens connections over HTTP/2 with windows of 0. On each it makes the given number of calls of send, until
+// one fails; each call gets the ID of the first of its own streams.
 func overHTTP2(send func(f *http2.Framer, stream uint32) error, calls int) attack {
 	return attack{secureOnly: true, strict: true, run: func(ctx context.Context, at string, _ bool) {
 		each(ctx, func(int) {

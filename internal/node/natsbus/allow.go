@@ -109,7 +109,8 @@ func Allow(role Role, place, name string) Allowed {
 		return Allowed{
 			Publish: slices.Concat([]string{
 				wire.ReportSubject(place, name), wire.CopySubject("keys", place),
-				wire.CopySubject(wire.EdgeCopy("rooms"), place), wire.CopySubject(wire.EdgeCopy("controls"), place), wire.CopySubject(wire.EdgeCopy("draws"), place), wire.Pushes,
+				wire.CopySubject(wire.EdgeCopy("rooms"), place), wire.CopySubject(wire.EdgeCopy("controls"), place),
+				wire.CopySubject(wire.EdgeCopy("draws"), place), wire.Pushes,
 			}, reading(DocumentsDomain, documentsBucket, "")),
 			Subscribe: []string{wire.GrantSubject(place, name), wire.AskSubject, inbox},
 		}
@@ -129,11 +130,16 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleGlobal:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.GrantSubject(wire.Root, "*"), wire.OrderSubject("*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject, wire.CallSubject,
-			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
-				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">"),
+				wire.GrantSubject(wire.Root, "*"), wire.OrderSubject("*"), wire.AskSubject, wire.CopySubject("*", wire.Root),
+				wire.NumbersSubject, wire.FleetSubject, wire.CallSubject,
+			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"),
+				watching(documentsBucket, ">"), reading("", controlBucket, ""), writing(controlBucket, ">"),
+				watching(controlBucket, ">"),
 				[]string{wire.Audits, wire.Histories, api("") + "CONSUMER.CREATE." + OutboxStream + ".>"}, readingStreams()),
-			Subscribe: []string{wire.Reports(wire.Root), wire.OrderDoneSubject("*"), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, wire.NotifyingSubject, wire.HistorySubject(wire.HistoryLog, "*"), inbox},
+			Subscribe: []string{
+				wire.Reports(wire.Root), wire.OrderDoneSubject("*"), wire.AskSubject, wire.Copies, wire.NumbersSubject,
+				wire.FleetSubject, wire.NotifyingSubject, wire.HistorySubject(wire.HistoryLog, "*"), inbox,
+			},
 		}
 	case RoleNotifier:
 		return Allowed{
@@ -141,7 +147,8 @@ func Allow(role Role, place, name string) Allowed {
 				wire.Pushes, wire.Outboxes, wire.NotifierSubject, wire.NotifyingSubject, "$JS.ACK." + OutboxStream + ".>",
 				api(DocumentsDomain) + "STREAM.INFO." + PushStream, api(DocumentsDomain) + "DIRECT.GET." + PushStream,
 				api(DocumentsDomain) + "STREAM.INFO." + OutboxStream,
-				api(DocumentsDomain) + "CONSUMER.INFO." + OutboxStream + ".*", api(DocumentsDomain) + "CONSUMER.MSG.NEXT." + OutboxStream + ".*",
+				api(DocumentsDomain) + "CONSUMER.INFO." + OutboxStream + ".*",
+				api(DocumentsDomain) + "CONSUMER.MSG.NEXT." + OutboxStream + ".*",
 			}),
 			Subscribe: []string{wire.CallSubject, wire.NotifierSubject, inbox},
 		}
@@ -172,7 +179,9 @@ func Allow(role Role, place, name string) Allowed {
 			Publish: slices.Concat([]string{
 				wire.ReportSubject(wire.Root, place), wire.OrderDoneSubject(place), wire.CopySubject("*", place), wire.Pushes,
 			}, reading(DocumentsDomain, documentsBucket, "")),
-			Subscribe: []string{wire.GrantSubject(wire.Root, place), wire.OrderSubject(place), wire.AskSubject, inboxPrefix + place + ".>"},
+			Subscribe: []string{
+				wire.GrantSubject(wire.Root, place), wire.OrderSubject(place), wire.AskSubject, inboxPrefix + place + ".>",
+			},
 		}
 	}
 	return Allowed{} // no permissions

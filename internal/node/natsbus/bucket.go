@@ -45,7 +45,8 @@ func replicated[T any](replicas int, create func(replicas int) (T, error)) (T, e
 		return create(replicas)
 	}
 	made, err := create(3)
-	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil && api.APIError().ErrorCode == alone {
+	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil &&
+		api.APIError().ErrorCode == alone {
 		return create(1)
 	}
 	return made, err
@@ -68,7 +69,8 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 		case errors.Is(err, jetstream.ErrBucketExists): // another node was faster
 			kv, err = js.KeyValue(ctx, name)
 		case err != nil:
-			err = fmt.Errorf("it does not exist and cannot be created; if NATS has users, create it with vestibule nats-config provision: %w", err)
+			err = fmt.Errorf("it does not exist and cannot be created; if NATS has users, create it with vestibule nats-config provision: %w",
+				err)
 		}
 	}
 	if err != nil {

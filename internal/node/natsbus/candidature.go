@@ -93,7 +93,9 @@ var patience = fleettime.Stretch(fleettime.Stretch(LeaseLength)) + rivalMargin
 
 // acquire watches the key until it may be taken, and takes it. It ends the watch: a leader does not read it, and
 // nats.go would buffer its messages.
-func (l *Lease) acquire(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
+func (l *Lease) acquire(
+	ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64,
+) (taken, error) {
 	w, err := kv.Watch(ctx, l.name)
 	if err != nil {
 		return taken{}, fmt.Errorf("watch lease: %w", err)
@@ -201,7 +203,8 @@ func (l *Lease) warnNamesake(seen leaseValue) {
 	}
 	if l.beats++; l.beats >= 3 {
 		l.beats = -1
-		l.log.Warn("another process with this one's name leads: give every candidate a name and a data_dir of its own", slog.String("name", l.me))
+		l.log.Warn("another process with this one's name leads: give every candidate a name and a data_dir of its own",
+			slog.String("name", l.me))
 	}
 }
 

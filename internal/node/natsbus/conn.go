@@ -62,7 +62,10 @@ var (
 // for options that can never work.
 func Connect(o Options) (*Conn, error) {
 	log := o.Log.With(slog.String("component", "nats"))
-	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), inspected: make(chan struct{}), log: log, onState: o.OnState}
+	ln := &link{
+		again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), inspected: make(chan struct{}),
+		log: log, onState: o.OnState,
+	}
 	opts := append(ln.options(),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
@@ -181,7 +184,8 @@ func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error
 	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
 		// The client chooses the reply subject: never one that nodes or stores receive.
 		if !strings.HasPrefix(m.Reply, "_INBOX") {
-			c.log.Warn("request rejected: its reply subject is no inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
+			c.log.Warn("request rejected: its reply subject is no inbox",
+				slog.String("subject", subject), slog.String("reply", m.Reply))
 			return
 		}
 		if err := m.Respond(handle(m.Data)); err != nil {

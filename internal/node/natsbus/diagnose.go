@@ -68,12 +68,13 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 		return fault(cause, step)
 	}
 	said := make(chan error, 8)
-	opts := append(o.identity(), nats.NoReconnect(), nats.Timeout(2*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		select {
-		case said <- err:
-		default:
-		}
-	}))
+	opts := append(o.identity(), nats.NoReconnect(), nats.Timeout(2*time.Second),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			select {
+			case said <- err:
+			default:
+			}
+		}))
 	nc, err := nats.Connect(server, opts...)
 	if err != nil {
 		if isTimeout(err) || errors.Is(err, nats.ErrTimeout) { // it was reached
@@ -107,12 +108,15 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 		return fault(fmt.Sprintf("the server lets this node in%s, but not to %s in %s", certified(own), stream, domain),
 			"give this node the certificate or password of its own name and role, or correct domain (documents with the servers of nats-config)")
 	case errors.Is(err, nats.ErrNoResponders) && o.Domain != "":
-		return fault("it knows no "+domain, "correct domain: documents with the servers of nats-config, hub beside a server of global's own, else none; or connect the leaf node")
+		return fault("it knows no "+domain,
+			"correct domain: documents with the servers of nats-config, hub beside a server of global's own, else none; or connect the leaf node")
 	case errors.Is(err, nats.ErrNoResponders):
 		return fault("JetStream is off", "turn it on in nats-server (jetstream {}), or name a server that has it")
 	case err != nil:
-		return fault("no answer of "+domain+": "+err.Error(), "see whether a majority of its servers runs, or reload the servers of global once more (vestibule nats-config verify)")
-	case json.Unmarshal(m.Data, &failure) == nil && failure.Error != nil && failure.Error.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount:
+		return fault("no answer of "+domain+": "+err.Error(),
+			"see whether a majority of its servers runs, or reload the servers of global once more (vestibule nats-config verify)")
+	case json.Unmarshal(m.Data, &failure) == nil && failure.Error != nil &&
+		failure.Error.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount:
 		return fault("JetStream is off for the account of this node", "turn it on in nats-server (jetstream: enabled)")
 	case failure.Error != nil && failure.Error.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabled:
 		return fault("JetStream is off", "turn it on in nats-server (jetstream {})")
@@ -148,7 +152,8 @@ func reach(ctx context.Context, server string) error {
 		case strings.HasPrefix(line, "INFO"):
 		case wait < time.Second || line != "": // the client tells
 			return nil
-		case isTimeout(err), errors.Is(err, io.EOF) && time.Since(begun) > time.Second: // with handshake_first it closes after two seconds
+		case isTimeout(err),
+			errors.Is(err, io.EOF) && time.Since(begun) > time.Second: // with handshake_first it closes after two seconds
 			return errSilent
 		default:
 			return err
@@ -178,13 +183,15 @@ func (o *Options) certificate(now time.Time) (*x509.Certificate, error) {
 	case now.After(c.NotAfter):
 		return nil, fmt.Errorf("the certificate of this node (cert) ended on %s", c.NotAfter.UTC().Format(time.DateTime))
 	case now.Before(c.NotBefore):
-		return nil, fmt.Errorf("the certificate of this node (cert) begins on %s: see the clock of this machine", c.NotBefore.UTC().Format(time.DateTime))
+		return nil, fmt.Errorf("the certificate of this node (cert) begins on %s: see the clock of this machine",
+			c.NotBefore.UTC().Format(time.DateTime))
 	default:
 		return c, nil
 	}
 }
 
-// explain returns the cause of a failed connection of a node with its own certificate, nil for none, and what to do next.
+// explain returns the cause of a failed connection of a node with its own certificate, nil for none, and what to do
+// next.
 func (o *Options) explain(server string, own *x509.Certificate, err error) (cause, step string) {
 	text := err.Error()
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
@@ -200,7 +207,8 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 		return fmt.Sprintf("the server's certificate is not for %s, but for %s", h.Host, names(h.Certificate)), "use one of these names (url), or write the name into the certificate (server_names)"
 	}
 	if c, ok := errors.AsType[x509.CertificateInvalidError](err); ok && c.Reason == x509.Expired {
-		return fmt.Sprintf("the server's certificate is not valid now, but from %s until %s", c.Cert.NotBefore.UTC().Format(time.DateTime),
+		return fmt.Sprintf("the server's certificate is not valid now, but from %s until %s",
+			c.Cert.NotBefore.UTC().Format(time.DateTime),
 			c.Cert.NotAfter.UTC().Format(time.DateTime)), "renew it and reload the server, or set the clock of this machine"
 	}
 	const clients = "clients use 4222, not 7422, 6222 or 8222"
@@ -213,11 +221,13 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 		return "nothing listens there", "start nats-server, or correct host and port (url; clients use 4222)"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server speaks no TLS, and this node wants it", "use nats:// without ca and cert, or give the server certificates"
-	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
+	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
+		errors.Is(err, nats.ErrAccountAuthExpired):
 		return "the server refuses the credentials of this node: " + text, "issue new ones (creds)"
 	case strings.Contains(text, "certificate required"), o.Cert == "" && strings.Contains(text, "after TLS handshake"):
 		return "the server asks for a certificate, and this node has none", "set cert and key, and tls:// in url"
-	case strings.Contains(text, "unknown certificate authority"), strings.Contains(text, "bad certificate"), strings.Contains(text, "after TLS handshake"):
+	case strings.Contains(text, "unknown certificate authority"), strings.Contains(text, "bad certificate"),
+		strings.Contains(text, "after TLS handshake"):
 		return "the server does not trust the certificate of this node (cert)", "use a certificate of the server's authority (nats-config write)"
 	case strings.Contains(text, "expired certificate"):
 		return "the server says that the certificate of this node (cert) has ended", "renew it, or set the server's clock"
@@ -226,7 +236,8 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 			return "the server asks for a password or certificate, and this node has none", "put user and password into url, or set creds, or cert and key"
 		}
 		return "the server does not know the user of this node" + certified(own), "name it in nats-config write and reload the server, or correct the password (url) or creds"
-	case strings.Contains(text, "first record does not look like a TLS handshake"), strings.Contains(text, "expected 'INFO'"), errors.Is(err, nats.ErrNoInfoReceived),
+	case strings.Contains(text, "first record does not look like a TLS handshake"),
+		strings.Contains(text, "expected 'INFO'"), errors.Is(err, nats.ErrNoInfoReceived),
 		strings.Contains(text, "attempted to connect to"):
 		return "this is not the port of NATS clients: " + text, "correct the port (url; " + clients + ")"
 	case isTimeout(err), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
@@ -286,7 +297,8 @@ func (c *Conn) inspect(o Options) {
 		switch f, faulty := errors.AsType[*FaultError](err); {
 		case faulty && up == c.link.up.Load():
 			if c.link.setFault(f.Error()) {
-				c.log.Error("NATS cannot be used, retrying", slog.String("server", f.Server), slog.String("cause", f.Cause), slog.String("next_step", f.Step))
+				c.log.Error("NATS cannot be used, retrying",
+					slog.String("server", f.Server), slog.String("cause", f.Cause), slog.String("next_step", f.Step))
 			}
 		case err == nil && up:
 			proved = true

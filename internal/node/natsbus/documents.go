@@ -33,7 +33,9 @@ const (
 // NewDocuments returns the documents on conn; Watch follows those named. replicas is for the creation of the
 // bucket, 0 for readers.
 func NewDocuments(conn *Conn, replicas int, watched ...string) *Documents {
-	return &Documents{conn: conn, bucket: documentsBucket, replicas: replicas, watched: watched, wrote: make(chan struct{}, 1)}
+	return &Documents{
+		conn: conn, bucket: documentsBucket, replicas: replicas, watched: watched, wrote: make(chan struct{}, 1),
+	}
 }
 
 // NewControl returns the documents for globals only: API tokens and secrets of draws.
@@ -173,7 +175,8 @@ func (d *Documents) Delete(ctx context.Context, key string, revision uint64) err
 		return err
 	}
 	err = kv.Delete(ctx, key, jetstream.LastRevision(revision))
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return fmt.Errorf("document %s: %w", key, wire.ErrChanged)
 	}
 	if err != nil {
@@ -284,7 +287,10 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 const askEvery = 500 * time.Millisecond
 
 // poll handles the newest state of a document, if newer than told.
-func (d *Documents) poll(ctx context.Context, stream jetstream.Stream, key string, handle func(string, []byte), revisions, told map[string]uint64) error {
+func (d *Documents) poll(
+	ctx context.Context, stream jetstream.Stream, key string, handle func(string, []byte),
+	revisions, told map[string]uint64,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	m, err := stream.GetMsg(ctx, told[key]+1, jetstream.WithGetMsgSubject("$KV."+d.bucket+"."+key))

@@ -110,7 +110,9 @@ func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(contex
 	}
 }
 
-func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, limit time.Duration) (uint64, error) {
+func (l *Lease) write(
+	ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, limit time.Duration,
+) (uint64, error) {
 	if !l.conn.Connected() {
 		return 0, wire.ErrDown
 	}
@@ -148,7 +150,10 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	}
 	go func() {
 		defer close(done)
-		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Last: last})
+		lead(scope, wire.Leading{
+			Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before,
+			Last: last,
+		})
 	}()
 	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, leaseEpoch{scope, expiry, extends, done})
 	if err != nil && ctx.Err() == nil { // the end of the process is no trouble
@@ -171,7 +176,9 @@ type leaseEpoch struct {
 
 // keepRenewing renews the lease until ctx ends or the lease epoch is done, and returns the revision of the lease. It
 // returns an error if the lease is lost, or not renewed in time.
-func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t leaseEpoch) (uint64, error) {
+func (l *Lease) keepRenewing(
+	ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t leaseEpoch,
+) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
 	for {
@@ -215,7 +222,9 @@ func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v lease
 
 // confirmOwn checks after a rejected write whether the key still holds our lease: then an earlier write that timed
 // out had succeeded. The returned revision is only for the next compare-and-set, which decides.
-func (l *Lease) confirmOwn(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
+func (l *Lease) confirmOwn(
+	ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration,
+) (uint64, error) {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e, err := kv.Get(try, l.name)

@@ -303,7 +303,8 @@ func (p *Promises) write(ctx context.Context) error {
 		// The store was restored to an older state. The next compare-and-set decides.
 		p.rev = e.Revision()
 		clear(p.sections) // possibly newer than it
-		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N, errWriteAgain)
+		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N,
+			errWriteAgain)
 	}
 	if have.Owner != p.val.Owner {
 		return wire.ErrFenced

@@ -33,8 +33,8 @@ var pushStream = &jetstream.StreamConfig{
 // outboxStream holds the notifications that are due and not delivered yet. A single server does not
 // sync each write: what is lost with it is found again in the subscriptions.
 var outboxStream = &jetstream.StreamConfig{
-	Name: OutboxStream, Subjects: []string{wire.Outboxes}, Retention: jetstream.WorkQueuePolicy, PersistMode: jetstream.AsyncPersistMode, MaxAge: time.Hour, MaxBytes: 64 << 20,
-	Duplicates: 10 * time.Minute,
+	Name: OutboxStream, Subjects: []string{wire.Outboxes}, Retention: jetstream.WorkQueuePolicy,
+	PersistMode: jetstream.AsyncPersistMode, MaxAge: time.Hour, MaxBytes: 64 << 20, Duplicates: 10 * time.Minute,
 }
 
 // EnsurePushes creates the streams of notifications if they do not exist, with replicas or [Auto].
@@ -61,8 +61,8 @@ const holdFor = 40 * time.Second
 func makeShards(ctx context.Context, js jetstream.JetStream) error {
 	for shard := range wire.OutboxShards {
 		_, err := js.CreateConsumer(ctx, OutboxStream, jetstream.ConsumerConfig{
-			Durable: shardName(shard), FilterSubject: wire.OutboxSubject(shard), AckPolicy: jetstream.AckExplicitPolicy, AckWait: holdFor,
-			MaxDeliver: -1, MaxAckPending: 4096,
+			Durable: shardName(shard), FilterSubject: wire.OutboxSubject(shard), AckPolicy: jetstream.AckExplicitPolicy,
+			AckWait: holdFor, MaxDeliver: -1, MaxAckPending: 4096,
 		})
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerExists) {
 			return fmt.Errorf("consumer %s: %w", shardName(shard), err)
@@ -215,7 +215,8 @@ func (p *Pushes) End(ctx context.Context, room, visitor, seq uint64) error {
 		return err
 	}
 	_, err = js.Publish(ctx, wire.PushSubject(room, visitor), nil, jetstream.WithExpectLastSequencePerSubject(seq))
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return nil
 	}
 	return err

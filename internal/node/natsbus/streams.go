@@ -25,7 +25,9 @@ type stream struct {
 }
 
 // makeStream creates a stream with the given number of replicas.
-func makeStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig, replicas int) (jetstream.Stream, error) {
+func makeStream(
+	ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig, replicas int,
+) (jetstream.Stream, error) {
 	config.Description, config.Storage, config.Discard = "vestibule", jetstream.FileStorage, jetstream.DiscardOld
 	config.DenyDelete, config.DenyPurge, config.AllowDirect = true, true, true
 	return replicated(replicas, func(n int) (jetstream.Stream, error) {
@@ -68,13 +70,16 @@ func (s *stream) wrap(err error) error {
 }
 
 // publish adds a message. It returns wire.ErrChanged if an option expects another sequence.
-func (s *stream) publish(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (uint64, error) {
+func (s *stream) publish(
+	ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt,
+) (uint64, error) {
 	js, err := s.jetStream()
 	if err != nil {
 		return 0, err
 	}
 	ack, err := js.Publish(ctx, subject, data, append(opts, jetstream.WithExpectStream(s.config.Name))...)
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return 0, s.wrap(wire.ErrChanged)
 	}
 	if err != nil {
@@ -227,7 +232,9 @@ func (h *History) Write(ctx context.Context, level wire.HistoryLevel, of, id str
 }
 
 // Read implements history.Store.
-func (h *History) Read(ctx context.Context, level wire.HistoryLevel, of string, since time.Time, each func(data []byte) (more bool)) error {
+func (h *History) Read(
+	ctx context.Context, level wire.HistoryLevel, of string, since time.Time, each func(data []byte) (more bool),
+) error {
 	const batch = 256
 	q := question{Since: &since, Next: wire.HistorySubject(level, of), Batch: batch}
 	for {
@@ -247,7 +254,8 @@ func (h *History) Read(ctx context.Context, level wire.HistoryLevel, of string, 
 	}
 }
 
-// read returns messages of a level, none before the first was written. While no server has the stream, that is an error.
+// read returns messages of a level, none before the first was written. While no server has the stream, that is an
+// error.
 func (h *History) read(ctx context.Context, level wire.HistoryLevel, q question) ([]message, error) {
 	s := h.streams[level]
 	got, err := s.read(ctx, q)

@@ -59,8 +59,8 @@ type account struct {
 type imported struct{ kind, subject, as string }
 
 // accounts lists the accounts of a place. At the hub, the servers of each data centre, the operator and the notifiers
-// have separate accounts. The client chooses the reply subject, which permissions do not restrict: in the account of the
-// buckets, a user that may read a document could have it written into another one, or sent to another data centre.
+// have separate accounts. The client chooses the reply subject, which permissions do not restrict: in the account of
+// the buckets, a user that may read a document could have it written into another one, or sent to another data centre.
 // In a separate account the reply stays there.
 func (p *Plan) accounts(place string) []account {
 	first := account{name: mainAccount}

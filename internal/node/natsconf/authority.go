@@ -89,7 +89,9 @@ func (a *Authority) KeyPEM() ([]byte, error) {
 }
 
 // Issue returns a certificate for hosts, addresses or users, and its key.
-func (a *Authority) Issue(random io.Reader, now time.Time, valid time.Duration, names []string) (certPEM, keyPEM []byte, err error) {
+func (a *Authority) Issue(
+	random io.Reader, now time.Time, valid time.Duration, names []string,
+) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
 	if err != nil {
 		return nil, nil, err
@@ -100,7 +102,8 @@ func (a *Authority) Issue(random io.Reader, now time.Time, valid time.Duration, 
 	}
 	t := &x509.Certificate{
 		SerialNumber: serial, NotBefore: now.Add(-clockSlack), NotAfter: now.Add(valid),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	for _, n := range names {
 		if ip := net.ParseIP(n); ip != nil {

@@ -129,7 +129,9 @@ func kubernetes(conf []byte, folders map[string]map[string][]byte) ([]byte, erro
 	var b strings.Builder
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(object{"v1", "ConfigMap", map[string]string{"name": "nats"}, map[string]string{"nats.conf": string(conf)}, nil}); err != nil {
+	if err := e.Encode(object{
+		"v1", "ConfigMap", map[string]string{"name": "nats"}, map[string]string{"nats.conf": string(conf)}, nil,
+	}); err != nil {
 		return nil, err
 	}
 	var names []string

@@ -50,7 +50,13 @@ func (p *Plan) Validate() []error {
 	for _, list := range []struct {
 		key   string
 		names []string
-	}{{"data_centers", p.DataCenters}, {"globals", p.Globals}, {"regionals", p.Regionals}, {"edges", p.Edges}, {"notifiers", p.Notifiers}} {
+	}{
+		{"data_centers", p.DataCenters},
+		{"globals", p.Globals},
+		{"regionals", p.Regionals},
+		{"edges", p.Edges},
+		{"notifiers", p.Notifiers},
+	} {
 		for i, name := range list.names {
 			if err := wire.CheckName(name); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", list.key, err))

@@ -22,8 +22,8 @@ const removedDir = "removed"
 // nodeFolders lists the folders of users that can connect, by role.
 var nodeFolders = map[string]natsbus.Role{
 	folder(natsbus.RoleOperator): natsbus.RoleOperator, folder(natsbus.RoleProvision): natsbus.RoleProvision,
-	folder(natsbus.RoleGlobal): natsbus.RoleGlobal, folder(natsbus.RoleRegional): natsbus.RoleRegional, folder(natsbus.RoleEdge): natsbus.RoleEdge,
-	folder(natsbus.RoleNotifier): natsbus.RoleNotifier,
+	folder(natsbus.RoleGlobal): natsbus.RoleGlobal, folder(natsbus.RoleRegional): natsbus.RoleRegional,
+	folder(natsbus.RoleEdge): natsbus.RoleEdge, folder(natsbus.RoleNotifier): natsbus.RoleNotifier,
 }
 
 // written lists the certificates of users below a folder, as place/folder/name.crt.
@@ -89,8 +89,8 @@ func Remove(dir string, users []string) error {
 // Verified counts the users that [Verify] tried.
 type Verified struct{ Users, Removed int }
 
-// Verify connects to a server of a place as each user whose certificate is in the folder, and reads what its role reads.
-// Each removed user must be refused. The error has a line for each fault.
+// Verify connects to a server of a place as each user with a certificate in the folder, and makes the reads of its
+// role. Each removed user must be refused. The error has a line for each fault.
 func Verify(ctx context.Context, dir, place, url string) (n Verified, err error) {
 	users, err := written(dir)
 	if err != nil {
@@ -145,14 +145,16 @@ func try(ctx context.Context, dir, from, user, url string) error {
 		inbox = "_INBOX." + natsbus.OperatorInbox
 	}
 	cert := filepath.Join(from, filepath.FromSlash(user))
-	c, err := nats.Connect(url, nats.RootCAs(filepath.Join(dir, "ca.crt")), nats.ClientCert(cert, strings.TrimSuffix(cert, ".crt")+".key"),
-		nats.CustomInboxPrefix(inbox), nats.NoReconnect(), nats.Timeout(5*time.Second))
+	c, err := nats.Connect(url, nats.RootCAs(filepath.Join(dir, "ca.crt")),
+		nats.ClientCert(cert, strings.TrimSuffix(cert, ".crt")+".key"), nats.CustomInboxPrefix(inbox), nats.NoReconnect(),
+		nats.Timeout(5*time.Second))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	may := natsbus.Allow(role, place, name).Publish
-	info := slices.IndexFunc(may, func(s string) bool { return strings.HasSuffix(s, "STREAM.INFO."+natsbus.DocumentsStream) })
+	info := slices.IndexFunc(may,
+		func(s string) bool { return strings.HasSuffix(s, "STREAM.INFO."+natsbus.DocumentsStream) })
 	if info < 0 || role == natsbus.RoleProvision {
 		return nil
 	}

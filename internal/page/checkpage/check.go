@@ -33,7 +33,8 @@ func Check(text []byte) (doubts []string, err error) {
 			return nil, fmt.Errorf("waiting page: %w", err)
 		}
 		if got := custom.Render(nil, v); string(got) != want {
-			return nil, fmt.Errorf("waiting page: uses a corner of Mustache that is not supported: near %q", firstDifference(string(got), want))
+			return nil, fmt.Errorf("waiting page: uses a corner of Mustache that is not supported: near %q",
+				firstDifference(string(got), want))
 		}
 	}
 	return append(custom.Doubts(), blocked(string(text))...), nil
@@ -52,7 +53,9 @@ func blocked(text string) (doubts []string) {
 		doubts = append(doubts, fmt.Sprintf("line %d: %s", line, fmt.Sprintf(format, args...)))
 	}
 	for _, m := range handler.FindAllStringSubmatchIndex(text, -1) {
-		say(m[2], "%s does not run: the policy of the page takes no scripts in attributes; use addEventListener in a script element", strings.ToLower(text[m[2]:m[3]]))
+		say(m[2],
+			"%s does not run: the policy of the page takes no scripts in attributes; use addEventListener in a script element",
+			strings.ToLower(text[m[2]:m[3]]))
 	}
 	for _, m := range scriptURL.FindAllStringIndex(text, -1) {
 		say(m[1], "javascript: does not run: the policy of the page takes scripts in script elements only")

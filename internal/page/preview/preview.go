@@ -53,8 +53,10 @@ func New(file, sources string, log *slog.Logger) *Handler {
 	h.mux.HandleFunc("GET /{state}", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, r.PathValue("state")) })
 	h.mux.HandleFunc("GET /.well-known/vestibule/events", h.listen)
 	h.mux.HandleFunc("GET /.well-known/vestibule/language", h.languages)
-	h.mux.HandleFunc("POST /.well-known/vestibule/away", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	h.mux.HandleFunc("POST /.well-known/vestibule/leave", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, "left") })
+	h.mux.HandleFunc("POST /.well-known/vestibule/away",
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	h.mux.HandleFunc("POST /.well-known/vestibule/leave",
+		func(w http.ResponseWriter, r *http.Request) { h.page(w, r, "left") })
 	return h
 }
 
@@ -112,7 +114,9 @@ func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
 		fault = err.Error()
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	err = index.Execute(w, map[string]any{"File": h.File, "Fault": fault, "Doubts": doubts, "States": states, "Languages": room.Languages})
+	err = index.Execute(w, map[string]any{
+		"File": h.File, "Fault": fault, "Doubts": doubts, "States": states, "Languages": room.Languages,
+	})
 	if err != nil {
 		h.Log.Debug("index not written", slog.Any("error", err))
 	}

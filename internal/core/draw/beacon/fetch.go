@@ -65,7 +65,8 @@ var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 
 // fetch asks one mirror.
 func fetch(ctx context.Context, mirror string, closes time.Time) (*draw.Beacon, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/%s/public/%d", strings.TrimSuffix(mirror, "/"), quicknet, RoundAfter(closes)), nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("%s/%s/public/%d", strings.TrimSuffix(mirror, "/"), quicknet, RoundAfter(closes)), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -95,8 +95,8 @@ func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime
 	return wm, lapsed
 }
 
-// allExpired returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown, an edge is not
-// heard, or this may be a copy of another data centre.
+// allExpired returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown, an edge is
+// not heard, or this may be a copy of another data centre.
 func (a *Aggregator) allExpired(now fleettime.Mono, synced bool) uint32 {
 	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
 	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.standing(&a.up) == wire.Unlisted {
@@ -109,9 +109,6 @@ func (a *Aggregator) allExpired(now fleettime.Mono, synced bool) uint32 {
 	}
 	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
 }
-
-// movedInUnknown means that the store does not tell whether sessions moved in.
-const movedInUnknown = math.MaxInt64
 
 // activateStored makes edges alive once their roster entry is stored.
 func (l *lifecycle) activateStored() {

@@ -8,6 +8,7 @@
 package region
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -88,7 +89,10 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 		own = !slices.ContainsFunc(old.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
 		old.LoseTrack()
 	}
-	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now, first: old.Version == 0}
+	a := &Aggregator{
+		cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64},
+		stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now, first: old.Version == 0,
+	}
 	a.clock.restore(now, cfg.Time)
 	a.stored.durable.Version++
 	a.member = membership{dc: cfg.DC, freshID: cfg.ClusterID, stored: &a.stored}
@@ -108,10 +112,11 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.rooms.pastLife = old.Life
 	// The predecessor and its edges may have continued for a while.
 	a.rooms.pastTill = now.Add(fleettime.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
-	a.recallRooms(&old)
+	a.rooms.recall(&old)
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict
-	a.lifecycle = newLifecycle(&registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}, cfg.compactAbove())
+	reg := &registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
+	a.lifecycle = newLifecycle(reg, cfg.compactAbove())
 	if a.lifecycle.movedIn = old.MovedIn; old.Version == 0 && cfg.Bootstrap {
 		a.lifecycle.movedIn, a.stored.durable.MovedIn = 1, 1
 	} else if old.MovedIn == 0 {
@@ -162,9 +167,6 @@ func (a *Aggregator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	a.rooms.markAllStale()
 }
 
-// Durable returns the data for a successor, stored or not.
-func (a *Aggregator) Durable() wire.Durable { return a.stored.durable.Clone() }
-
 // SetLease sets the end of this aggregator's leadership, by its own clock. It sends nothing afterwards.
 func (a *Aggregator) SetLease(until fleettime.Mono) { a.until = until }
 
@@ -175,30 +177,25 @@ func (a *Aggregator) leads(now fleettime.Mono) bool {
 	return a.fencedBy == 0 && !a.member.rejoins && now < a.until
 }
 
-// Unsaved returns the Durable to store before the aggregator can continue. The shell stores it and calls Saved.
-func (a *Aggregator) Unsaved() (wire.Durable, bool) {
-	return a.stored.unsaved()
-}
-
-// Saved records that a version is stored.
-func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
-	if version <= a.stored.saved {
-		return
-	}
-	if a.stored.save(version) {
-		a.rooms.markAllStale()
-	}
-	a.lifecycle.activateStored()
-	a.begins(now)
-	a.due = now
-	a.up.reportSoon(now, 1)
-}
-
 // snapshot returns the state of the data centre at now.
 func (a *Aggregator) snapshot(now fleettime.Mono) *snapshot {
 	u := &a.up
 	return &snapshot{
-		blank: u.blank, recovering: a.roster.recovering(), returning: a.lifecycle.returning, isolated: u.isolated(now), unanswered: u.unanswered(now, unansweredWait),
-		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
+		blank: u.blank, recovering: a.roster.recovering(), returning: a.lifecycle.returning, isolated: u.isolated(now),
+		unanswered: u.unanswered(now, unansweredWait), leased: u.leased(now), closed: a.member.standing(u) != wire.Listed,
+		life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
 	}
 }
+
+// Rejoin declares on an operator's word that this data centre is the listed one: its store was lost, with all edges
+// that knew its cluster ID. Once the result of Unsaved is stored, the shell leads anew: see Rejoins.
+func (a *Aggregator) Rejoin() error {
+	if !a.member.isCopy() {
+		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
+	}
+	a.member.rejoin(a.member.list.ClusterID(a.cfg.DC))
+	return nil
+}
+
+// Rejoins reports whether the data centre continues under another cluster ID. This aggregator does nothing any more.
+func (a *Aggregator) Rejoins() bool { return a.member.rejoins }

@@ -50,7 +50,8 @@ func (s *silence) waitEnd(now fleettime.Mono, e *edge, blank bool) fleettime.Tim
 func (s *silence) leaseLeft(now fleettime.Mono) (leased, until int64) {
 	// The predecessor led before this term began, so the time since then counts.
 	end := s.latest(now).Add(ledger.OwnerLease - fleettime.Shrink(now.Sub(s.clock.started)))
-	return end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
+	leased = end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1
+	return leased, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
 }
 
 // holdsForGuess reports whether no second may be freed yet because fleet time was lost and then guessed: sessions
@@ -61,7 +62,8 @@ func (s *silence) holdsForGuess(now fleettime.Mono, ft fleettime.Time, synced bo
 		if s.clock.guess == 0 {
 			s.clock.guess = s.latest(now).Second() + 1
 		}
-		if end := s.clock.guess + int64((s.rooms.longestLife(now)+2*time.Second+s.takeoverWait())/time.Second) + 1; end > d.HoldUntil {
+		wait := s.rooms.longestLife(now) + 2*time.Second + s.takeoverWait()
+		if end := s.clock.guess + int64(wait/time.Second) + 1; end > d.HoldUntil {
 			s.stored.holdNeeds = s.stored.change(func(d *wire.Durable) { d.HoldUntil = end })
 		}
 	}

@@ -21,11 +21,12 @@ func (a *Aggregator) Uninitialized() bool {
 	e := a.roster.find(wire.UnknownPast, 0)
 	return e != nil && e.missing() && !e.reservedLost && a.up.blank && a.roster.unknownEdges == 0 &&
 		a.member.list.Version == 0 && a.up.members == 0 && a.stored.durable.Members == 0 &&
-		!slices.ContainsFunc(a.rooms.list, func(b *roomLedger) bool { return b.active() != 0 || b.loan.certain() != wire.PermitCounts{} })
+		!slices.ContainsFunc(a.rooms.list,
+			func(b *roomLedger) bool { return b.active() != 0 || b.loan.certain() != wire.PermitCounts{} })
 }
 
-// Begin declares, on an operator's word, that nobody was ever admitted in the fleet: the aggregator waits for no edge of
-// before once that is stored. It can be repeated.
+// Begin declares, on an operator's word, that nobody was ever admitted in the fleet: the aggregator waits for no edge
+// of before once that is stored. It can be repeated.
 func (a *Aggregator) Begin(now fleettime.Mono) error {
 	switch {
 	case a.beginNeeds != 0:

@@ -28,15 +28,6 @@ func (c *clock) restore(now fleettime.Mono, k fleettime.Known) {
 	}
 }
 
-// Known returns fleet time for the data folder of the process; the zero value if it is unknown, or a guess that a
-// restarted process must not rely on.
-func (a *Aggregator) Known(now fleettime.Mono) fleettime.Known {
-	if a.clock.guessed && (a.clock.guess == 0 || a.stored.saved < a.stored.holdNeeds) {
-		return fleettime.Known{}
-	}
-	return a.clock.Known(now)
-}
-
 // past reports whether a second of fleet time is certainly over.
 func (c *clock) past(now fleettime.Mono, second int64) bool {
 	ft, synced := c.earliest(now)

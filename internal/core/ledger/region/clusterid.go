@@ -2,7 +2,6 @@ package region
 
 import (
 	"errors"
-	"fmt"
 
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/wire"
@@ -67,16 +66,3 @@ func (m *membership) rejoin(clusterID uint64) {
 
 // ErrNoCopy is returned for a data centre that is no copy.
 var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
-
-// Rejoin declares on an operator's word that this data centre is the listed one: its store was lost, with all edges
-// that knew its cluster ID. Once the result of Unsaved is stored, the shell leads anew: see Rejoins.
-func (a *Aggregator) Rejoin() error {
-	if !a.member.isCopy() {
-		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
-	}
-	a.member.rejoin(a.member.list.ClusterID(a.cfg.DC))
-	return nil
-}
-
-// Rejoins reports whether the data centre continues under another cluster ID. This aggregator does nothing any more.
-func (a *Aggregator) Rejoins() bool { return a.member.rejoins }

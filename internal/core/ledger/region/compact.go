@@ -67,7 +67,8 @@ func (g *compactor) compact(now fleettime.Mono) (sum *edge, folded []*edge) {
 	for _, e := range folded {
 		g.rooms.close(e)
 	}
-	sum.summary = slices.DeleteFunc(sum.summary, func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
+	sum.summary = slices.DeleteFunc(sum.summary,
+		func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
 	return sum, folded
 }
 
@@ -93,7 +94,8 @@ func (g *compactor) merge(sum, e *edge) {
 		if n := acc.reserved.count(&b.counts); n > 0 { // reserved sessions count until then
 			until := acc.reserved.until
 			b.counts.add(until, n)
-			to.sessions.expiries = addSessions(to.sessions.expiries, []wire.Expiry{{Until: uint32(until), Stamped: uint64(n)}}, b.counts.freed)
+			to.sessions.expiries = addSessions(to.sessions.expiries, []wire.Expiry{{Until: uint32(until), Stamped: uint64(n)}},
+				b.counts.freed)
 			last = max(last, until)
 		}
 		net := make([]wire.Expiry, 0, len(acc.sessions.expiries))

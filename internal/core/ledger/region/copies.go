@@ -32,7 +32,9 @@ type copies struct {
 // observe checks the version of a ticket that an edge renewed against the versions in use at other edges; life is the
 // life of tickets. It ignores late reports. If it finds a copy, it returns the line that stays valid and the time at
 // which that line was stamped.
-func (c *copies) observe(m *wire.Move, there, life uint32, latest fleettime.Time) (l wire.Line, made uint32, found bool) {
+func (c *copies) observe(
+	m *wire.Move, there, life uint32, latest fleettime.Time,
+) (l wire.Line, made uint32, found bool) {
 	made = m.Until - 1 - there
 	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > reuse.InFlight {
 		return l, made, false

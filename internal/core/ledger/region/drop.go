@@ -3,8 +3,6 @@ package region
 import (
 	"slices"
 
-	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
 
@@ -102,17 +100,3 @@ func (a *Aggregator) mayDrop(at *snapshot, b *roomLedger) bool {
 
 // anyMissing reports whether an edge has not reported since a predecessor led.
 func (r *roster) anyMissing() bool { return slices.ContainsFunc(r.edges, (*edge).missing) }
-
-// drop handles wire.RoomGrant.Drop of global, which knows the newest counters if it has acknowledged them.
-func (u *uplink) drop(now fleettime.Mono, all *rooms, id room.ID) {
-	b := all.byID[id]
-	switch {
-	case b == nil:
-	case b.gone && b.removed && !b.dirty && b.changedAt <= u.acked && len(b.accounts) == 0:
-		delete(all.byID, id)
-		all.list = slices.DeleteFunc(all.list, func(o *roomLedger) bool { return o == b })
-	default:
-		b.dirty = true // the next report has the room
-		u.reportSoon(now, 1)
-	}
-}

@@ -114,7 +114,8 @@ func (b *roomLedger) reconstruct() {
 	rate += b.rates.sum()
 	held := &b.loan.permits
 	held.Reset()
-	held.Sessions.Granted, held.Rate.Granted = uint64(max(b.loan.sure.Sessions, b.active()+credit)), uint64(max(b.loan.sure.Rate, rate))
+	held.Sessions.Granted = uint64(max(b.loan.sure.Sessions, b.active()+credit))
+	held.Rate.Granted = uint64(max(b.loan.sure.Rate, rate))
 	held.Sessions.Keep, held.Rate.Keep = held.Sessions.Granted, held.Rate.Granted // until global sets them
 	b.loan.reconstructed = true
 	b.dirty, b.stale = true, true

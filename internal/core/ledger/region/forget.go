@@ -28,9 +28,9 @@ type Forgotten struct {
 // name if instance is 0; or every edge that does not report if the name is empty, also unknown edges.
 //
 // Tickets that the edge stamped under partition_policy serve may have been renewed a moment ago, and count until they
-// would expire then; with over, those of edges of a predecessor count no more. If the edge is alive after all, its sessions beyond that are reported as overcommit until it
-// reports. An edge of a predecessor is waited for no less than before, but no longer than an ended one. Forget
-// returns one of the errors above if no edge can be declared ended.
+// would expire then; with over, those of edges of a predecessor count no more. If the edge is alive after all, its
+// sessions beyond that are reported as overcommit until it reports. An edge of a predecessor is waited for no less than
+// before, but no longer than an ended one. Forget returns one of the errors above if no edge can be declared ended.
 func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, over bool) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {

@@ -64,7 +64,8 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 		To: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.nextSeq(now, &a.clock),
 		Acked: e.parts.Done(), Told: e.told, Echo: e.echo, Dwell: now.Sub(e.receivedAt),
 		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
-		Watermark: a.rooms.watermark, Twin: a.roster.hasTwin(e), Standing: a.member.standing(&a.up), ClusterID: a.stored.clusterID, Folder: a.stored.folderUse(e),
+		Watermark: a.rooms.watermark, Twin: a.roster.hasTwin(e), Standing: a.member.standing(&a.up),
+		ClusterID: a.stored.clusterID, Folder: a.stored.folderUse(e),
 	}
 	if e.state != alive {
 		e.resendEnds()

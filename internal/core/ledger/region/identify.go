@@ -109,14 +109,6 @@ func (r *roster) checkContradiction(e *edge, m *report) {
 	r.lastUnknown = e.name
 }
 
-// markEnded records that another process or an operator reported the end of an instance; latest is the upper bound of
-// fleet time.
-func (r *roster) markEnded(e *edge, latest fleettime.Time) {
-	if e.endedAtGrant == 0 {
-		e.endedAtGrant, e.endedAtTime = r.lastSeq+1, latest
-	}
-}
-
 // lateReportName is the roster name of removed instances that report again. No edge can have this name.
 const lateReportName = "(late word)"
 
@@ -186,7 +178,8 @@ func (r *roster) recordWitness(now fleettime.Mono, m *report, s *stored) {
 			r.lastUnknown = m.From
 		}
 	case m.Seen.N == r.ownTerm && !m.Settles: // it may have followed another leader after its snapshot
-		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Instance == m.Instance })
+		r.witnesses = slices.DeleteFunc(r.witnesses,
+			func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Instance == m.Instance })
 	}
 }
 
@@ -216,28 +209,4 @@ func (l *lifecycle) endLostReservation(e *edge) {
 		p.spent, p.silent, p.stampLife = 0, false, 0
 		b.dirty, b.stale = true, true
 	}
-}
-
-// add adds an instance.
-func (r *roster) add(name string, instance uint64) *edge {
-	r.nums++
-	e := &edge{name: name, instance: instance, num: r.nums, strict: r.strict}
-	i, _ := slices.BinarySearchFunc(r.edges, e, compareEdges)
-	r.edges = slices.Insert(r.edges, i, e)
-	return e
-}
-
-// inSummary reports whether the sessions of an instance are in the summary.
-func (r *roster) inSummary(name string, instance uint64) bool {
-	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
-}
-
-// find returns an instance, or nil.
-func (r *roster) find(name string, instance uint64) *edge {
-	i, ok := slices.BinarySearchFunc(r.edges, instance, func(e *edge, instance uint64) int { return e.compare(name, instance) })
-	if !ok {
-		return nil
-	}
-	return r.edges[i]
 }

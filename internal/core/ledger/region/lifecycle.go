@@ -1,6 +1,8 @@
 package region
 
 import (
+	"math"
+
 	"vestibule/internal/core/fleettime"
 )
 
@@ -19,5 +21,11 @@ type lifecycle struct {
 
 // newLifecycle returns the lifecycle of the edges of an aggregator.
 func newLifecycle(reg *registry, above int) lifecycle {
-	return lifecycle{registry: reg, silence: silence{registry: reg}, compactor: compactor{threshold: above, rooms: reg.rooms, roster: reg.roster}}
+	return lifecycle{
+		registry: reg, silence: silence{registry: reg},
+		compactor: compactor{threshold: above, rooms: reg.rooms, roster: reg.roster},
+	}
 }
+
+// movedInUnknown means that the store does not tell whether sessions moved in.
+const movedInUnknown = math.MaxInt64

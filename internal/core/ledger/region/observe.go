@@ -49,18 +49,6 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	}
 }
 
-// report is a report of an edge, and the time at which the edge wrote it.
-type report struct {
-	*wire.Report
-	earliest, latest fleettime.Time // by the clock of the edge, with its uncertainty
-	timed            bool           // the edge knew the time
-}
-
-// decode reads the time at which a report was written.
-func decode(m *wire.Report) report {
-	return report{Report: m, earliest: ledger.Earliest(m), latest: ledger.Latest(m), timed: ledger.IsSynced(m)}
-}
-
 // receive applies the head of one part of a report. It reports whether the report is newer than the previous ones,
 // and whether this part completes it.
 func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
@@ -164,7 +152,8 @@ func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, late
 		}
 		// This is an old report of the silent edge itself. The edge may have renewed tickets that were valid
 		// then, even if their second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
+		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num &&
+			(silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}
 	}

@@ -31,7 +31,8 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 			if acc.queued != listed[acc] || acc.edge != e || acc.ledger != b {
 				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.queued, listed[acc])
 			}
-			if !acc.queued && (acc.changed || acc.viewChanged || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
+			if !acc.queued &&
+				(acc.changed || acc.viewChanged || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
 				return fmt.Sprintf("%s did not get the changes of room %x", e.name, uint64(id))
 			}
 			if acc.reserved.silent && (e.state == alive || e.state == joining) {

@@ -37,7 +37,9 @@ func (u *rateUses) init(now, wrote fleettime.Mono, used []uint32, busy int64) {
 			continue
 		}
 		age := time.Duration(s) * time.Second
-		u.list = append(u.list, rateUse{n: int64(n), from: wrote.Add(-fleettime.Stretch(age + 2*time.Second)), till: now.Add(-fleettime.Shrink(age))})
+		u.list = append(u.list, rateUse{
+			n: int64(n), from: wrote.Add(-fleettime.Stretch(age + 2*time.Second)), till: now.Add(-fleettime.Shrink(age)),
+		})
 		busy -= int64(n)
 	}
 	u.wrote = math.MinInt64 / 2 // the earlier uses are unknown
@@ -146,7 +148,9 @@ const ratesGrain = 5
 // stored returns the roster form of the permits reserved for an edge: the Unix seconds until which they count, and
 // the second after which none does. latest is the upper bound of fleet time; if it is unknown, stored returns none
 // and 0.
-func (ps reservedRates) stored(e edgeNum, now fleettime.Mono, latest fleettime.Time) (rates []wire.RosterRate, until int64) {
+func (ps reservedRates) stored(
+	e edgeNum, now fleettime.Mono, latest fleettime.Time,
+) (rates []wire.RosterRate, until int64) {
 	if latest == 0 {
 		return nil, 0
 	}
@@ -160,7 +164,8 @@ func (ps reservedRates) stored(e edgeNum, now fleettime.Mono, latest fleettime.T
 		}
 		until = max(until, end)
 		end = (end + ratesGrain - 1) / ratesGrain * ratesGrain
-		k, found := slices.BinarySearchFunc(rates, end, func(r wire.RosterRate, end int64) int { return cmp.Compare(r.Until, end) })
+		k, found := slices.BinarySearchFunc(rates, end,
+			func(r wire.RosterRate, end int64) int { return cmp.Compare(r.Until, end) })
 		if !found {
 			if len(rates) == wire.MaxRates {
 				continue // counts until the last of them ends

@@ -189,7 +189,9 @@ func (b *roomLedger) active() int64 {
 }
 
 // ownView makes the view of the room from the data centre's own numbers; free and rateFree are its free permits.
-func (b *roomLedger) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time) {
+func (b *roomLedger) ownView(
+	now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time,
+) {
 	if now.Sub(b.viewed) < share.ViewGap {
 		return
 	}
@@ -198,7 +200,8 @@ func (b *roomLedger) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Te
 	x := share.Prospect{
 		Flow: &b.flow, Gain: &b.gain, Lines: []estimate.Histogram{b.waiting},
 		Supply: max(0, free+idle), Rate: max(0, rateFree+ridle),
-		Total: b.loan.permits.Sessions.Held() - n, Limit: b.loan.permits.Rate.Held() - m, Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
+		Total: b.loan.permits.Sessions.Held() - n, Limit: b.loan.permits.Rate.Held() - m, Tally: b.tally(), Own: true,
+		Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
 	}
 	var heldJoined [][]fleettime.Time
 	for _, acc := range b.accounts {

@@ -60,7 +60,10 @@ func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 func (r *rooms) open(id room.ID) *roomLedger {
 	b := r.byID[id]
 	if b == nil {
-		b = &roomLedger{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
+		b = &roomLedger{
+			RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true,
+			life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)},
+		}
 		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)
@@ -190,5 +193,14 @@ func (r *rooms) openAll(e *edge) {
 func (r *rooms) reconstruct() {
 	for _, b := range r.list {
 		b.reconstruct()
+	}
+}
+
+// recall restores what the predecessor stored of the rooms.
+func (r *rooms) recall(old *wire.Durable) {
+	for _, s := range old.Rooms {
+		b := r.open(s.Room)
+		b.bound, b.storedBound = s.Bound, s.Bound
+		b.loan.floor, b.loan.guard = s.Floor, s.Floor
 	}
 }

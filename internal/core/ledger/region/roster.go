@@ -1,7 +1,6 @@
 package region
 
 import (
-	"math"
 	"slices"
 
 	"vestibule/internal/core/fleettime"
@@ -41,7 +40,8 @@ const maxReplies = 256
 // queueReply queues a reply to a process without a roster entry.
 func (r *roster) queueReply(now fleettime.Mono, m *report, v wire.Handshake) {
 	s := reply{name: m.From, instance: m.Instance, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
-	if i := slices.IndexFunc(r.replies, func(o reply) bool { return o.name == m.From && o.instance == m.Instance }); i >= 0 {
+	isSame := func(o reply) bool { return o.name == s.name && o.instance == s.instance }
+	if i := slices.IndexFunc(r.replies, isSame); i >= 0 {
 		r.replies[i] = s
 	} else if len(r.replies) < maxReplies {
 		r.replies = append(r.replies, s)
@@ -60,23 +60,6 @@ func (r *roster) recovering() bool {
 	return slices.ContainsFunc(r.edges, func(e *edge) bool {
 		return e.state == awaiting || (e.state == lost && !e.reservedLost)
 	})
-}
-
-// countsSince returns the time since which every edge has counted waiting visitors; 0 for unknown.
-func (r *roster) countsSince() fleettime.Time {
-	since := fleettime.Time(math.MaxInt64)
-	for _, e := range r.edges {
-		switch {
-		case e.reporting():
-			since = min(since, e.since)
-		case e.missing() && !r.hasEnded(e):
-			return 0
-		}
-	}
-	if since == math.MaxInt64 {
-		return 0
-	}
-	return since
 }
 
 // anyReporting reports whether any edge reports. If none does, the aggregator itself may be cut off.
@@ -110,6 +93,40 @@ func (r *roster) acknowledgedEnds(b *roomLedger) uint64 {
 		}
 	}
 	return known
+}
+
+// add adds an instance.
+func (r *roster) add(name string, instance uint64) *edge {
+	r.nums++
+	e := &edge{name: name, instance: instance, num: r.nums, strict: r.strict}
+	i, _ := slices.BinarySearchFunc(r.edges, e, compareEdges)
+	r.edges = slices.Insert(r.edges, i, e)
+	return e
+}
+
+// find returns an instance, or nil.
+func (r *roster) find(name string, instance uint64) *edge {
+	i, ok := slices.BinarySearchFunc(r.edges, instance,
+		func(e *edge, instance uint64) int { return e.compare(name, instance) })
+	if !ok {
+		return nil
+	}
+	return r.edges[i]
+}
+
+// inSummary reports whether the sessions of an instance are in the summary.
+func (r *roster) inSummary(name string, instance uint64) bool {
+	sum := r.find(wire.Gone, 0)
+	return sum != nil &&
+		slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
+}
+
+// markEnded records that another process or an operator reported the end of an instance; latest is the upper bound of
+// fleet time.
+func (r *roster) markEnded(e *edge, latest fleettime.Time) {
+	if e.endedAtGrant == 0 {
+		e.endedAtGrant, e.endedAtTime = r.lastSeq+1, latest
+	}
 }
 
 // remove deletes instances.

@@ -169,7 +169,8 @@ type edgeSnapshot struct {
 // changed rooms.
 func (l *lastSnapshot) changed(is *snapshot, edges []*edge) bool {
 	was := &l.at
-	if is.blank == was.blank && is.recovering == was.recovering && is.returning == was.returning && is.isolated == was.isolated && is.unanswered == was.unanswered &&
+	if is.blank == was.blank && is.recovering == was.recovering && is.returning == was.returning &&
+		is.isolated == was.isolated && is.unanswered == was.unanswered &&
 		slices.EqualFunc(l.edges, edges, func(b edgeSnapshot, e *edge) bool { return b.edge == e && b.state == e.state }) {
 		return false
 	}
@@ -178,4 +179,21 @@ func (l *lastSnapshot) changed(is *snapshot, edges []*edge) bool {
 		l.edges = append(l.edges, edgeSnapshot{e, e.state})
 	}
 	return true
+}
+
+// countsSince returns the time since which every edge has counted waiting visitors; 0 for unknown.
+func (r *roster) countsSince() fleettime.Time {
+	since := fleettime.Time(math.MaxInt64)
+	for _, e := range r.edges {
+		switch {
+		case e.reporting():
+			since = min(since, e.since)
+		case e.missing() && !r.hasEnded(e):
+			return 0
+		}
+	}
+	if since == math.MaxInt64 {
+		return 0
+	}
+	return since
 }

@@ -51,7 +51,8 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 		Granted: t.Granted, Returned: t.Returned, Keep: t.Keep,
 		RateGranted: rate.Granted, RateReturned: rate.Returned, RateKeep: rate.Keep,
 		Active:  b.active(),
-		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Overcommit: b.overcommit.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
+		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied,
+		Overcommit: b.overcommit.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
 	}
 	l.Free, l.RateFree = at.free(b)
 	l.Reserved = l.Active - b.counts.total()
@@ -99,14 +100,18 @@ type EdgeStatus struct {
 // Status returns the state of the aggregator at now.
 func (a *Aggregator) Status(now fleettime.Mono) Status {
 	s := Status{
-		Term: a.cfg.Term, Follows: a.up.seen, Standing: a.member.standing(&a.up), Members: a.stored.members, Joined: a.up.joined, Leased: a.up.leased(now),
-		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeBound: a.clock.Bound(now), Watermark: a.rooms.watermark,
+		Term: a.cfg.Term, Follows: a.up.seen, Standing: a.member.standing(&a.up), Members: a.stored.members,
+		Joined: a.up.joined, Leased: a.up.leased(now), Isolated: a.up.isolated(now), Time: a.clock.Now(now),
+		TimeBound: a.clock.Bound(now), Watermark: a.rooms.watermark,
 	}
 	if s.ClusterID = a.stored.clusterID; a.member.isCopy() {
 		s.Copy = a.member.list.ClusterID(a.cfg.DC)
 	}
 	for _, e := range a.roster.edges {
-		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt, Twin: a.roster.hasTwin(e)})
+		s.Edges = append(s.Edges, EdgeStatus{
+			Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt,
+			Twin: a.roster.hasTwin(e),
+		})
 	}
 	return s
 }
@@ -175,6 +180,15 @@ func (a *Aggregator) Leased(now fleettime.Mono) bool { return a.up.leased(now) }
 
 // Synced reports whether the aggregator knows fleet time at now.
 func (a *Aggregator) Synced(now fleettime.Mono) bool { return a.clock.synced(now) }
+
+// Known returns fleet time for the data folder of the process; the zero value if it is unknown, or a guess that a
+// restarted process must not rely on.
+func (a *Aggregator) Known(now fleettime.Mono) fleettime.Known {
+	if a.clock.guessed && (a.clock.guess == 0 || a.stored.saved < a.stored.holdNeeds) {
+		return fleettime.Known{}
+	}
+	return a.clock.Known(now)
+}
 
 // Clock returns fleet time; known is false if its uncertainty exceeds [fleettime.Rough].
 func (a *Aggregator) Clock(now fleettime.Mono) (t fleettime.Time, known bool) {

@@ -116,5 +116,6 @@ func (s *stored) change(f func(d *wire.Durable)) uint64 {
 }
 
 func (s *stored) index(name string, instance uint64) int {
-	return slices.IndexFunc(s.durable.Roster, func(r wire.RosterEntry) bool { return r.Edge == name && r.Instance == instance })
+	return slices.IndexFunc(s.durable.Roster,
+		func(r wire.RosterEntry) bool { return r.Edge == name && r.Instance == instance })
 }

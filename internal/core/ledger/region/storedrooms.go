@@ -61,15 +61,6 @@ func (a *Aggregator) floorsEnd(now fleettime.Mono, at *snapshot) int64 {
 	return ft.Add(fleettime.Shrink(a.up.leaseEnd.Sub(now))-2*fleettime.Guard).Second() - 1
 }
 
-// recallRooms restores what the predecessor stored of the rooms.
-func (a *Aggregator) recallRooms(old *wire.Durable) {
-	for _, r := range old.Rooms {
-		b := a.rooms.open(r.Room)
-		b.bound, b.storedBound = r.Bound, r.Bound
-		b.loan.floor, b.loan.guard = r.Floor, r.Floor
-	}
-}
-
 // recallFloors makes the stored floors usable, if global was certainly bound by them until now.
 func (a *Aggregator) recallFloors(now fleettime.Mono) {
 	ft, bound := a.clock.Read(now)

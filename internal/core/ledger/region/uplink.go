@@ -1,10 +1,12 @@
 package region
 
 import (
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
 
@@ -175,4 +177,18 @@ func (u *uplink) doubtsTime(now fleettime.Mono, c *clock, g *wire.Grant) bool {
 		u.doubting, u.doubt = true, now
 	}
 	return now.Sub(u.doubt) < ledger.TimeWait
+}
+
+// drop handles wire.RoomGrant.Drop of global, which knows the newest counters if it has acknowledged them.
+func (u *uplink) drop(now fleettime.Mono, all *rooms, id room.ID) {
+	b := all.byID[id]
+	switch {
+	case b == nil:
+	case b.gone && b.removed && !b.dirty && b.changedAt <= u.acked && len(b.accounts) == 0:
+		delete(all.byID, id)
+		all.list = slices.DeleteFunc(all.list, func(o *roomLedger) bool { return o == b })
+	default:
+		b.dirty = true // the next report has the room
+		u.reportSoon(now, 1)
+	}
 }

@@ -24,7 +24,10 @@ const (
 
 // String returns the name of the reason; empty for none.
 func (w WaitReason) String() string {
-	return [...]string{WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_permits", WaitGuess: "guessed_time", WaitFleet: "fleet"}[w]
+	return [...]string{
+		WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_permits",
+		WaitGuess: "guessed_time", WaitFleet: "fleet",
+	}[w]
 }
 
 // Wait is one reason for which permits of the data centre are not used.

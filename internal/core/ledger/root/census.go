@@ -13,7 +13,7 @@ type Census struct {
 
 	Drained  []string   // may leave the list: they drain, they know it, and nothing of them is out
 	Released []string   // removed by force, and nothing of them can be valid any more
-	Enrolled []Identity // members whose cluster ID is to be added to the list: of each name the first that was heard
+	Enrolled []Identity // members to add to the list with their cluster ID: the first that was heard of each name
 	Unlisted []Identity // heard, and not in the list
 }
 

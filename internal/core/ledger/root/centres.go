@@ -25,6 +25,15 @@ type centres struct {
 	counted   bool           // the books were complete in this term, and lent by
 }
 
+// centreTime is the time that a data centre reports.
+type centreTime struct {
+	probes []ledger.Probe // grants sent while the coordinator could learn the time
+	trips  ledger.Trips   // of their answers
+	other  bool           // its fleet time differs
+	known  bool           // it knows fleet time
+	bound  time.Duration
+}
+
 // centre is the record of one data centre. Its loans are in the pools.
 type centre struct {
 	name string
@@ -130,35 +139,6 @@ func (c *centres) hasBegun(m *wire.Report) bool {
 		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Permits.Sessions.Granted > 0 || r.Active > 0 })
 }
 
-// lending is how far permits may be lent to a data centre.
-type lending uint8
-
-const (
-	lendAll     lending = iota
-	lendMovers          // it drains: permits of T for sessions that move there, while anything is out
-	lendInPlace         // it keeps its permits
-	lendNone            // its idle permits are to come back
-)
-
-// lendingTo returns how far permits of a room may be lent to a data centre that has l of it. A data
-// centre that drains and has returned everything is lent nothing more: a coordinator with a list without
-// it need not know it.
-func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
-	switch {
-	case c.outdated() && !d.draining:
-		return lendInPlace
-	case c.outdated() || !d.listed:
-		return lendNone
-	case d.draining && !l.out():
-		return lendNone
-	case d.draining:
-		return lendMovers
-	case !c.entered(now, d), c.enrolling(d):
-		return lendInPlace
-	}
-	return lendAll
-}
-
 // entered reports whether a coordinator with a list without d would learn of a newer one before it
 // called its books complete.
 func (c *centres) entered(now fleettime.Mono, d *centre) bool {
@@ -210,7 +190,8 @@ func (c *centres) countsSince() fleettime.Time {
 // alone reports whether a data centre has been silent for as long as a new leader waits for a child that
 // knows the time, while others were heard. Silence of all may be the coordinator's own isolation.
 func (c *centres) alone(now fleettime.Mono, d *centre) bool {
-	return now.Sub(d.recv) >= ledger.TimeWait && slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < ledger.TimeWait })
+	return now.Sub(d.recv) >= ledger.TimeWait &&
+		slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < ledger.TimeWait })
 }
 
 // othersHeard reports whether any other data centre was heard lately: silence

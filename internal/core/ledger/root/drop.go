@@ -46,15 +46,6 @@ func (p *pool) drop(d *centre, l *loan) (never bool) {
 // answered reports whether a data centre has applied the grant that told it to drop the room.
 func (l *loan) answered(d *centre) bool { return l.dropAt != 0 && l.dropAt <= d.acked }
 
-// reported returns the loan of a data centre that reports the room. If it was told to drop the room, the loan starts
-// anew: its counters are those of the report.
-func (p *pool) reported(d *centre) *loan {
-	if l := p.loans[d]; l != nil && l.answered(d) {
-		p.close(d)
-	}
-	return p.loan(d)
-}
-
 // close deletes the loan of a data centre that has answered.
 func (p *pool) close(d *centre) {
 	delete(p.loans, d)

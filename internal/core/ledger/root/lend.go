@@ -15,6 +15,35 @@ import (
 // reserve is the part of the permits without demand that stays at the root, for data centres without recent visitors.
 const reserve = 0.2
 
+// lending is how far permits may be lent to a data centre.
+type lending uint8
+
+const (
+	lendAll     lending = iota
+	lendMovers          // it drains: permits of T for sessions that move there, while anything is out
+	lendInPlace         // it keeps its permits
+	lendNone            // its idle permits are to come back
+)
+
+// lendingTo returns how far permits of a room may be lent to a data centre that has l of it. A data
+// centre that drains and has returned everything is lent nothing more: a coordinator with a list without
+// it need not know it.
+func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
+	switch {
+	case c.outdated() && !d.draining:
+		return lendInPlace
+	case c.outdated() || !d.listed:
+		return lendNone
+	case d.draining && !l.out():
+		return lendNone
+	case d.draining:
+		return lendMovers
+	case !c.entered(now, d), c.enrolling(d):
+		return lendInPlace
+	}
+	return lendAll
+}
+
 // lendingRound is the lending of one room at one moment.
 type lendingRound struct {
 	homes  []*centre // data centres whose permits can be moved now
@@ -56,7 +85,8 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
 		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
 		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
-		Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held, Overdue: s.overdue,
+		Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID},
+		Held: s.held, Overdue: s.overdue,
 	})
 	p.lendPasses(s)
 	if len(s.loans) == 0 {

@@ -67,7 +67,8 @@ type visitors struct {
 
 // out reports whether the data centre holds permits or sessions of the room, or may have unaccounted ones.
 func (l *loan) out() bool {
-	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.overcommit != 0 || l.unreturned != 0
+	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.overcommit != 0 ||
+		l.unreturned != 0
 }
 
 // idleNow returns the idle permits of T in the data centre, as reported.
@@ -90,7 +91,10 @@ type pools struct {
 func (ps *pools) open(id room.ID) *pool {
 	p := ps.byID[id]
 	if p == nil {
-		p = &pool{RoomConfig: ledger.RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true, stale: true}
+		p = &pool{
+			RoomConfig: ledger.RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true,
+			stale: true,
+		}
 		p.flow.Restore(ps.churn[id])
 		ps.byID[id] = p
 		ps.list = append(ps.list, p)
@@ -125,7 +129,8 @@ func (ps *pools) out(d *centre) bool {
 
 // allExpired reports whether a data centre has been silent for so long that none of its sessions can be valid.
 func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
-	return len(ps.list) > 0 && !slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
+	return len(ps.list) > 0 &&
+		!slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
 }
 
 // pool has the permits of one room and the loans of its data centres.
@@ -192,8 +197,8 @@ func (p *pool) missing(d *centre) bool {
 }
 
 // confirms reports whether the limits are kept with the current ledgers. Reconstructed ledgers hold at least what is
-// out, so nothing is lent twice then. The ledger of a data centre that is not listed, such as a copy, is never confirmed:
-// the next leader does not wait for it, and may lend what it holds to others.
+// out, so nothing is lent twice then. The ledger of a data centre that is not listed, such as a copy, is never
+// confirmed: the next leader does not wait for it, and may lend what it holds to others.
 func (p *pool) confirms(d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
@@ -257,6 +262,18 @@ func boundOf(bound, limit, free int64) int64 {
 	return max(bound, limit-free)
 }
 
+// openRelease opens the release that the store marks for this coordinator. An open release stays unchanged.
+func (p *pool) openRelease() {
+	r := &p.Release
+	mine := r.Lender == p.cfg.Term
+	if r.ID > p.passes.Release && mine {
+		p.passes = share.Passes{Release: r.ID, N: r.N}
+		for _, d := range p.centres.all {
+			p.loan(d).dirty = true
+		}
+	}
+}
+
 // reclaim voids the loan of a silent data centre: under partition_policy cap when its sessions have expired, under
 // serve after lost_after of silence while others reported.
 func (p *pool) reclaim(now fleettime.Mono, d *centre) {
@@ -267,7 +284,8 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 		return
 	}
 	l := p.loan(d)
-	if silent <= wait || l.reclaimed && l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0 || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
+	if silent <= wait || l.reclaimed && l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0 ||
+		(p.Cap && p.notBefore != 0 && now < p.notBefore) {
 		return
 	}
 	p.void(l, !p.Cap)
@@ -382,4 +400,13 @@ func (p *pool) void(l *loan, inUse bool) {
 	l.waiting, l.pending = nil, nil
 	l.dirty = true
 	p.stale = true
+}
+
+// reported returns the loan of a data centre that reports the room. If it was told to drop the room, the loan starts
+// anew: its counters are those of the report.
+func (p *pool) reported(d *centre) *loan {
+	if l := p.loans[d]; l != nil && l.answered(d) {
+		p.close(d)
+	}
+	return p.loan(d)
 }

@@ -5,18 +5,6 @@ import (
 	"vestibule/internal/core/ledger/share"
 )
 
-// openRelease opens the release that the store marks for this coordinator. An open release stays unchanged.
-func (p *pool) openRelease() {
-	r := &p.Release
-	mine := r.Lender == p.cfg.Term
-	if r.ID > p.passes.Release && mine {
-		p.passes = share.Passes{Release: r.ID, N: r.N}
-		for _, d := range p.centres.all {
-			p.loan(d).dirty = true
-		}
-	}
-}
-
 // lendPasses lends the passes of the open release to data centres with held visitors. Without an open release it
 // calls all passes back.
 func (p *pool) lendPasses(s *lendingRound) {

@@ -207,7 +207,7 @@ type CentreTotals struct {
 	ClusterID      uint64 // 0 for unknown
 	Standing       wire.Standing
 	Told           bool          // it has reported its permits, and reports now
-	Heard          time.Duration // time since its last report, or since it was added or the first term that waits for it began
+	Heard          time.Duration // since its last report; before one, since it was added or the wait for it began
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Sessions       uint64
@@ -223,7 +223,11 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: d.silence(now), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed, Bound: fleettime.Unsynced}
+		t := CentreTotals{
+			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter,
+			Heard: d.silence(now), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed,
+			Bound: fleettime.Unsynced,
+		}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}

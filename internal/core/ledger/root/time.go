@@ -19,27 +19,6 @@ type rootClock struct {
 	restored fleettime.Clock // the time that this process knew at the start of the term
 }
 
-// centreTime is the time that a data centre reports.
-type centreTime struct {
-	probes []ledger.Probe // grants sent while the coordinator could learn the time
-	trips  ledger.Trips   // of their answers
-	other  bool           // its fleet time differs
-	known  bool           // it knows fleet time
-	bound  time.Duration
-}
-
-// SetTime offers the machine's wall time. It is called about once a second. A running fleet keeps its own time, which
-// its data centres report (see rootClock.syncFromReport); it is slewed toward the machine's. A new fleet takes the
-// machine's time once every data centre had a chance to report. SetTime returns the difference of fleet time and the
-// machine's.
-func (a *Allocator) SetTime(now fleettime.Mono, wall fleettime.Time) time.Duration {
-	off, set := a.clock.set(now, wall, &a.centres)
-	if set {
-		a.due = now
-	}
-	return off
-}
-
 // set offers the machine's wall time. It returns the difference to fleet time, and whether fleet time is set now.
 func (c *rootClock) set(now fleettime.Mono, wall fleettime.Time, all *centres) (off time.Duration, set bool) {
 	if bound := c.Bound(now); bound != fleettime.Unsynced {
@@ -78,16 +57,6 @@ func (c *rootClock) set(now fleettime.Mono, wall fleettime.Time, all *centres) (
 // restoredWait is how long a new leader that restored fleet time waits for a data centre that knows it better.
 const restoredWait = time.Second
 
-// Known returns fleet time for the data folder of the process; the zero value for unknown.
-func (a *Allocator) Known(now fleettime.Mono) fleettime.Known {
-	k := a.clock.Known(now)
-	k.Guess = a.clock.guessed
-	return k
-}
-
-// Begin declares, on an operator's word, that nobody was ever admitted in the fleet: a guessed fleet time is the fleet's.
-func (a *Allocator) Begin() { a.clock.guessed = false }
-
 // slewRate is the rate at which fleet time approaches the leader's wall time.
 const slewRate = 100e-6
 
@@ -118,7 +87,8 @@ func (c *rootClock) syncFromReport(now fleettime.Mono, d *centre, m *wire.Report
 	since := now.Sub(all.started) // at first only a precise answer is accepted
 	ok = ok && (trip <= fleettime.Guard || (trip <= fleettime.MaxError && since > time.Second) || since > ledger.TimeWait)
 	ok = ok && told.trips.Usable(trip)
-	ok = ok && (m.AsOfBound <= fleettime.MaxError || (since > ledger.TimeWait && !all.surer(now, m.AsOfBound)) || since > 2*ledger.TimeWait)
+	ok = ok && (m.AsOfBound <= fleettime.MaxError || (since > ledger.TimeWait && !all.surer(now, m.AsOfBound)) ||
+		since > 2*ledger.TimeWait)
 	if ok {
 		*c = rootClock{}
 		bound := trip / 2

@@ -67,7 +67,8 @@ func (d *Division) Divide() (push []bool) {
 	push = make([]bool, len(d.Claims))
 	d.side(OfT, supply, free, d.Keep, push)
 	d.side(OfR, rsupply, rfree, d.RateKeep, push)
-	d.Urgent = d.waitingForT || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
+	d.Urgent = d.waitingForT || d.short || moving > moved || (free > 0 && supply > d.Keep) ||
+		(rfree > 0 && rsupply > d.RateKeep)
 	return push
 }
 

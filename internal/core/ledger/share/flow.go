@@ -29,7 +29,9 @@ type Flow struct {
 
 // forecast returns the expected pace of admissions and the ranges of waits. It computes them every two seconds, and
 // when a limit changes.
-func (f *Flow) forecast(now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits) ([]estimate.Pace, estimate.Ranges) {
+func (f *Flow) forecast(
+	now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits,
+) ([]estimate.Pace, estimate.Ranges) {
 	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute && life == f.life
 	if !same && f.life != 0 {
 		f.changed = ft

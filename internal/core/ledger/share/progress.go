@@ -36,8 +36,8 @@ type Progresses struct {
 	counts                    history.Counts
 }
 
-// Add adds the progress of a child since its previous report. The counters of a child may have begun under a predecessor:
-// its first report adds what the predecessor was not told, or nothing if that is unknown.
+// Add adds the progress of a child since its previous report. The counters of a child may have begun under a
+// predecessor: its first report adds what the predecessor was not told, or nothing if that is unknown.
 func (s *Progresses) Add(p *Progress, r *wire.RoomReport) (first bool) {
 	if first = !p.begun; first {
 		*p = Progress{Sums: r.Sums(), begun: true, outcomes: r.Outcomes}

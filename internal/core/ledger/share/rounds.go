@@ -118,7 +118,9 @@ func (r *rounds) cutoff() fleettime.Time { return r.recent[len(r.recent)-1].Call
 
 // waits returns the times at which given parts of the waiting visitors that are not called will have entered. Called
 // visitors enter before them. joining visitors join per second, for the time fading.
-func (r *rounds) waits(called, waiting, joining float64, fading time.Duration, paces []estimate.Pace, theta float64) estimate.Waits {
+func (r *rounds) waits(
+	called, waiting, joining float64, fading time.Duration, paces []estimate.Pace, theta float64,
+) estimate.Waits {
 	called = min(called, waiting)
 	before, ok := estimate.Estimate(called, paces, 0)
 	if !ok {

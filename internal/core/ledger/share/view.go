@@ -107,7 +107,9 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 		Line:  estimate.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
 	}
 	if v.Line.Total() >= 0.5 || x.Debt {
-		v.Paces, v.Ranges = x.Flow.forecast(now, ft, x.Tally.Life, estimate.Limits{Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail()))})
+		v.Paces, v.Ranges = x.Flow.forecast(now, ft, x.Tally.Life, estimate.Limits{
+			Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail())),
+		})
 	}
 	if !x.Own {
 		v.Changed = x.Flow.changed
@@ -120,7 +122,9 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 const rush = 1.0
 
 // expect adds visitors that joined lately and have not polled again, and returns the rate at which visitors join.
-func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float64) (all estimate.Histogram, joining float64) {
+func (x *Prospect) expect(
+	ft fleettime.Time, h estimate.Histogram, waiting float64,
+) (all estimate.Histogram, joining float64) {
 	pending := estimate.Sum(x.Pending...).Clamp()
 	if n, most := pending.Total(), waiting+float64(x.Total)*rush; n > most {
 		pending = slices.Clone(pending)
@@ -133,14 +137,17 @@ func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float
 	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
 }
 
-// callRounds calls visitors by rounds and forecasts the waits of the others. Under a debt nobody is called, but the round
-// begins: a view without rounds would promise an order.
-func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.View, here estimate.Histogram, waiting float64) {
+// callRounds calls visitors by rounds and forecasts the waits of the others. Under a debt nobody is called, but the
+// round begins: a view without rounds would promise an order.
+func (x *Prospect) callRounds(
+	now fleettime.Mono, ft fleettime.Time, v *wire.View, here estimate.Histogram, waiting float64,
+) {
 	r := &x.Gain.rounds
 	if waiting >= 0.5 && !x.Open(waiting) {
 		r.begin(ft, x.Lot)
 		if !x.Debt {
-			r.call(ft, here, float64(max(0, x.avail()))+estimate.Entered(v.Paces, wire.RateWindow)*ahead.Seconds()/wire.RateWindow.Seconds(), x.Held)
+			soon := estimate.Entered(v.Paces, wire.RateWindow) * ahead.Seconds() / wire.RateWindow.Seconds()
+			r.call(ft, here, float64(max(0, x.avail()))+soon, x.Held)
 		}
 	}
 	v.Rounds = r.recent
@@ -166,10 +173,10 @@ func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64)
 	}
 }
 
-// call calls the visitors that the free permits reach in the order of the line, or those that will be admitted before the
-// next view reaches the edges if these are more. A called visitor that has not asked for ten seconds is skipped, and
-// enters first on its return. While called visitors are between two polls, held ones may go first, but only as many as
-// will be admitted within gainAhead: the next permits are for the visitors that were passed.
+// call calls the visitors that the free permits reach in the order of the line, or those that will be admitted before
+// the next view reaches the edges if these are more. A called visitor that has not asked for ten seconds is skipped,
+// and enters first on its return. While called visitors are between two polls, held ones may go first, but only as many
+// as will be admitted within gainAhead: the next permits are for the visitors that were passed.
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
 	soon := gainAhead * v.Mu
 	if v.Paces != nil { // after a burst of permits nobody may follow, which a forecast of before the burst does not show
@@ -209,7 +216,8 @@ func (x *Prospect) upTo(whole estimate.Histogram, n float64) fleettime.Time {
 
 // SameView reports whether two views have the same effect on visitors and edges.
 func SameView(a, b *wire.View) bool {
-	if a.Since != b.Since || a.Changed != b.Changed || a.Cutoff != b.Cutoff || a.Called != b.Called || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
+	if a.Since != b.Since || a.Changed != b.Changed || a.Cutoff != b.Cutoff || a.Called != b.Called || a.Park != b.Park ||
+		a.Slots != b.Slots || a.Active != b.Active {
 		return false
 	}
 	paces := estimate.Later(a.Paces, b.At.Sub(a.At))

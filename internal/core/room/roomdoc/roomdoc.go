@@ -120,7 +120,8 @@ const usualMessage = 1<<20 - 1<<10
 // PageDoubts returns a warning if a waiting page may be too large for the store.
 func PageDoubts(content []byte) []string {
 	if n := len(Compress(content)); n > usualMessage {
-		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger", len(content), n)}
+		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger",
+			len(content), n)}
 	}
 	return nil
 }

@@ -70,7 +70,9 @@ func parseYAML(data []byte) (*yaml.Node, *room.Fault) {
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		return nil, &room.Fault{Line: max(more.Line, 1), Rule: "the file must hold one YAML document, and here begins another"}
+		return nil, &room.Fault{
+			Line: max(more.Line, 1), Rule: "the file must hold one YAML document, and here begins another",
+		}
 	case !errors.Is(err, io.EOF):
 		return nil, syntaxFault(err)
 	}

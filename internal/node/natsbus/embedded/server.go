@@ -121,7 +121,9 @@ const startTimeout = 10 * time.Second
 // Join starts the server of cfg, if any, and connects a node called name, with that inbox, to it or to the
 // configured servers. It adds both to closer. The server stores its data below dir. It returns the connection and
 // the started server, or nil.
-func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (conn *natsbus.Conn, server *Server, err error) {
+func Join(
+	name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger,
+) (conn *natsbus.Conn, server *Server, err error) {
 	opts := cfg.Options(name, inbox, log)
 	opts.Stream = natsbus.LeasesStream
 	if cfg.Embedded {
@@ -152,10 +154,12 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 		for key, addr := range open {
 			if secret == "" {
 				log.Warn("the embedded NATS server accepts connections from other machines without a password: any client can grant permits and read keys; "+
-					"block others with a firewall, or set a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key), slog.String("addr", addr))
+					"block others with a firewall, or set a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key),
+					slog.String("addr", addr))
 			} else {
 				log.Info("the embedded NATS server accepts connections from other machines with its password, which is sent unencrypted",
-					slog.String("key", key), slog.String("addr", addr), slog.String("user", User), slog.String("password_file", filepath.Join(dir, passwordFile)))
+					slog.String("key", key), slog.String("addr", addr), slog.String("user", User),
+					slog.String("password_file", filepath.Join(dir, passwordFile)))
 			}
 		}
 		opts.InProcess = server

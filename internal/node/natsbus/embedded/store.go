@@ -18,8 +18,8 @@ const (
 	spaceNeeded = 16 << 20
 )
 
-// KeepStore starts JetStream of a running server again whenever its disk was full and has space: nats-server refuses all
-// writes of a stream after one that failed. stop ends that, and returns once it has ended.
+// KeepStore starts JetStream of a running server again whenever its disk was full and has space: nats-server refuses
+// all writes of a stream after one that failed. stop ends that, and returns once it has ended.
 func KeepStore(s *server.Server, dir, domain string) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -1,0 +1,79 @@
+package admission
+
+import (
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// A snapshot is the state of the edge in its data folder. If the process is killed, the next one in the folder makes
+// its last report from the snapshot ([Predecessor]). The snapshot names a ceiling per room: the tickets that the
+// process may stamp until the next snapshot is written. They count as stamped.
+//
+// Invariant: while the regional may settle this instance by a snapshot, no room stamps beyond the ceilings of that
+// snapshot and of all newer ones that the folder may have.
+const (
+	snapshotEvery = time.Second
+	snapshotGap   = 20 * time.Millisecond // between snapshots if a room is near its ceiling
+	snapshotRetry = 5 * time.Second       // after a failed write
+
+	// snapshotLife is for how many seconds tickets may be stamped under a snapshot.
+	snapshotLife = 4
+
+	// ceilingLeast is how many tickets a room without permits that stamped none in the last second may stamp.
+	ceilingLeast = 2
+)
+
+// snapshots is the edge's side of the snapshots in its data folder.
+type snapshots struct {
+	on bool // see Config.Stores
+
+	number uint64 // of the newest snapshot
+	stored uint64 // number of the newest one in the folder; 0 for none of this instance
+	taken  fleettime.Mono
+	until  uint32 // Unix second up to which tickets may be stamped
+
+	taking      bool   // the newest one is being written
+	takingUntil uint32 // becomes until once it is written
+	wanted      bool   // a room is near its ceiling
+
+	dropped []room.ID // rooms that were dropped since the newest snapshot was begun
+
+	enforced bool   // the ceilings apply
+	void     bool   // the folder cannot be written, or only slowly: it must settle nothing
+	voidSeq  uint64 // first report that said so; 0 for none yet
+	last     bool   // nothing is stamped any more
+}
+
+// ceiling bounds the tickets that a room stamps until the next snapshot is in the data folder.
+type ceiling struct {
+	stamped uint64 // so far
+	most    uint64 // limit of stamped
+	life    uint32 // limit of the life of a ticket, in seconds
+
+	nextMost uint64 // limits once the newest snapshot of the room is written
+	nextLife uint32
+	pending  bool // nextMost and nextLife are set
+
+	at    uint64 // stamped, as of the newest snapshot of the room
+	known bool   // the room was in a snapshot
+	stale bool   // the room has changed since
+}
+
+// unable records that the folder must settle nothing. emptied says that it has no snapshot any more. Otherwise the
+// ceilings apply until the regional has stored that the folder is void.
+func (s *snapshots) unable(emptied bool) {
+	s.void, s.voidSeq = true, 0
+	if emptied {
+		s.enforced = false
+	}
+}
+
+// hear applies what a grant says about the data folder.
+func (s *snapshots) hear(g *wire.Grant) {
+	if s.void && s.voidSeq != 0 && g.Acked >= s.voidSeq && g.Folder == wire.FolderVoid {
+		s.enforced = false
+	}
+}

@@ -1,0 +1,28 @@
+package region
+
+import (
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// Durable returns the data for a successor, stored or not.
+func (a *Aggregator) Durable() wire.Durable { return a.stored.durable.Clone() }
+
+// Unsaved returns the Durable to store before the aggregator can continue. The shell stores it and calls Saved.
+func (a *Aggregator) Unsaved() (wire.Durable, bool) {
+	return a.stored.unsaved()
+}
+
+// Saved records that a version is stored.
+func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
+	if version <= a.stored.saved {
+		return
+	}
+	if a.stored.save(version) {
+		a.rooms.markAllStale()
+	}
+	a.lifecycle.activateStored()
+	a.begins(now)
+	a.due = now
+	a.up.reportSoon(now, 1)
+}

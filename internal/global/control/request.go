@@ -1,0 +1,132 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+
+	"vestibule/internal/global/control/api"
+)
+
+// request is the request of an operation.
+type request struct {
+	*http.Request
+	body json.RawMessage // nil for none
+}
+
+// room returns the id of the room in the path.
+func (q *request) room() string { return q.PathValue("waiting_room_id") }
+
+// event returns the id of the event in the path.
+func (q *request) event() string { return q.PathValue("event_id") }
+
+// match returns the refusal of a request that expects another revision of an object than the current one.
+func (q *request) match(revision uint64, what string) error {
+	wanted := q.Header.Get("If-Match")
+	if wanted == "" || wanted == "*" || wanted == etag(revision) {
+		return nil
+	}
+	return refusef(http.StatusPreconditionFailed, codeChanged,
+		"%s has revision %s, and the request expects %s: somebody changed it: read it again", what, etag(revision),
+		short(wanted))
+}
+
+// etag returns the entity tag of a revision.
+func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }
+
+// read reads the body: one JSON value or none.
+func (q *request) read() error {
+	data, err := io.ReadAll(q.Body)
+	if err != nil {
+		return badBody(err)
+	}
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
+		return badBody(at(data, err))
+	}
+	q.body = data
+	return nil
+}
+
+// empty returns the refusal of a request that has a body with fields, for operations that take none.
+func (q *request) empty() error {
+	var f faults
+	if !null(q.body) {
+		f.object("", q.body)
+	}
+	if len(f) > 0 {
+		return invalid(f)
+	}
+	return nil
+}
+
+// listPage is a result that is one page of a list.
+type listPage struct {
+	result any
+	info   api.ResultInfo
+}
+
+// tagged is a result that is a room or a part of it, at the room's revision.
+type tagged struct {
+	result   any
+	revision uint64 // 0 for none
+	notes    []api.Note
+}
+
+// dated is a result of which something is old.
+type dated struct {
+	result any
+	old    old
+}
+
+// complete returns a whole list as its only page.
+func complete[T any](all []T) listPage {
+	n := len(all)
+	return listPage{all, api.ResultInfo{Page: 1, PerPage: n, Count: n, TotalCount: n, TotalPages: 1}}
+}
+
+const (
+	perPage    = 100
+	maxPerPage = 1000
+)
+
+// number reads a number of the query. The default also stands for a faulty one.
+func (q *request) number(f *faults, name string, byDefault, least, most int) int {
+	values := q.URL.Query()
+	if !values.Has(name) {
+		return byDefault
+	}
+	n, err := strconv.Atoi(values.Get(name))
+	if err != nil || n < least || n > most {
+		f.add("/"+name, "%s must be a number from %d to %d, got %q", name, least, most, short(values.Get(name)))
+		return byDefault
+	}
+	return n
+}
+
+// page returns the range of total entries on the requested page: empty past the last page.
+func (q *request) page(total int) (from, to int, info api.ResultInfo, err error) {
+	var f faults
+	const most = 1 << 31
+	info = api.ResultInfo{
+		Page: q.number(&f, "page", 1, 1, most), PerPage: q.number(&f, "per_page", perPage, 1, maxPerPage), TotalCount: total,
+	}
+	if len(f) > 0 {
+		return 0, 0, info, invalid(f)
+	}
+	info.TotalPages = (total + info.PerPage - 1) / info.PerPage
+	from = total
+	if info.Page <= info.TotalPages {
+		from = (info.Page - 1) * info.PerPage
+	}
+	to = min(total, from+info.PerPage)
+	info.Count = to - from
+	return from, to, info, nil
+}
+
+// csvTable is a result that is written as it is.
+type csvTable []byte

@@ -1,0 +1,127 @@
+package roomstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"vestibule/internal/core/wire"
+)
+
+// shelf is a store in memory. before, if set, is called before every operation and returns its fate.
+type shelf struct {
+	limit  int
+	before func(op, key string) fate
+
+	mu       sync.Mutex
+	docs     map[string]entry
+	past     map[string]entry // the previous one, for a stale answer
+	revision uint64
+	wrote    func(key string, data []byte) // called with every write that was made
+}
+
+type entry struct {
+	data     []byte
+	revision uint64
+	at       time.Time
+}
+
+type fate int
+
+const (
+	done   fate = iota
+	failed      // and nothing was done
+	silent      // done, without an answer
+	stale       // the answer is the one before
+)
+
+var errShelf = errors.New("the shelf does not answer")
+
+func newShelf() *shelf {
+	return &shelf{limit: 1 << 20, docs: map[string]entry{}, past: map[string]entry{}}
+}
+
+func (s *shelf) fate(op, key string) fate {
+	if s.before == nil {
+		return done
+	}
+	return s.before(op, key)
+}
+
+func (s *shelf) Limit() int { return s.limit }
+
+func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+	f := s.fate("get", key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.docs[key]
+	switch f {
+	case done:
+	case stale:
+		e = s.past[key]
+	default:
+		return nil, 0, errShelf
+	}
+	return e.data, e.revision, nil
+}
+
+func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	f := s.fate("put", key)
+	if f == failed {
+		return 0, errShelf
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := s.docs[key]
+	if have.revision != revision {
+		return 0, wire.ErrChanged
+	}
+	if s.wrote != nil {
+		s.wrote(key, data)
+	}
+	s.revision++
+	s.past[key] = have
+	s.docs[key] = entry{slices.Clone(data), s.revision, time.Now()}
+	if f == silent {
+		return 0, errShelf
+	}
+	return s.revision, nil
+}
+
+func (s *shelf) List(context.Context, string) (map[string]wire.Written, error) {
+	if s.fate("list", "") != done {
+		return nil, errShelf
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]wire.Written{}
+	for key, e := range s.docs {
+		if strings.Contains(key, ".") {
+			out[key] = wire.Written{At: e.at, Revision: e.revision}
+		}
+	}
+	return out, nil
+}
+
+func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
+	if s.fate("delete", key) != done {
+		return errShelf
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.docs[key].revision != revision {
+		return wire.ErrChanged
+	}
+	delete(s.docs, key)
+	return nil
+}
+
+// lose empties the shelf; revisions restart.
+func (s *shelf) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.docs, s.past, s.revision = map[string]entry{}, map[string]entry{}, 0
+}

@@ -1,0 +1,193 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"vestibule/internal/core/push"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/page"
+)
+
+const (
+	deliverFor = 9 * time.Second  // to look, to send, and before: together less than a process holds a notification
+	tooLate    = 15 * time.Minute // a message tells nothing any more
+	maxDead    = 100
+)
+
+// backoff is the delay after each attempt, and each further one, if the push service names none.
+var backoff = [...]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
+
+// lives are how long a push service keeps a message of each stage.
+var lives = map[push.Stage]time.Duration{
+	push.Confirmed: time.Hour, push.Soon: 5 * time.Minute, push.Called: 10 * time.Minute,
+}
+
+// tools are made of the fleet's secret.
+type tools struct {
+	secret ticket.Secret
+	sealer *push.Sealer
+	sender *sender
+}
+
+// DeadLetter is a notification that was given up.
+type DeadLetter struct {
+	At    time.Time `json:"at"`
+	Room  string    `json:"room"`
+	Stage string    `json:"stage"`
+	Cause string    `json:"cause"`
+	Error string    `json:"error"`
+}
+
+// ready is a notification that can be sent at once.
+type ready struct {
+	sealed  []byte // the subscription that it is for
+	room    string
+	request *http.Request
+	failed  Result // without a request
+}
+
+// take delivers a notification, within the limit of messages at once.
+func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
+	select {
+	case w.limit <- struct{}{}:
+	case <-ctx.Done():
+		w.note(d.Again(0))
+		return
+	}
+	w.busy.Go(func() {
+		defer func() { <-w.limit }()
+		if err := w.deliver(ctx, d); err != nil {
+			w.note(err)
+		}
+	})
+}
+
+// deliver delivers a notification, unless its subscription has ended or was told. The last look is right before the
+// message is sent, with all that was stored until then.
+func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
+	var j push.Job
+	t := w.tool()
+	if err := json.Unmarshal(d.Data, &j); err != nil || t == nil {
+		return errors.Join(err, d.Drop())
+	}
+	get := func() ([]byte, uint64, push.Mark) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.book.Get(&j)
+	}
+	var r ready
+	if sealed, _, mark := get(); sealed != nil {
+		r = t.prepare(w.Now(), &j, sealed, mark)
+	}
+	if err := w.wait(ctx, time.Now()); ctx.Err() != nil {
+		return d.Again(0) // for another
+	} else if err != nil {
+		return errors.Join(err, d.Again(backoff[0]))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
+	defer cancel()
+	sealed, seq, mark := get()
+	if sealed == nil {
+		w.Count.skipped.Inc()
+		return d.Done()
+	}
+	if !bytes.Equal(r.sealed, sealed) {
+		r = t.prepare(w.Now(), &j, sealed, mark)
+	}
+	age, res := w.Now().Sub(j.Due.Std()), r.failed
+	switch {
+	case res.Err != nil:
+	case age > tooLate:
+		res, seq = Result{Cause: causeBusy, Err: errors.New("it is too late")}, 0
+	default:
+		res = t.sender.send(ctx, w.Now(), r.request)
+	}
+	switch {
+	case res.Cause == "":
+		w.delivered(&j)
+		return errors.Join(w.mark(ctx, mark), d.Done())
+	case res.Again:
+		w.Count.failed.WithLabelValues(res.Cause).Inc()
+		w.late(age)
+		return d.Again(max(res.After, backoff[min(d.Tries, len(backoff))-1]))
+	default:
+		return w.giveUp(ctx, d, &j, r.room, res, seq)
+	}
+}
+
+// prepare makes the message of a notification.
+func (t *tools) prepare(now time.Time, j *push.Job, sealed []byte, mark push.Mark) ready {
+	r := ready{sealed: sealed}
+	sub, err := t.sealer.Open(j.Room, j.Visitor, sealed)
+	if err != nil {
+		r.failed = Result{Cause: causeSealed, Err: err}
+		return r
+	}
+	r.room = sub.Room
+	text, err := page.PushText(page.LangOf(sub.Language), j.Stage.String(), sub.Room, sub.Page, mark.Nonce,
+		t.sealer.Code(j.Room, j.Visitor))
+	if err != nil {
+		r.failed = Result{Cause: causeSealed, Err: err}
+		return r
+	}
+	m := &Message{Text: text, Topic: fmt.Sprintf("%016x", j.Visitor), TTL: lives[j.Stage]}
+	r.request, r.failed = t.sender.request(now, sub, m)
+	return r
+}
+
+// mark stores that a subscription was told. A restarted server has forgotten which notifications it had, so that only
+// this tells others not to repeat it.
+func (w *Worker) mark(ctx context.Context, m push.Mark) error {
+	w.mu.Lock()
+	w.book.Told(m)
+	w.mu.Unlock()
+	return w.marks.add(ctx, m)
+}
+
+// delivered counts a delivery.
+func (w *Worker) delivered(j *push.Job) {
+	age := w.Now().Sub(j.Due.Std())
+	w.Count.sent.WithLabelValues(j.Stage.String()).Inc()
+	w.Count.age.Observe(age.Seconds())
+	w.late(age)
+}
+
+// late records the age of a message, sent or not: the longest of a minute.
+func (w *Worker) late(age time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := w.Now(); age >= w.lag || now.Sub(w.slow) >= lagFor {
+		w.slow, w.lag = now, age
+	}
+}
+
+// giveUp drops a notification for good, and its subscription if that is number seq still.
+func (w *Worker) giveUp(
+	ctx context.Context, d *natsbus.Delivery, j *push.Job, in string, res Result, seq uint64,
+) error {
+	w.Count.failed.WithLabelValues(res.Cause).Inc()
+	if res.Cause != causeGone {
+		w.mu.Lock()
+		if len(w.dead) == maxDead {
+			w.dead = w.dead[1:]
+		}
+		w.dead = append(w.dead, DeadLetter{w.Now(), in, j.Stage.String(), res.Cause, res.Err.Error()})
+		w.mu.Unlock()
+		w.Count.dead.Inc()
+		w.Log.Warn("a notification is given up",
+			slog.String("room", in), slog.String("stage", j.Stage.String()), slog.String("cause", res.Cause),
+			slog.Any("error", res.Err))
+	}
+	if res.Again || seq == 0 {
+		return d.Drop()
+	}
+	return errors.Join(w.Store.End(ctx, uint64(j.Room), j.Visitor, seq), d.Drop())
+}

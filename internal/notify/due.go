@@ -1,0 +1,115 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"time"
+
+	"vestibule/internal/core/push"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
+)
+
+const (
+	backupAfter = 5 * time.Second  // a shard of a notifier that is gone is looked after by all
+	staleAfter  = 30 * time.Second // what is not told is stored again
+	staleMost   = 9 * time.Minute  // while the outbox knows copies by their IDs
+	batch       = 2000             // jobs of a shard and room at a time
+)
+
+// call is a message of the leading global.
+type call struct {
+	push.Calls
+	mine bool // this notifier's shards are done
+}
+
+// hearCalls takes a message of the leading global.
+func (w *Worker) hearCalls(_ string, data []byte) {
+	var c push.Calls
+	if err := json.Unmarshal(data, &c); err != nil {
+		w.Log.Warn("calls refused", slog.Any("error", err))
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const most = 64
+	if c.At = w.now(); len(w.calls) == most {
+		w.calls = w.calls[1:]
+	}
+	w.calls = append(w.calls, call{Calls: c})
+}
+
+// mine reports whether a shard is this notifier's. The caller holds the lock.
+func (w *Worker) mine(shard int) bool {
+	names := []string{w.Config.Name}
+	for name, at := range w.alive {
+		if name != w.Config.Name && w.Now().Sub(at) <= helloGood {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names[shard%len(names)] == w.Config.Name
+}
+
+// target stores what is due in the outbox.
+func (w *Worker) target(ctx context.Context, find func(*Worker) []push.Job) error {
+	w.mu.Lock()
+	jobs := find(w)
+	w.mu.Unlock()
+	if len(jobs) == 0 {
+		return nil
+	}
+	w.Count.due.Add(float64(len(jobs)))
+	due := make([]natsbus.Due, len(jobs))
+	for i := range jobs {
+		data, err := jobs[i].Encode()
+		if err != nil {
+			return err
+		}
+		due[i] = natsbus.Due{Shard: push.Shard(jobs[i].Visitor), ID: jobs[i].ID, Data: data}
+	}
+	within, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	if err := w.Store.Enqueue(within, due); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.book.Again(jobs) // one that was stored all the same is stored once
+		return err
+	}
+	return nil
+}
+
+// dueJobs returns the jobs that are due in this notifier's shards, and those of the other shards that have been due for
+// a while. The caller holds the lock.
+func (w *Worker) dueJobs() (jobs []push.Job) {
+	if !w.current {
+		return nil
+	}
+	now := w.now()
+	due := func(shard int, c *call) {
+		for _, room := range c.Rooms {
+			jobs = append(jobs, w.book.Due(now, shard, room, batch)...)
+		}
+	}
+	for shard := range wire.OutboxShards {
+		mine := w.mine(shard)
+		if mine {
+			jobs = append(jobs, w.book.Confirm(now, shard, batch)...)
+		}
+		for i := range w.calls {
+			if c := &w.calls[i]; mine && !c.mine || !mine && now.Sub(c.At) >= backupAfter {
+				due(shard, c)
+			}
+		}
+	}
+	for i := range w.calls {
+		w.calls[i].mine = true
+	}
+	w.calls = slices.DeleteFunc(w.calls, func(c call) bool { return now.Sub(c.At) >= backupAfter })
+	return jobs
+}
+
+// staleJobs returns what this notifier has stored, and nobody has told for long. The caller holds the lock.
+func (w *Worker) staleJobs() []push.Job { return w.book.Stale(w.now(), staleAfter, staleMost) }
