@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -144,35 +143,28 @@ func quietRelease(seed uint64) (w *World, n int) {
 
 // releasesInPeace measures whether releases without faults admit their exact number, and how long that takes from the
 // write.
-func releasesInPeace(seeds uint64) Finding {
-	fewer, took, people, fault := 0, time.Duration(0), 0, ""
+func releasesInPeace(f *Finding, seeds uint64) {
+	fewer, took, people := 0, time.Duration(0), 0
 	for seed := range seeds {
 		w, n := quietRelease(seed)
-		if r := w.Run(); r.Fault != "" {
-			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
-		}
+		f.run(w)
 		r := w.oracle.releases[1]
 		people += r.in
 		if took = max(took, time.Duration(r.last-r.at)); r.in != n {
 			fewer++
 		}
 	}
-	return Finding{
-		Seen: fmt.Sprintf("%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds, people, took.Seconds()),
-		Met:  fewer == 0 && took <= 3*time.Second, Fault: fault,
-	}
+	f.add("", fewer == 0 && took <= 3*time.Second, "%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds, people, took.Seconds())
 }
 
 // releasesInTrouble measures whether any release admits more than its number, with all kinds of faults.
-func releasesInTrouble(seeds uint64) Finding {
-	more, all, let, of, fault := 0, 0, 0, 0, ""
+func releasesInTrouble(f *Finding, seeds uint64) {
+	more, all, let, of := 0, 0, 0, 0
 	for seed := range seeds {
 		c := Releases(seed)
 		c.Length = 2 * time.Minute
 		w := New(c)
-		if r := w.Run(); r.Fault != "" {
-			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
-		}
+		f.run(w)
 		for _, r := range w.oracle.releases {
 			all, let, of = all+1, let+r.in, of+r.n
 			if r.in > r.n {
@@ -180,8 +172,5 @@ func releasesInTrouble(seeds uint64) Finding {
 			}
 		}
 	}
-	return Finding{
-		Seen: fmt.Sprintf("%d of %d in %d worlds; %d people of %d", more, all, seeds, let, of),
-		Met:  more == 0, Fault: fault,
-	}
+	f.add("", more == 0, "%d of %d in %d worlds; %d people of %d", more, all, seeds, let, of)
 }

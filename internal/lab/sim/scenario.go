@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 )
 
@@ -242,23 +243,34 @@ func (cs *centres) counted() (n, reserved int64) {
 	return n, reserved
 }
 
-// parallelRequests sends n parallel requests with the same ticket to the edges of a data centre in turn, and returns
-// the resulting tickets.
-func (vs *visitors) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.Ticket {
-	v := &visitor{centre: centre}
-	var out []ticket.Ticket
-	for k := range n {
-		i := vs.centres.all[centre].edges[k%len(vs.centres.all[centre].edges)]
-		e := vs.edges.all[i]
-		v.edge = i
-		d := e.core.Arrive(e.clock.read(vs.now), vs.room, t)
-		vs.edges.wake(i)
-		if d.Enters() {
-			vs.oracle.issued(v, d)
-			out = append(out, d.Ticket)
+// ask sends a request with a ticket to an edge. The client is not among the visitors; the oracle sees its admission.
+func (vs *visitors) ask(edge int32, t ticket.Ticket) admission.Decision {
+	n := vs.edges.all[edge]
+	d := n.core.Arrive(n.clock.read(vs.now), vs.room, t)
+	vs.edges.wake(edge)
+	if d.Enters() {
+		vs.oracle.issued(&visitor{edge: edge}, d)
+	}
+	return d
+}
+
+// inside returns the active visitors.
+func (vs *visitors) inside() (out []*visitor) {
+	for i := range vs.all {
+		if v := &vs.all[i]; v.inside {
+			out = append(out, v)
 		}
 	}
 	return out
+}
+
+// expect gives the room an event that begins at start. Visitors gather from the fifth second on.
+func (w *World) expect(start time.Duration, e *room.Event) {
+	w.in(time.Second, func() {
+		e.Name, e.Prequeue, e.Start = "launch", int64(epoch.Add(5*time.Second)), int64(epoch.Add(start))
+		w.operator.giveEvent(e)
+		w.operator.edited()
+	})
 }
 
 // clockTime formats a time of a scenario.

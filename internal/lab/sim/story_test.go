@@ -11,7 +11,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
 )
@@ -372,7 +371,6 @@ func some(part float64) string {
 // ask sends n parallel requests of a visitor to the named edges in turn.
 func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Network, number func(string) int) {
 	w := s.w
-	v := &visitor{}
 	brought, known := s.people[who]
 	if !known { // joined a moment ago, anywhere
 		brought = w.visitors.foreign()
@@ -382,13 +380,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	var told []string
 	for k := range n {
 		i := int32(number(at[k%len(at)]) - 1)
-		e := w.edges.all[i]
-		v.edge, v.centre = i, e.region
-		d := e.core.Arrive(e.clock.read(w.now), w.room, brought)
-		w.edges.wake(i)
-		if d.Verdict == admission.Admit || d.Verdict == admission.Serve {
-			w.oracle.issued(v, d)
-		}
+		d := w.visitors.ask(i, brought)
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {
 			verdict += fmt.Sprintf(", valid for %d s", int64(d.Ticket.Until)-w.fleetTime().Second())
