@@ -18,56 +18,58 @@ type Faults struct {
 	Until time.Duration // no fault begins or lasts beyond it; 0 for the end of the run
 
 	// The kinds of faults.
-	CrashEdge, CrashRegion, CrashGlobal bool
-	Zombies                             bool // a replaced leader lives on for a while and believes that it leads
-	Twins                               bool // another process starts with an edge's name
-	Folders                             bool // an edge restarts in an empty folder, or a moved one
-	Forget                              bool // an operator declares an edge dead: a dead one, or one that is cut off
-	Ephemeral                           bool // an edge shuts down, and one with a new name replaces it
-	Forever                             bool // an edge, or a whole data centre, never returns
-	CutEdge, CutRegion                  bool // in one direction or both
-	CutPair                             bool // between two processes, which may reach others
-	Stop                                bool // processes are stopped and continued
-	Limits                              bool // T and R are lowered and raised
-	Session                             bool // session_duration is edited
-	Policy                              bool // partition_policy is edited; in no profile yet, see enableFaults
-	Epoch                               bool // the room's epoch is raised
-	Remove                              bool // the room is removed and restored
-	Drop                                bool // with Remove: often, and sometimes for so long that nodes drop the room
-	Disk                                bool // stores are slow, and writes fail, or succeed without an answer
-	Fail                                bool // stores fail for the length of a fault
-	Torn                                bool // a store has lost part of its data when a new leader begins
-	Blank                               bool // a data centre's store loses its data
-	Wipe                                bool // a store is lost with its leader, and an earlier leader succeeds
-	Rollback                            bool // the coordinator's lease is restored from a backup: a term is repeated
-	Keys                                bool // keys are rotated
-	Members                             bool // data centres are added and drained, and lists are rolled back
-	Copies                              bool // data centres are copied, with their names, onto another NATS
-	Forsake                             bool // with Members: data centres are removed by force, and live on
-	Methods                             bool // queueing_method and queue_all are edited
-	Pause                               bool // the room is paused for a while
-	ForNow                              bool // T and R are overridden for a while
-	Suspend                             bool // the room is suspended for a while
-	Renewal                             bool // disable_session_renewal is edited
-	Rename                              bool // the room is renamed, and keeps its id
-	Events                              bool // the room has events, with visitors that gather before
-	Draws                               bool // the room has events with a draw
-	Release                             bool // the room is paused, and some visitors are released
-	Rules                               bool // the bypass rules of the room are edited
-	Pasts                               bool // edges store snapshots in their data folders, by which a successor settles them
-	BadFolders                          bool // with Pasts: their writes fail, or take long
-	OldImages                           bool // with Pasts: an edge's disk comes back as it was a while before
-	Restart                             bool // every process ends and restarts on its machine
-	Forgetful                           bool // no process stores fleet time in its data folder
-	Clocks                              bool // wall clocks are off by up to 5 min, monotonic ones drift at their bound
+	CrashEdge   bool `without:"crash-edge"`
+	CrashRegion bool `without:"crash-regional"`
+	CrashGlobal bool `without:"crash-global"`
+	Zombies     bool `without:"zombies"`   // a replaced leader lives on for a while and believes that it leads
+	Twins       bool `without:"twins"`     // another process starts with an edge's name
+	Folders     bool `without:"folders"`   // an edge restarts in an empty folder, or a moved one
+	Forget      bool `without:"forget"`    // an operator declares an edge dead: a dead one, or one that is cut off
+	Ephemeral   bool `without:"ephemeral"` // an edge shuts down, and one with a new name replaces it
+	Forever     bool `without:"forever"`   // an edge, or a whole data centre, never returns
+	CutEdge     bool `without:"cut-edge"`  // in one direction or both
+	CutRegion   bool `without:"cut-region"`
+	CutPair     bool `without:"cut-pair"`          // between two processes, which may reach others
+	Stop        bool `without:"stop"`              // processes are stopped and continued
+	Limits      bool `without:"limits"`            // T and R are lowered and raised
+	Session     bool `without:"session"`           // session_duration is edited
+	Epoch       bool `without:"epoch"`             // the room's epoch is raised
+	Remove      bool `without:"remove"`            // the room is removed and restored
+	Drop        bool `without:"dropped"`           // with Remove: often, and sometimes for so long that nodes drop the room
+	Disk        bool `without:"disk"`              // stores are slow, and writes fail, or succeed without an answer
+	Fail        bool `without:"fail"`              // stores fail for the length of a fault
+	Torn        bool `without:"torn"`              // a store has lost part of its data when a new leader begins
+	Blank       bool `without:"blank"`             // a data centre's store loses its data
+	Wipe        bool `without:"wipe"`              // a store is lost with its leader, and an earlier leader succeeds
+	Rollback    bool `without:"rollback"`          // the coordinator's lease is restored from a backup: a term is repeated
+	Keys        bool `without:"keys"`              // keys are rotated
+	Members     bool `without:"members"`           // data centres are added and drained, and lists are rolled back
+	Copies      bool `without:"copies"`            // data centres are copied, with their names, onto another NATS
+	Forsake     bool `without:"forsake"`           // with Members: data centres are removed by force, and live on
+	Methods     bool `without:"methods"`           // queueing_method and queue_all are edited
+	Pause       bool `without:"pause"`             // the room is paused for a while
+	ForNow      bool `without:"for-now"`           // T and R are overridden for a while
+	Suspend     bool `without:"suspend"`           // the room is suspended for a while
+	Renewal     bool `without:"renewal"`           // disable_session_renewal is edited
+	Rename      bool `without:"rename"`            // the room is renamed, and keeps its id
+	Events      bool `without:"events"`            // the room has events, with visitors that gather before
+	Draws       bool `without:"draws"`             // the room has events with a draw
+	Release     bool `without:"release"`           // the room is paused, and some visitors are released
+	Rules       bool `without:"rules"`             // the bypass rules of the room are edited
+	Pasts       bool `without:"pasts"`             // edges store snapshots in their data folders, by which a successor settles them
+	BadFolders  bool `without:"bad-folders,pasts"` // with Pasts: their writes fail, or take long
+	OldImages   bool `without:"old-images,pasts"`  // with Pasts: an edge's disk comes back as it was a while before
+	Restart     bool `without:"restart"`           // every process ends and restarts on its machine
+	Forgetful   bool `without:"forgetful"`         // no process stores fleet time in its data folder
+	Clocks      bool `without:"clocks"`            // wall clocks are off by up to 5 min, monotonic ones drift at their bound
 
-	Doubled float64       // fraction of messages that arrive twice
-	Tardy   float64       // fraction of messages that are late
+	Doubled float64       `without:"doubled"` // fraction of messages that arrive twice
+	Tardy   float64       `without:"late"`    // fraction of messages that are late
 	Late    time.Duration // by at most this
 
 	// Vague is the uncertainty of fleet time in the data centres, and their alternating difference: as after hours
 	// without a leader.
-	Vague time.Duration
+	Vague time.Duration `without:"vague"`
 
 	// Only lists the numbers of the drawn faults that happen; nil for all.
 	Only []int
@@ -120,56 +122,55 @@ func (k *kernel) slowDisk() int64 {
 
 // faultKind is a kind of fault.
 type faultKind struct {
-	weight int // relative frequency
-	drawn  func(*Faults) bool
+	weight int    // relative frequency
+	part   string // under which it can be left out, see parts
 	happen func(*World, *fault)
 }
 
 // faultKinds lists all kinds, in the order of the draw.
 var faultKinds = []faultKind{
-	{3, func(f *Faults) bool { return f.CrashEdge }, func(w *World, f *fault) { w.edges.crash(w.edges.of(f), f.last, false) }},
-	{3, func(f *Faults) bool { return f.CrashRegion }, func(w *World, f *fault) { w.centres.crashLeader(f) }},
-	{3, func(f *Faults) bool { return f.CrashGlobal }, func(w *World, f *fault) { w.globals.crashLeader(f) }},
-	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.edges.crash(w.edges.of(f), 0, true) }},
-	{1, func(f *Faults) bool { return f.Forever }, func(w *World, f *fault) { w.centres.lose(f.who % w.cfg.Centres) }},
-	{3, func(f *Faults) bool { return f.CutEdge }, func(w *World, f *fault) { w.edges.cutOff(f) }},
-	{3, func(f *Faults) bool { return f.CutRegion }, func(w *World, f *fault) { w.centres.cutOff(f) }},
-	{3, func(f *Faults) bool { return f.CutPair }, func(w *World, f *fault) { w.cutPair(f) }},
-	{3, func(f *Faults) bool { return f.Stop }, func(w *World, f *fault) { w.stop(f) }},
-	{3, func(f *Faults) bool { return f.Limits }, func(w *World, f *fault) { w.operator.changeLimits(f) }},
-	{2, func(f *Faults) bool { return f.Session }, func(w *World, f *fault) { w.operator.editSession(f) }},
-	{2, func(f *Faults) bool { return f.Policy }, func(w *World, f *fault) { w.operator.editPolicy(f) }},
-	{1, func(f *Faults) bool { return f.Epoch }, func(w *World, f *fault) { w.operator.raiseEpoch(f) }},
-	{1, func(f *Faults) bool { return f.Remove }, func(w *World, f *fault) { w.operator.removeRoom(f) }},
-	{3, func(f *Faults) bool { return f.Drop }, func(w *World, f *fault) { w.operator.removeRoom(f) }},
-	{1, func(f *Faults) bool { return f.Blank }, func(w *World, f *fault) { w.centres.blankStore(f) }},
-	{3, func(f *Faults) bool { return f.Rollback }, func(w *World, f *fault) { w.globals.rollBackLease(f) }},
-	{3, func(f *Faults) bool { return f.Twins }, func(w *World, f *fault) { w.edges.twin(f) }},
-	{3, func(f *Faults) bool { return f.Folders }, func(w *World, f *fault) { w.edges.changeFolder(f) }},
-	{3, func(f *Faults) bool { return f.BadFolders }, func(w *World, f *fault) { w.edges.failFolder(f) }},
-	{6, func(f *Faults) bool { return f.Forget }, func(w *World, f *fault) { w.centres.forgetEdge(w.edges.of(f)) }},
-	{2, func(f *Faults) bool { return f.Keys }, func(w *World, f *fault) { w.edges.rotate(f) }},
-	{4, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.change(f) }},
-	{3, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.oldLeader(f) }},
-	{1, func(f *Faults) bool { return f.Members }, func(w *World, f *fault) { w.members.rollBack(f) }},
-	{6, func(f *Faults) bool { return f.Ephemeral }, func(w *World, f *fault) { w.edges.renew(f) }},
-	{4, func(f *Faults) bool { return f.Copies }, func(w *World, f *fault) { w.members.copyCentre(f) }},
-	{3, func(f *Faults) bool { return f.Fail }, func(w *World, f *fault) { w.centres.failStore(f) }},
-	{3, func(f *Faults) bool { return f.Restart }, func(w *World, f *fault) { w.restartAll(f) }},
+	{3, "crash-edge", func(w *World, f *fault) { w.edges.crash(w.edges.of(f), f.last, false) }},
+	{3, "crash-regional", func(w *World, f *fault) { w.centres.crashLeader(f) }},
+	{3, "crash-global", func(w *World, f *fault) { w.globals.crashLeader(f) }},
+	{1, "forever", func(w *World, f *fault) { w.edges.crash(w.edges.of(f), 0, true) }},
+	{1, "forever", func(w *World, f *fault) { w.centres.lose(f.who % w.cfg.Centres) }},
+	{3, "cut-edge", func(w *World, f *fault) { w.edges.cutOff(f) }},
+	{3, "cut-region", func(w *World, f *fault) { w.centres.cutOff(f) }},
+	{3, "cut-pair", func(w *World, f *fault) { w.cutPair(f) }},
+	{3, "stop", func(w *World, f *fault) { w.stop(f) }},
+	{3, "limits", func(w *World, f *fault) { w.operator.changeLimits(f) }},
+	{2, "session", func(w *World, f *fault) { w.operator.editSession(f) }},
+	{1, "epoch", func(w *World, f *fault) { w.operator.raiseEpoch(f) }},
+	{1, "remove", func(w *World, f *fault) { w.operator.removeRoom(f) }},
+	{3, "dropped", func(w *World, f *fault) { w.operator.removeRoom(f) }},
+	{1, "blank", func(w *World, f *fault) { w.centres.blankStore(f) }},
+	{3, "rollback", func(w *World, f *fault) { w.globals.rollBackLease(f) }},
+	{3, "twins", func(w *World, f *fault) { w.edges.twin(f) }},
+	{3, "folders", func(w *World, f *fault) { w.edges.changeFolder(f) }},
+	{3, "bad-folders", func(w *World, f *fault) { w.edges.failFolder(f) }},
+	{6, "forget", func(w *World, f *fault) { w.centres.forgetEdge(w.edges.of(f)) }},
+	{2, "keys", func(w *World, f *fault) { w.edges.rotate(f) }},
+	{4, "members", func(w *World, f *fault) { w.members.change(f) }},
+	{3, "members", func(w *World, f *fault) { w.members.oldLeader(f) }},
+	{1, "members", func(w *World, f *fault) { w.members.rollBack(f) }},
+	{6, "ephemeral", func(w *World, f *fault) { w.edges.renew(f) }},
+	{4, "copies", func(w *World, f *fault) { w.members.copyCentre(f) }},
+	{3, "fail", func(w *World, f *fault) { w.centres.failStore(f) }},
+	{3, "restart", func(w *World, f *fault) { w.restartAll(f) }},
 }
 
 // operatorKinds are actions of operators. They are drawn separately, so that the faults stay the same.
 var operatorKinds = []faultKind{
-	{3, func(f *Faults) bool { return f.Methods }, func(w *World, f *fault) { w.operator.editMethod(f) }},
-	{2, func(f *Faults) bool { return f.Pause }, func(w *World, f *fault) { w.operator.pauseRoom(f) }},
-	{2, func(f *Faults) bool { return f.ForNow }, func(w *World, f *fault) { w.operator.limitForNow(f) }},
-	{1, func(f *Faults) bool { return f.Suspend }, func(w *World, f *fault) { w.operator.suspendRoom(f) }},
-	{1, func(f *Faults) bool { return f.Renewal }, func(w *World, f *fault) { w.operator.editRenewal(f) }},
-	{1, func(f *Faults) bool { return f.Rename }, func(w *World, f *fault) { w.operator.renameRoom(f) }},
-	{4, func(f *Faults) bool { return f.Events }, func(w *World, f *fault) { w.operator.scheduleEvent(f) }},
-	{4, func(f *Faults) bool { return f.Release }, func(w *World, f *fault) { w.operator.releaseSome(f) }},
-	{4, func(f *Faults) bool { return f.Draws }, func(w *World, f *fault) { w.operator.scheduleDraw(f) }},
-	{4, func(f *Faults) bool { return f.Rules }, func(w *World, f *fault) { w.operator.editRules(f) }},
+	{3, "methods", func(w *World, f *fault) { w.operator.editMethod(f) }},
+	{2, "pause", func(w *World, f *fault) { w.operator.pauseRoom(f) }},
+	{2, "for-now", func(w *World, f *fault) { w.operator.limitForNow(f) }},
+	{1, "suspend", func(w *World, f *fault) { w.operator.suspendRoom(f) }},
+	{1, "renewal", func(w *World, f *fault) { w.operator.editRenewal(f) }},
+	{1, "rename", func(w *World, f *fault) { w.operator.renameRoom(f) }},
+	{4, "events", func(w *World, f *fault) { w.operator.scheduleEvent(f) }},
+	{4, "release", func(w *World, f *fault) { w.operator.releaseSome(f) }},
+	{4, "draws", func(w *World, f *fault) { w.operator.scheduleDraw(f) }},
+	{4, "rules", func(w *World, f *fault) { w.operator.editRules(f) }},
 }
 
 // fault is one fault. All its parameters are drawn beforehand, so that it stays the same if others are left out.
@@ -189,15 +190,16 @@ type fault struct {
 	x, y   float64
 }
 
-// draw returns all faults of the run, ascending.
-func (f *Faults) draw(seed uint64, length time.Duration) []fault {
+// drawFaults returns all faults of the run, ascending.
+func (c *Config) drawFaults() []fault {
+	f := &c.Faults
 	if !f.any() {
 		return nil
 	}
-	rng := rand.New(rand.NewPCG(seed, 0x6c697374))
+	rng := rand.New(rand.NewPCG(c.Seed, 0x6c697374))
 	pause := func(mean time.Duration) time.Duration { return time.Duration(rng.ExpFloat64() * float64(mean)) }
-	kinds := f.kinds(faultKinds)
-	end := length
+	kinds := c.kinds(faultKinds)
+	end := c.Length
 	if f.Until > 0 {
 		end = f.Until
 	}
@@ -216,8 +218,8 @@ func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 			x:     rng.Float64(), y: rng.Float64(),
 		})
 	}
-	rng = rand.New(rand.NewPCG(seed, 0x6f706572))
-	kinds, every := f.kinds(operatorKinds), 2*time.Second+2*f.Every
+	rng = rand.New(rand.NewPCG(c.Seed, 0x6f706572))
+	kinds, every := c.kinds(operatorKinds), 2*time.Second+2*f.Every
 	for at := every + pause(every); at < end && len(kinds) > 0; at += pause(every) {
 		out = append(out, fault{
 			number: len(out), at: int64(at), kind: kinds[rng.IntN(len(kinds))],
@@ -227,16 +229,18 @@ func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 	return out
 }
 
+// has reports whether a part is in the experiment.
+func (c *Config) has(part string) bool {
+	e := enemies[slices.IndexFunc(enemies, func(e enemy) bool { return e.name == part })]
+	return !reflect.ValueOf(c).Elem().FieldByIndex(e.fields[0]).IsZero()
+}
+
 // kinds returns the enabled faults, each repeated by its weight.
-func (f *Faults) kinds(all []faultKind) []*faultKind {
+func (c *Config) kinds(all []faultKind) []*faultKind {
 	var out []*faultKind
 	for i := range all {
-		k := &all[i]
-		if !k.drawn(f) {
-			continue
-		}
-		for range k.weight {
-			out = append(out, k)
+		if k := &all[i]; c.has(k.part) {
+			out = append(out, slices.Repeat([]*faultKind{k}, k.weight)...)
 		}
 	}
 	return out
@@ -376,12 +380,6 @@ func (cs *centres) cutOff(f *fault) {
 func (o *operator) editSession(f *fault) {
 	o.cfg.Session = max(5*time.Second, time.Duration(float64(o.oracle.first.session)*(0.4+1.6*f.x)).Round(time.Second))
 	o.tracef("#%d session_duration is now %v", f.number, o.cfg.Session)
-	o.publish()
-}
-
-func (o *operator) editPolicy(f *fault) {
-	o.cfg.Cap = f.x < 0.5
-	o.tracef("#%d partition_policy cap: %v", f.number, o.cfg.Cap)
 	o.publish()
 }
 

@@ -10,9 +10,9 @@ import (
 // Network configures the delivery of messages without faults.
 type Network struct {
 	LAN, WAN time.Duration // mean one-way delay; single messages take half to twice as long
-	Loss     float64       // fraction of lost messages
-	Encode   bool          // messages pass through the wire codec; slower
-	Sealed   bool          // tickets pass through the ticket codec as cookies; slower
+	Loss     float64       `without:"loss"`   // fraction of lost messages
+	Encode   bool          `without:"encode"` // messages pass through the wire codec; slower
+	Sealed   bool          `without:"sealed"` // tickets pass through the ticket codec as cookies; slower
 }
 
 // network carries the messages of nodes.
@@ -128,29 +128,18 @@ func (es *edges) send(i int32, reports []wire.Report) {
 	}
 }
 
-// takeReport delivers the report of an edge to the aggregators of its data centre.
-func (cs *centres) takeReport(e *event) {
-	m := e.msg.(*wire.Report)
+// take delivers the report of an edge, or the grant of a coordinator, to the aggregators of a data centre.
+func (cs *centres) take(e *event) {
 	for _, n := range cs.all[e.node].procs {
 		if n.gone {
 			continue
 		}
-		cs.net.pass(nodeID{0, int32(e.gen)}, nodeID{1, n.id}, &n.proc, func() {
-			n.core.Observe(n.clock.read(cs.now), *m)
-			cs.run(n.id)
-		})
-	}
-}
-
-// takeGrant delivers a grant of a coordinator to the aggregators of a data centre.
-func (cs *centres) takeGrant(e *event) {
-	g := e.msg.(*wire.Grant)
-	for _, n := range cs.all[e.node].procs {
-		if n.gone {
-			continue
+		from, hear := nodeID{0, int32(e.gen)}, func(now fleettime.Mono) { n.core.Observe(now, *e.msg.(*wire.Report)) }
+		if g, grant := e.msg.(*wire.Grant); grant {
+			from.tier, hear = 2, func(now fleettime.Mono) { n.core.Apply(now, *g) }
 		}
-		cs.net.pass(nodeID{2, int32(e.gen)}, nodeID{1, n.id}, &n.proc, func() {
-			n.core.Apply(n.clock.read(cs.now), *g)
+		cs.net.pass(from, nodeID{1, n.id}, &n.proc, func() {
+			hear(n.clock.read(cs.now))
 			cs.run(n.id)
 		})
 	}

@@ -45,10 +45,8 @@ type oracle struct {
 
 	// Under partition_policy serve: tickets that an edge without a lease renews although another edge stamped them too.
 	// They cannot be counted, and T may be exceeded by their number.
-	follows    bool
-	stamps     map[uint64]stamps
-	moved      int
-	overcommit int // maximum of sessions beyond T
+	stamps map[uint64]stamps
+	moved  int
 
 	releases    map[uint64]*releasing
 	lots        int                                // admissions by a call of a round
@@ -103,7 +101,6 @@ func newOracle(fl *fleet) *oracle {
 	j.limits.set = limit{j.cfg.Total, j.cfg.Rate}
 	j.limits.highest = j.limits.set
 	j.ledgers.total, j.ledgers.rate = j.cfg.Total, j.cfg.Rate
-	j.follows = !j.cfg.Cap || j.cfg.Faults.Policy
 	return j
 }
 
@@ -188,7 +185,6 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	if j.active > j.peak || j.active > total-j.cfg.below {
 		j.tick()
 		j.peak = max(j.peak, j.active)
-		j.overcommit = max(j.overcommit, j.active-total)
 		uncounted := j.moved
 		for i := range j.centres {
 			if c := &j.centres[i]; c.forsaken {
@@ -245,7 +241,7 @@ func (j *oracle) homeOf(home ticket.DC) int {
 
 // follow records the edge that stamped a ticket, and whether the ticket can be counted.
 func (j *oracle) follow(id uint64, edge int32) {
-	if !j.follows {
+	if j.cfg.Cap {
 		return // no stamps without a lease
 	}
 	n := j.edges.all[edge]
@@ -478,7 +474,7 @@ func (j *oracle) checkCentre(i int) {
 	line.held = int64(l.Granted) - int64(l.Returned)
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
 	line.known = !l.Reconstructed
-	if (j.cfg.Cap || j.cfg.Faults.Policy) && !n.core.Leased(n.clock.read(j.now)) {
+	if j.cfg.Cap && !n.core.Leased(n.clock.read(j.now)) {
 		line.known = false // global may have granted its permits to others
 	}
 	credit, rcredit := int64(0), int64(0)

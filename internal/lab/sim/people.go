@@ -12,7 +12,7 @@ import (
 // Demand configures the arrivals.
 type Demand struct {
 	PerMinute float64 // mean arrivals per minute, in total
-	Spikes    []Spike // added to it
+	Spikes    []Spike `without:"spikes"` // added to it
 	Skew      float64 // 0: equal in all data centres; 1: all in the first
 }
 
@@ -29,17 +29,17 @@ type People struct {
 	Think    time.Duration // mean time between two pages
 	Patience time.Duration // mean time until a waiting visitor abandons; 0 for never
 	Stay     float64       // share of requests to the same edge as the previous one
-	Robots   float64       // share of arrivals that never return and keep no cookie
-	Parallel float64       // share of pages with two to eight parallel requests, at any edges
-	Lost     float64       // share of replies that are lost; the visitor asks again
-	Move     float64       // share of requests before which the visitor moves to another data centre
-	Copy     float64       // share of replies with a copied cookie, which another browser uses anywhere
-	Old      float64       // share of requests with an old cookie
-	Drop     float64       // share of requests before which the visitor drops all cookies
-	Burst    float64       // share of pages with fifty parallel requests
-	Quit     float64       // share of leaving visitors that log out
-	Bound    bool          // tickets are bound to networks
-	Roam     float64       // share of requests before which the visitor moves to another network, with Bound
+	Robots   float64       `without:"robots"`   // share of arrivals that never return and keep no cookie
+	Parallel float64       `without:"parallel"` // share of pages with two to eight parallel requests, at any edges
+	Lost     float64       `without:"lost"`     // share of replies that are lost; the visitor asks again
+	Move     float64       `without:"move"`     // share of requests before which the visitor moves to another data centre
+	Copy     float64       `without:"copy"`     // share of replies with a copied cookie, which another browser uses anywhere
+	Old      float64       `without:"old"`      // share of requests with an old cookie
+	Drop     float64       `without:"drop"`     // share of requests before which the visitor drops all cookies
+	Burst    float64       `without:"burst"`    // share of pages with fifty parallel requests
+	Quit     float64       `without:"quit"`     // share of leaving visitors that log out
+	Bound    bool          `without:"bound"`    // tickets are bound to networks
+	Roam     float64       `without:"bound"`    // share of requests before which the visitor moves to another network, with Bound
 
 	// Share of waiting visitors that subscribe and close the page, and of those that do not come when they are called.
 	Subscribe, Never float64

@@ -296,7 +296,7 @@ func New(cfg Config) *World {
 	w.now = int64(warmUp)
 	w.visitors.planArrival()
 	w.now = 0
-	w.faults = cfg.Faults.draw(cfg.Seed, cfg.Length)
+	w.faults = cfg.drawFaults()
 	for i, f := range w.faults {
 		if only := cfg.Faults.Only; only == nil || slices.Contains(only, f.number) {
 			w.plan(event{at: f.at, kind: evFault, node: int32(i)})
@@ -554,13 +554,11 @@ func (w *World) handle(e *event) {
 		if w.fires(&w.globals.all[e.node].proc, e) {
 			w.globals.run(e.node)
 		}
-	case evReport:
-		w.centres.takeReport(e)
+	case evReport, evLoan:
+		w.centres.take(e)
 	case evSummary:
 		w.recovery.hearLastWord(w.centres.aggs[e.gen], e.msg.(*wire.Report))
 		w.globals.takeReport(e)
-	case evLoan:
-		w.centres.takeGrant(e)
 	case evGrant:
 		w.edges.takeGrant(e)
 	case evStored:
