@@ -689,19 +689,23 @@ func (o *operator) edited() {
 func (o *operator) publish() {
 	o.edition++
 	delay := func() time.Duration { return time.Duration(o.chaos.ExpFloat64() * float64(300*time.Millisecond)) }
-	for i := range o.globals.all {
-		if !o.globals.all[i].gone {
-			o.in(delay(), func() { o.globals.read(int32(i), false) })
-		}
+	for _, p := range o.processes() {
+		o.in(delay(), func() { p.read(false) })
 	}
-	for i := range o.centres.aggs {
-		if !o.centres.aggs[i].gone {
-			o.in(delay(), func() { o.centres.read(int32(i), false) })
-		}
+}
+
+// processes returns the processes that have not ended for good: coordinators, aggregators and edges.
+func (fl *fleet) processes() (out []*proc) {
+	for _, n := range fl.globals.all {
+		out = append(out, &n.proc)
 	}
-	for i := range o.edges.all {
-		o.in(delay(), func() { o.edges.read(int32(i), false) })
+	for _, n := range fl.centres.aggs {
+		out = append(out, &n.proc)
 	}
+	for _, n := range fl.edges.all {
+		out = append(out, &n.proc)
+	}
+	return slices.DeleteFunc(out, func(p *proc) bool { return p.gone })
 }
 
 // read makes a node read a newer room set; look makes it look at the clock, and read the present one again if a new

@@ -129,10 +129,7 @@ func (l *limits) of(j *oracle, e *edgeNode) limit {
 
 // hears reports whether an edge is connected to its newest regional, and that to the newest coordinator.
 func (fl *fleet) hears(i int32) bool {
-	e := fl.edges.all[i]
-	r := fl.centres.all[e.region]
-	me, parent := nodeID{0, i}, nodeID{1, r.newest().id}
-	return !e.down && fl.up(&e.proc) && max(e.cutUp, e.cutDown) <= fl.now && !fl.net.deaf(me, parent) && !fl.net.deaf(parent, me) && fl.linked(r)
+	return fl.edges.connected(i) && fl.linked(fl.edges.all[i].centre)
 }
 
 // linked reports whether the newest regional of a data centre is connected to the newest coordinator.

@@ -157,14 +157,8 @@ func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
 // lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
 func (o *operator) lookAtClocks() {
-	for i := range o.globals.all {
-		o.globals.read(int32(i), true)
-	}
-	for i := range o.centres.aggs {
-		o.centres.read(int32(i), true)
-	}
-	for i := range o.edges.all {
-		o.edges.read(int32(i), true)
+	for _, p := range o.processes() {
+		p.read(true)
 	}
 }
 

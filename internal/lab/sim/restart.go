@@ -18,45 +18,35 @@ func (fl *fleet) keepTime() {
 	if fl.cfg.Faults.Forgetful {
 		return
 	}
-	for _, n := range fl.edges.all {
-		if !n.down && n.asleep <= fl.now {
-			fl.keep(&n.proc, 0, n.core.Known(n.clock.read(fl.now)))
+	for _, p := range fl.processes() {
+		if p.down || p.asleep > fl.now {
+			continue
 		}
-	}
-	for _, n := range fl.centres.aggs {
-		if !n.gone && n.asleep <= fl.now {
-			fl.keep(&n.proc, 0, n.core.Known(n.clock.read(fl.now)))
-		}
-	}
-	for _, n := range fl.globals.all {
-		if !n.gone && n.asleep <= fl.now {
-			fl.keep(&n.proc, n.offset, n.core.Known(n.clock.read(fl.now)))
-		}
-	}
-}
-
-// keep stores a process's fleet time; offset is that of its machine's wall clock.
-func (k *kernel) keep(p *proc, offset time.Duration, is fleettime.Known) {
-	if is.OK() {
-		p.memory.record = fleettime.Record{
-			Boot: p.memory.boot, At: time.Duration(p.clock.read(k.now)), Wall: k.fleetTime().Add(offset), Time: is.Time, Bound: is.Bound, Guess: is.Guess,
+		if is := p.known(); is.OK() {
+			p.memory.record = fleettime.Record{
+				Boot: p.memory.boot, At: time.Duration(p.clock.read(fl.now)), Wall: fl.fleetTime().Add(p.offset), Time: is.Time, Bound: is.Bound, Guess: is.Guess,
+			}
 		}
 	}
 }
 
 // remembers returns fleet time from the data folder of a starting process.
-func (k *kernel) remembers(p *proc, offset time.Duration) fleettime.Known {
-	known, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(k.now)), k.fleetTime().Add(offset))
+func (k *kernel) remembers(p *proc) fleettime.Known {
+	known, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(k.now)), k.fleetTime().Add(p.offset))
 	if err != nil {
 		return fleettime.Known{}
 	}
 	return known
 }
 
-// newMachine starts a process on a rebooted machine: its monotonic clock starts anew.
-func (k *kernel) newMachine(p *proc, clock nodeClock) {
+// newMachine starts a process on the machine of an earlier one, if there is one, else on a rebooted machine: its
+// monotonic clock starts anew.
+func (k *kernel) newMachine(p *proc, earlier **proc) {
 	k.boots++
-	p.clock, p.memory.boot = clock, fmt.Sprint("boot", k.boots)
+	p.clock, p.memory.boot = k.clock(), fmt.Sprint("boot", k.boots)
+	if old := *earlier; old != nil {
+		p.clock, p.memory, p.offset, *earlier = old.clock, old.memory, old.offset, nil
+	}
 }
 
 // next returns a function that starts an aggregator in a data centre as soon as its store is readable.
@@ -104,7 +94,7 @@ func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
 	back := func() time.Duration { return d + time.Second + time.Duration(fl.chaos.Int64N(int64(2*time.Second))) }
 	anew := func(p *proc) {
 		if fl.chaos.Float64() < reboots {
-			fl.newMachine(p, fl.clock())
+			fl.newMachine(p, new(*proc))
 		}
 	}
 	for i, n := range fl.edges.all {
@@ -136,8 +126,8 @@ func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
 		fl.globals.pending++
 		later(func() {
 			g.gone = true
-			fl.globals.again = &globalProc{proc: proc{clock: g.clock, memory: g.memory}, offset: g.offset}
-			anew(&fl.globals.again.proc)
+			fl.globals.again = &proc{clock: g.clock, memory: g.memory, offset: g.offset}
+			anew(fl.globals.again)
 		})
 		fl.succeed(back()+ended, "the coordinator", fl.globals.next)
 	}

@@ -84,14 +84,19 @@ func (c nodeClock) when(m fleettime.Mono) int64 {
 	return int64(float64(int64(m)-c.offset)/(1+c.drift)) + 1
 }
 
-// proc is the common part of processes: a machine's clock, a timer, and a life.
+// proc is the common part of processes: a machine, a timer, and a life.
 type proc struct {
 	clock  nodeClock
+	offset time.Duration // of the machine's wall clock
 	timer  timer
 	gone   bool  // ended, for good
 	doomed bool  // its successor is about to begin
+	down   bool  // an edge between two lives
 	asleep int64 // stopped until then
 	memory memory
+
+	read  func(look bool)        // reads the room document, see coordinators.read
+	known func() fleettime.Known // fleet time
 }
 
 // roomSet is the room set that a process of global or a regional knows.
@@ -119,7 +124,6 @@ type globalProc struct {
 	writing uint64 // release that it is about to claim
 	members int    // version of its membership list
 	core    *root.Allocator
-	offset  time.Duration // of its machine's wall clock
 }
 
 // base is common to all processes: the network, and the documents that they read.
@@ -160,7 +164,7 @@ type coordinators struct {
 	rolled  uint64        // next term after a rollback of the lease; 0 for one above all
 
 	// The next coordinator.
-	again    *globalProc   // its machine; nil for a new one
+	again    *proc         // its machine; nil for a new one
 	older    int           // version of its membership list; 0 for the stored one
 	olderFor time.Duration // until then
 
@@ -235,7 +239,6 @@ type edgeNode struct {
 	edition   uint64
 	core      *admission.Engine
 	keys      *ticket.Codec // nil if tickets are not sealed
-	down      bool          // between two lives
 	lost      bool          // for good
 	forgotten bool          // declared dead, and silent since
 	misjudged bool          // was declared dead while alive
@@ -336,16 +339,15 @@ func (gs *coordinators) start(bootstrap bool) {
 	}
 	gs.lease = term
 	n := &globalProc{term: term, began: gs.now, roomSet: roomSet{edition: gs.doc.edition}, members: version}
-	n.clock = gs.clock()
 	if !bootstrap {
 		n.offset = gs.cfg.Faults.wall(gs.chaos)
 	}
+	gs.newMachine(&n.proc, &gs.again)
 	n.nonce = gs.rng.Uint64()
-	if gs.newMachine(&n.proc, n.clock); gs.again != nil {
-		n.clock, n.memory, n.offset, gs.again = gs.again.clock, gs.again.memory, gs.again.offset, nil
-	}
+	n.read = func(look bool) { gs.read(i, look) }
+	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(gs.now)) }
 	n.core = root.New(n.clock.read(gs.now), root.Config{
-		Time: gs.remembers(&n.proc, n.offset),
+		Time: gs.remembers(&n.proc),
 		Term: wire.Term{N: term, Nonce: n.nonce}, Centres: names, Params: gs.cfg.Params, Bootstrap: bootstrap,
 	})
 	n.core.SetLease(fleettime.Never)
@@ -360,9 +362,9 @@ func (gs *coordinators) start(bootstrap bool) {
 func (cs *centres) start(i int32, bootstrap bool) {
 	r := cs.all[i]
 	n := &regionProc{id: int32(len(cs.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, roomSet: roomSet{edition: cs.doc.edition}}
-	if cs.newMachine(&n.proc, cs.clock()); r.again != nil {
-		n.clock, n.memory, r.again = r.again.clock, r.again.memory, nil
-	}
+	cs.newMachine(&n.proc, &r.again)
+	n.read = func(look bool) { cs.read(n.id, look) }
+	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(cs.now)) }
 	r.owner = n.term
 	if cs.cfg.Faults.Wipe && !bootstrap && !cs.calm && cs.chaos.IntN(3) == 0 {
 		cs.tracef("the store of %s is lost", r.name)
@@ -373,7 +375,7 @@ func (cs *centres) start(i int32, bootstrap bool) {
 	}
 	own, ownTerm := cs.ownMemory(r)
 	n.core = region.New(n.clock.read(cs.now), region.Config{
-		Time: cs.remembers(&n.proc, 0),
+		Time: cs.remembers(&n.proc),
 		DC:   r.name, Term: wire.Term{N: n.term, Nonce: cs.rng.Uint64()}, Params: cs.cfg.Params, Bootstrap: bootstrap, CompactAbove: cs.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
 		ClusterID: cs.clusterIDOf(i, len(r.procs)),
 	}, r.stored.Clone())
@@ -401,8 +403,10 @@ func (es *edges) add(region int32, centre *dataCentre, name string, folder fleet
 	if clone {
 		n.place = folder.Place
 	}
-	es.newMachine(&n.proc, es.clock())
+	es.newMachine(&n.proc, new(*proc))
 	i := int32(len(es.all))
+	n.read = func(look bool) { es.read(i, look) }
+	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(es.now)) }
 	es.all = append(es.all, n)
 	centre.edges = append(centre.edges, i)
 	es.start(i)
@@ -441,7 +445,7 @@ func (es *edges) start(i int32) {
 	n.keep()
 	es.settleBefore(n)
 	now := n.clock.read(es.now)
-	n.core.Restore(now, es.remembers(&n.proc, 0))
+	n.core.Restore(now, es.remembers(&n.proc))
 	n.core.Guess(now, es.fleetTime().Add(es.cfg.Faults.wall(es.chaos)))
 	es.tell(n, now)
 	es.wake(i)
@@ -798,12 +802,16 @@ func (gs *coordinators) timeKnown() bool {
 		}
 	}
 	for i, n := range gs.edges.all {
-		up := gs.centres.all[n.region].newest()
-		me, parent := nodeID{0, int32(i)}, nodeID{1, up.id}
-		heard := !up.gone && n.cutUp <= gs.now && n.cutDown <= gs.now && up.asleep <= gs.now && !gs.net.deaf(me, parent) && !gs.net.deaf(parent, me)
-		if heard && !n.down && n.asleep <= gs.now && n.synced {
+		if up := n.centre.newest(); !up.gone && up.asleep <= gs.now && n.synced && gs.edges.connected(int32(i)) {
 			return true
 		}
 	}
 	return false
+}
+
+// connected reports whether an edge runs, and its messages reach the newest aggregator, and back.
+func (es *edges) connected(i int32) bool {
+	n := es.all[i]
+	me, parent := nodeID{0, i}, nodeID{1, n.centre.newest().id}
+	return !n.down && n.asleep <= es.now && max(n.cutUp, n.cutDown) <= es.now && !es.net.deaf(me, parent) && !es.net.deaf(parent, me)
 }
