@@ -32,23 +32,13 @@ func TestFewFilesMayBeOpen(t *testing.T) {
 	}
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
-	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf(`
-rooms:
-  - name: sale
-    host: 127.0.0.1
-    total_active_users: 1
-    new_users_per_minute: 60
-    session_duration: 1h
-    probation: 1h
-    origin: %s
-`, origin.at["url"]), "nairobi")
+	nats, _ := fleet(t, bin, dir, sale(1, 60, "1h", startSite(t, bin).at["url"], ", probation: 1h"), "nairobi")
 	edge := start(t, "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, fewFiles), filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", `
 listen: 127.0.0.1:0
 held: {per_prefix: 65536}
 events: {per_prefix: 65536}
 `))
-	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	areReady(t, edge)
 	if log := edge.log.String(); !strings.Contains(log, "few files may be open") || !strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
 		t.Errorf("the edge says nothing about its limit:\n%s", log)
 	}

@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +17,9 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	t.Parallel()
 	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf(
-		"rooms: [{name: sale, host: 127.0.0.1, total_active_users: 2, new_users_per_minute: 1000, session_duration: 1h, probation: 1h, origin: %q}]\n", site.URL), "nairobi")
-	edge := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", quickEdge))
-	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	nats, _ := fleet(t, bin, dir, sale(2, 1000, "1h", site.URL, ", probation: 1h"), "nairobi")
+	edge := startEdge(t, bin, dir, nats, "nairobi", "edge-1", quickEdge)
+	areReady(t, edge)
 
 	const each = 30
 	navigation := []string{"Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
@@ -53,17 +49,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	if n := slots(); n != 0 {
 		t.Errorf("%d slots were taken before anybody came", n)
 	}
-	visitor := func() *http.Client {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr := &http.Transport{}
-		t.Cleanup(tr.CloseIdleConnections)
-		return &http.Client{Jar: jar, Transport: tr, Timeout: client.Timeout}
-	}
 	for range 2 {
-		v := visitor()
+		v := browser(t, &http.Transport{})
 		until(t, "a visitor is inside", func() bool { return browse(t, v, http.MethodGet, edge.at["url"], navigation...) == "the site" })
 	}
 	if n := slots(); n != 2 {
@@ -74,7 +61,7 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	var all sync.WaitGroup
 	took := make([][]time.Duration, 10)
 	for i := range took {
-		v := visitor()
+		v := browser(t, &http.Transport{})
 		browse(t, v, http.MethodGet, edge.at["url"], navigation...) // the first load joins the queue
 		all.Go(func() {
 			for range 10 {

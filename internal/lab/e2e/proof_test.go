@@ -39,12 +39,7 @@ func TestSitesAskForAProof(t *testing.T) {
 	}
 	rooms += fmt.Sprintf("hosts: [{name: 127.0.0.1, origin: %q}]\n", tells.URL)
 	nats, _ := fleet(t, bin, dir, rooms, "nairobi")
-	edge := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf(`
-listen: %s
-drain_delay: 0s
-proof: {enabled: true}
-`, visitors)))
-	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	areReady(t, startEdge(t, bin, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nproof: {enabled: true}\n", visitors)))
 	// A valid proof for another site.
 	until(t, "a visitor comes in by the edge", func() bool {
 		r, err := client.Get("http://" + visitors + "/tells")

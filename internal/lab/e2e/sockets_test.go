@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +24,7 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	t.Parallel()
 	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
+	nats, _ := fleet(t, bin, dir, bigSale(site.URL), "nairobi")
 	addr, socket := listening(t)
 	url, metrics := "http://"+addr, testkit.FreeAddr(t)
 	config := edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nmetrics: {listen: %q}\n", addr, metrics))
@@ -33,37 +32,26 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	edge := begin()
 	until(t, "the edge is ready", func() bool { return ready("http://" + metrics) })
 
-	inside, newcomers := &load{asked: map[string]int{}, faults: map[string][]string{}}, &answers{codes: map[int]int{}}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	newcomers := &answers{codes: map[int]int{}}
 	var all sync.WaitGroup
-	const people, perSecond = 20, 200
-	for i := range people {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
+	const people, perSecond, restarts = 20, 200, 4
+	inside := underLoad(t, url, people, perSecond, &http.Transport{DisableKeepAlives: true}, func(ctx context.Context) {
+		for range people {
+			all.Go(func() { newcomers.come(ctx, url) })
 		}
-		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Jar: jar, Timeout: testkit.Patience}
-		until(t, "somebody is inside", func() bool { return visitOnce(c, http.MethodGet, url) == nil })
-		all.Go(func() { inside.visit(ctx, c, url, i, people, perSecond) })
-		all.Go(func() { newcomers.come(ctx, url) })
-	}
-	inside.begun = time.Now()
-	const restarts = 4
-	for range restarts {
+		for range restarts {
+			pause(ctx, time.Second)
+			edge.stop(t)
+			pause(ctx, 300*time.Millisecond) // like a supervisor with RestartSec
+			edge = begin()
+			until(t, "the edge is ready again", func() bool { return ready("http://" + metrics) })
+		}
 		pause(ctx, time.Second)
-		edge.stop(t)
-		pause(ctx, 300*time.Millisecond) // like a supervisor with RestartSec
-		edge = begin()
-		until(t, "the edge is ready again", func() bool { return ready("http://" + metrics) })
-	}
-	pause(ctx, time.Second)
-	stop()
+	})
 	all.Wait()
-	inside.took = time.Since(inside.begun)
 	inside.report(t, fmt.Sprintf("a passed socket, %d times", restarts))
 	t.Logf("newcomers: answers by status %v, connections refused or reset: %d (goal: 0), slowest answer %v", newcomers.codes, len(newcomers.faults), newcomers.slowest.Round(time.Millisecond))
-	if n := len(inside.faults[http.MethodGet]) + len(inside.faults[http.MethodPost]); n > 0 {
+	if n := inside.failed(); n > 0 {
 		t.Errorf("%d requests of people inside failed", n)
 	}
 	for _, err := range newcomers.faults[:min(5, len(newcomers.faults))] {
