@@ -287,7 +287,7 @@ func (j *oracle) books() {
 	}
 	for i, r := range j.fleet.centres.all {
 		c := &j.centres[i]
-		j.tracef("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(j.now))
+		j.tracef("%s: %d sessions in truth, %d admitted in 60 s", r.name, c.here, c.minute.count(j.now))
 		for _, n := range r.procs {
 			if n.gone {
 				continue
@@ -309,8 +309,10 @@ func (j *oracle) books() {
 				e.name, st.Instance, st.LeaseEpoch, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
 				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(j.fleetTime()))
 		}
-		for id, until := range c.until {
-			j.tracef("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(j.fleetTime()))*time.Millisecond)
+		for id, t := range j.tickets {
+			if t.home == i {
+				j.tracef("  ticket %016x until %v from now", id, time.Duration(int64(t.until[i])*1000-int64(j.fleetTime()))*time.Millisecond)
+			}
 		}
 	}
 }

@@ -130,7 +130,7 @@ func restartedEdge(f *Finding) {
 			look = func() {
 				others := w.sessions()
 				for id := range left {
-					if w.oracle.alive(id) {
+					if w.oracle.tickets[id] != nil {
 						others--
 					} else {
 						delete(left, id)

@@ -91,7 +91,7 @@ func (l *limits) observe(j *oracle) {
 			knows = min(knows, h.knows)
 		}
 	}
-	if l.highest.total > l.set.total && knows > l.lowered.total && j.active <= l.set.total {
+	if l.highest.total > l.set.total && knows > l.lowered.total && len(j.tickets) <= l.set.total {
 		l.highest.total = l.set.total
 	}
 	if l.highest.rate > l.set.rate && knows > l.lowered.rate && j.rate(j.now) <= l.set.rate {

@@ -150,7 +150,7 @@ func (m *meters) waitingPage(v *visitor, d admission.Decision) {
 	if d.Known {
 		v.told = outcome{joined: m.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
 	}
-	free := min(m.cfg.Total-m.oracle.active, m.cfg.Rate-m.oracle.rate(m.now))
+	free := min(m.cfg.Total-len(m.oracle.tickets), m.cfg.Rate-m.oracle.rate(m.now))
 	if free > m.oracle.waiting {
 		m.queuedFree++
 	}
@@ -168,9 +168,8 @@ func (m *meters) sample() {
 	}
 	m.oracle.tick()
 	m.saturated++
-	m.useT += float64(m.oracle.active) / float64(m.cfg.Total)
-	m.useR += float64(m.oracle.rate(m.now)) / float64(m.cfg.Rate)
-	m.use += max(float64(m.oracle.active)/float64(m.cfg.Total), float64(m.oracle.rate(m.now))/float64(m.cfg.Rate))
+	total, rate := m.oracle.use()
+	m.useT, m.useR, m.use = m.useT+total, m.useR+rate, m.use+max(total, rate)
 }
 
 // Result is the result of a run.

@@ -261,7 +261,7 @@ func (rc *recovery) measure(left time.Duration) {
 	}
 	rc.oracle.tick()
 	rc.seconds++
-	rc.use += max(float64(rc.oracle.active)/float64(rc.cfg.Total), float64(rc.oracle.rate(rc.now))/float64(rc.cfg.Rate))
+	rc.use += max(rc.oracle.use())
 	rc.in(time.Second, func() { rc.measure(left - time.Second) })
 }
 

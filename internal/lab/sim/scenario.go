@@ -230,7 +230,7 @@ func (w *World) runFor(d time.Duration) {
 // sessions returns the number of valid sessions.
 func (w *World) sessions() int {
 	w.oracle.tick()
-	return w.oracle.active
+	return len(w.oracle.tickets)
 }
 
 // counted returns the number of sessions counted by the regionals, and the reserved part.

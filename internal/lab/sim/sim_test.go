@@ -197,8 +197,8 @@ func TestTheJudgeSees(t *testing.T) {
 				w.now = s*int64(time.Second) + int64(100*time.Millisecond) // edges are a little behind
 				w.oracle.tick()
 			}
-			if w.oracle.active != want {
-				t.Errorf("after %d s %d sessions are valid, want %d", at, w.oracle.active, want)
+			if len(w.oracle.tickets) != want {
+				t.Errorf("after %d s %d sessions are valid, want %d", at, len(w.oracle.tickets), want)
 			}
 		}
 	})
