@@ -24,13 +24,13 @@ func flood(f *Finding) {
 		c.Total, c.Demand.PerMinute, c.People.Patience = 600, 450, 3*time.Minute
 		c.Length = fill + length
 		w := filled(c, nil)
-		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, centre: -1, behave: noCookies}
+		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, behave: noCookies}
 		if robots {
 			w.visitors.bring(all)
 		}
 		f.run(w)
 		m := w.meters
-		s.people, s.told = s.people+float64(m.inside-m.robots), s.told+m.told/float64(max(1, m.tellings))
+		s.people, s.told = s.people+float64(m.Inside-m.robots), s.told+m.told/float64(max(1, m.tellings))
 		return all.came
 	}
 	var with, without seen
@@ -66,7 +66,7 @@ func replayed(f *Finding, tickets int, perSecond float64) {
 		}
 		f.run(w)
 		m := w.meters
-		s.let += float64(m.inside - m.robots)
+		s.let += float64(m.Inside - m.robots)
 		s.people, s.told, s.real, s.tellings = s.people+m.people, s.told+m.told, s.real+m.real, s.tellings+float64(m.tellings)
 		return old.shown
 	}

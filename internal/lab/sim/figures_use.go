@@ -187,10 +187,10 @@ func abandoners(f *Finding) {
 		w := New(c)
 		w.in(10*time.Minute, w.meters.begin)
 		if leavers {
-			w.visitors.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, centre: -1, behave: oneLook})
+			w.visitors.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, behave: oneLook})
 		}
 		f.run(w)
-		return float64(w.meters.inside - w.meters.robots)
+		return float64(w.meters.Inside - w.meters.robots)
 	}
 	without := run(false)
 	part := run(true) / without

@@ -42,7 +42,7 @@ func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
 		w.globals.newest().gone = true
 		w.in(5*time.Second, func() {
 			begin = w.now
-			before := w.meters.inside
+			before := w.meters.Inside
 			w.globals.start(false)
 			for i := range w.centres.all {
 				w.centres.start(int32(i), false)
@@ -51,7 +51,7 @@ func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
 				w.edges.revive(int32(i))
 			}
 			w.each(50*time.Millisecond, func() {
-				if first == 0 && w.meters.inside > before {
+				if first == 0 && w.meters.Inside > before {
 					first = time.Duration(w.now - begin)
 				}
 			})

@@ -16,11 +16,8 @@ type meters struct {
 	doc    *roomDoc
 	oracle *oracle
 
-	arrived, gaveUp int
-	inside          int // admitted visitors
+	counts
 	past            int // requests that bypassed the room by a rule
-	queuedFree      int // waiting pages while permits were free
-	queued          int
 	useT, useR, use float64
 	saturated       int     // samples while visitors waited
 	joined          []int64 // join times in the order of admission, while visitors waited
@@ -33,6 +30,14 @@ type meters struct {
 	people, real    float64 // displayed and true numbers of waiting visitors, summed
 	tellings        int
 	words           *Words // may be nil
+}
+
+// counts are of visitors.
+type counts struct {
+	Arrived, GaveUp int
+	Inside          int // admitted
+	Queued          int
+	QueuedFree      int // queued while permits were free
 }
 
 // outcome is a visitor's forecast at joining, and its actual wait, in seconds.
@@ -92,7 +97,7 @@ func (m *meters) putOut(v *visitor) {
 
 // entered records an admission.
 func (m *meters) entered(v *visitor, d admission.Decision) {
-	m.inside++
+	m.Inside++
 	if v.robot {
 		m.robots++
 		return
@@ -146,13 +151,13 @@ func (m *meters) waitingPage(v *visitor, d admission.Decision) {
 	if v.queued {
 		return
 	}
-	m.queued++
+	m.Queued++
 	if d.Known {
 		v.told = outcome{joined: m.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
 	}
 	free := min(m.cfg.Total-len(m.oracle.tickets), m.cfg.Rate-m.oracle.rate(m.now))
 	if free > m.oracle.waiting {
-		m.queuedFree++
+		m.QueuedFree++
 	}
 }
 
@@ -180,23 +185,21 @@ type Result struct {
 	Events  uint64
 	Elapsed time.Duration // simulated time
 
-	Arrived, Inside, GaveUp, Queued int
-	Peak, PeakRate                  int
-	UseT, UseR                      float64 // mean use while visitors waited; 0 if none did
-	Use                             float64 // of the effective limit
-	QueuedFree                      int
-	OrderP50, OrderP99              float64 // seconds
-	WaitP50, WaitP99                float64
-	Forecast                        float64       // median of |actual-forecast|/actual
-	Recovery                        time.Duration // from the last fault until every edge had a lease; 0 without faults
+	counts
+	Peak, PeakRate     int
+	UseT, UseR         float64 // mean use while visitors waited; 0 if none did
+	Use                float64 // of the effective limit
+	OrderP50, OrderP99 float64 // seconds
+	WaitP50, WaitP99   float64
+	Forecast           float64       // median of |actual-forecast|/actual
+	Recovery           time.Duration // from the last fault until every edge had a lease; 0 without faults
 }
 
 func (w *World) result() *Result {
 	m := w.meters
 	r := &Result{
 		Config: w.cfg, Fault: w.fault, Excused: w.excused, Events: w.events, Elapsed: time.Duration(w.now),
-		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
-		Peak: w.oracle.peak, PeakRate: w.oracle.peakRate, QueuedFree: m.queuedFree,
+		counts: m.counts, Peak: w.oracle.peak, PeakRate: w.oracle.peakRate,
 	}
 	if w.recovery.recovered > 0 {
 		r.Recovery = time.Duration(w.recovery.recovered - w.recovery.began)

@@ -156,7 +156,7 @@ func (vs *visitors) arrive() {
 		return // thinned out
 	}
 	i := vs.newcomer(centre)
-	vs.meters.arrived++
+	vs.meters.Arrived++
 	vs.request(i)
 }
 
@@ -285,7 +285,7 @@ func (vs *visitors) visit(i int32, gen uint64) {
 		return
 	}
 	if !v.inside && vs.now >= v.leaves {
-		vs.meters.gaveUp++
+		vs.meters.GaveUp++
 		vs.oracle.setWaiting(v, false)
 		vs.end(i)
 		return

@@ -150,8 +150,8 @@ func randomRounds(f *Finding) {
 				w.oracle.seeAdmitted = l.admitted
 				n = &drawn
 			}
-			w.in(from, func() { *n -= w.meters.inside })
-			w.in(until, func() { *n += w.meters.inside })
+			w.in(from, func() { *n -= w.meters.Inside })
+			w.in(until, func() { *n += w.meters.Inside })
 			r := f.run(w)
 			f.Bound += fmt.Sprintf("%s: waits p50 / p99 %.0f / %.0f s; ", c.method(), r.WaitP50, r.WaitP99)
 			if !random {

@@ -113,31 +113,31 @@ func (vs *visitors) goAway(centre int32) {
 type crowd struct {
 	from, until time.Duration
 	perSecond   float64
-	centre      int32 // -1 for all
-	rng         *rand.Rand
 	came        int
 	behave      func(v *visitor)
 }
 
 // bring adds a crowd.
 func (vs *visitors) bring(c *crowd) {
-	c.rng = rand.New(rand.NewPCG(vs.cfg.Seed, 0x63726f7764))
-	var next func()
-	next = func() {
-		if vs.now > int64(c.until) {
-			return
-		}
-		centre := c.centre
-		if centre < 0 {
-			centre = int32(c.rng.IntN(vs.cfg.Centres))
-		}
-		i := vs.newcomer(centre)
+	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x63726f7764))
+	vs.again(rng, c.from, c.until, c.perSecond, func() {
+		i := vs.newcomer(int32(rng.IntN(vs.cfg.Centres)))
 		c.came++
 		c.behave(&vs.all[i])
 		vs.request(i)
-		vs.in(time.Duration(c.rng.ExpFloat64()/c.perSecond*1e9), next)
+	})
+}
+
+// again calls do again and again, as often as perSecond on average.
+func (k *kernel) again(rng *rand.Rand, from, until time.Duration, perSecond float64, do func()) {
+	var next func()
+	next = func() {
+		if k.now <= int64(until) {
+			do()
+			k.in(time.Duration(rng.ExpFloat64()/perSecond*1e9), next)
+		}
 	}
-	vs.in(c.from, next)
+	k.in(from, next)
 }
 
 // replays present tickets again and again, each at any edge, by clients that ignore the answers.
@@ -150,11 +150,7 @@ type replays struct {
 
 func (vs *visitors) replay(p *replays) {
 	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x7265706c6179))
-	var next func()
-	next = func() {
-		if vs.now > int64(p.until) {
-			return
-		}
+	vs.again(rng, p.from, p.until, p.perSecond, func() {
 		k := int32(rng.IntN(len(vs.edges.all)))
 		n, t := vs.edges.all[k], p.tickets[rng.IntN(len(p.tickets))]
 		p.shown++
@@ -165,9 +161,7 @@ func (vs *visitors) replay(p *replays) {
 			vs.edges.hold(k, &admission.Visit{Room: vs.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
 		vs.edges.wake(k)
-		vs.in(time.Duration(rng.ExpFloat64()/p.perSecond*1e9), next)
-	}
-	vs.in(p.from, next)
+	})
 }
 
 // hold makes an edge hold a request whose client hangs up after d.

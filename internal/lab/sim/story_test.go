@@ -341,7 +341,7 @@ func (s *story) pass(d time.Duration) {
 		}
 	}
 	s.printf("%s  %-5s  %-7s  %-7s  %-8s  %-12s  %s", clockTime(w.now), tenths(used/float64(looks)/float64(w.cfg.Total)), waiting, order,
-		some(reserved/float64(looks)), some(float64(m.queuedFree)/float64(max(1, m.arrived))), some(float64(m.early)/float64(w.cfg.Total)))
+		some(reserved/float64(looks)), some(float64(m.QueuedFree)/float64(max(1, m.Arrived))), some(float64(m.early)/float64(w.cfg.Total)))
 }
 
 // tenths formats a fraction in tenths.
