@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -90,22 +89,6 @@ func (vs *visitors) goHome() {
 			v.inside, v.pages = false, 0
 			vs.end(int32(i))
 		}
-	}
-}
-
-// goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.
-func (vs *visitors) goAway(centre int32) {
-	for i := range vs.all {
-		v := &vs.all[i]
-		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
-			continue
-		}
-		if n := vs.edges.all[v.edge]; v.hold != nil {
-			n.core.Abandon(n.clock.read(vs.now), v.hold)
-			vs.edges.wake(v.edge)
-		}
-		vs.oracle.setWaiting(v, false)
-		vs.end(int32(i))
 	}
 }
 
@@ -265,12 +248,6 @@ func (w *World) expect(start time.Duration, e *room.Event) {
 		w.operator.giveEvent(e)
 		w.operator.edited()
 	})
-}
-
-// clockTime formats a time of a scenario.
-func clockTime(ns int64) string {
-	d := time.Duration(ns)
-	return fmt.Sprintf("%3d:%02.0f", int(d.Minutes()), math.Mod(d.Seconds(), 60))
 }
 
 // foreign returns the ticket of a visitor that joined just now at some edge.

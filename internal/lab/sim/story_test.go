@@ -394,3 +394,25 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	}
 	s.printf("%s: %s", who, strings.Join(told, " / "))
 }
+
+// goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.
+func (vs *visitors) goAway(centre int32) {
+	for i := range vs.all {
+		v := &vs.all[i]
+		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
+			continue
+		}
+		if n := vs.edges.all[v.edge]; v.hold != nil {
+			n.core.Abandon(n.clock.read(vs.now), v.hold)
+			vs.edges.wake(v.edge)
+		}
+		vs.oracle.setWaiting(v, false)
+		vs.end(int32(i))
+	}
+}
+
+// clockTime formats a time of a scenario.
+func clockTime(ns int64) string {
+	d := time.Duration(ns)
+	return fmt.Sprintf("%3d:%02.0f", int(d.Minutes()), math.Mod(d.Seconds(), 60))
+}
