@@ -38,12 +38,8 @@ func TestStopOfEverything(t *testing.T) {
 	addr := testkit.FreeAddr(t)
 	nodes = append(nodes, startEdge(t, bin, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 2s\n", addr)))
 	newcomer := func() bool {
-		r, err := client.Get("http://" + addr)
-		if err != nil {
-			return false
-		}
-		page, err := io.ReadAll(r.Body)
-		return err == nil && r.Body.Close() == nil && string(page) == "the site"
+		f, err := page(client, "http://"+addr)
+		return err == nil && f.body == "the site"
 	}
 	until(t, "a visitor is let in", newcomer)
 	for range 2 {
@@ -184,8 +180,8 @@ func balance(t *testing.T, addr, program string, args ...string) {
 func balanced(t *testing.T, addr, program string) {
 	t.Helper()
 	until(t, program+" passes requests on", func() bool {
-		r, err := client.Get("http://" + addr + "/")
-		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+		f, err := page(client, "http://"+addr+"/")
+		return err == nil && f.StatusCode == http.StatusOK
 	})
 }
 
@@ -308,23 +304,13 @@ func (l *load) visit(ctx context.Context, c *http.Client, url string, i, people,
 }
 
 func visitOnce(c *http.Client, method, url string) error {
-	r, err := http.NewRequest(method, url+"/", strings.NewReader("a cart")) //nolint:noctx // every request must be answered
-	if err != nil {
-		return err
+	body := ""
+	if method == http.MethodPost {
+		body = "a cart"
 	}
-	if method == http.MethodGet {
-		r.Body, r.ContentLength = nil, 0
-	}
-	// net/http does not retry a POST on an idle connection that the balancer closes.
-	r.GetBody = nil
-	res, err := c.Do(r)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && (res.StatusCode != http.StatusOK || string(body) != "the site") {
-		err = fmt.Errorf("%s: %.60q", res.Status, body)
+	f, err := fetch(context.Background(), c, method, url+"/", body) // every request must be answered
+	if err == nil && (f.StatusCode != http.StatusOK || f.body != "the site") {
+		err = fmt.Errorf("%s: %.60q", f.Status, f.body)
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -245,15 +244,11 @@ func (h *cutoffs) until(at time.Time) (called fleettime.Time) {
 // recordOf requests the public record of the draw from an edge, nil for none.
 func recordOf(t *testing.T, edge string) *draw.Record {
 	t.Helper()
-	resp, err := client.Get(edge + drawPath)
-	if err != nil {
+	f, err := page(client, edge+drawPath)
+	if err != nil || f.StatusCode != http.StatusOK {
 		return nil
 	}
-	data, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
-		return nil
-	}
-	r, err := draw.DecodeRecord(data)
+	r, err := draw.DecodeRecord([]byte(f.body))
 	if err = errors.Join(append(r.Check(nil), err)...); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -212,13 +213,44 @@ func (tr *tree) stats() (s struct {
 // client sends one request, with a long timeout.
 var client = &http.Client{Timeout: testkit.Patience}
 
-func get(url string, to any) (err error) {
-	resp, err := client.Get(url)
+// fetched is a response that was read.
+type fetched struct {
+	*http.Response
+	body string
+}
+
+// fetch sends one request, with pairs of header names and values, and reads the response.
+func fetch(ctx context.Context, c *http.Client, method, url, body string, header ...string) (f fetched, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return f, err
+	}
+	if body == "" {
+		r.Body, r.ContentLength = http.NoBody, 0
+	}
+	r.GetBody = nil // net/http does not repeat a POST on an idle connection that the server closes
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	if f.Response, err = c.Do(r); err != nil {
+		return f, err
+	}
+	text, err := io.ReadAll(f.Body)
+	f.body = string(text)
+	return f, errors.Join(err, f.Body.Close())
+}
+
+// page gets a page, also after the test.
+func page(c *http.Client, url string) (fetched, error) {
+	return fetch(context.Background(), c, http.MethodGet, url, "")
+}
+
+func get(url string, to any) error {
+	f, err := page(client, url)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	return json.NewDecoder(resp.Body).Decode(to)
+	return json.Unmarshal([]byte(f.body), to)
 }
 
 // hammer sends requests of robots without cookies to one edge as fast as possible for some seconds while others

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"syscall"
@@ -174,20 +173,12 @@ func newOutage(t *testing.T, url string) *outage {
 
 func (l *outage) ask(ctx context.Context, c *http.Client, method, url string) {
 	a := ask{at: time.Now()}
-	r, err := http.NewRequestWithContext(ctx, method, url+"/", http.NoBody)
-	var res *http.Response
+	f, err := fetch(ctx, c, method, url+"/", "")
 	if err == nil {
-		res, err = c.Do(r)
-	}
-	if err == nil {
-		var body []byte
-		body, err = io.ReadAll(res.Body)
-		res.Body.Close()
-		a.right = err == nil && res.StatusCode == http.StatusOK && string(body) == "the site"
-		a.says = err == nil && res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "" && len(body) > 0
-		a.what = fmt.Sprintf("%s: %d %.80q", method, res.StatusCode, body)
-	}
-	if err != nil {
+		a.right = f.StatusCode == http.StatusOK && f.body == "the site"
+		a.says = f.StatusCode == http.StatusServiceUnavailable && f.Header.Get("Retry-After") != "" && f.body != ""
+		a.what = fmt.Sprintf("%s: %d %.80q", method, f.StatusCode, f.body)
+	} else {
 		a.what = fmt.Sprintf("%s: %v", method, err)
 	}
 	a.took = time.Since(a.at)

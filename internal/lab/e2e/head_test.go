@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,8 +65,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 		all.Go(func() {
 			for range 10 {
 				begun := time.Now()
-				if page := browse(t, v, http.MethodGet, edge.at["url"], navigation...); !strings.HasPrefix(page, "<!doctype html>") {
-					t.Errorf("a load of the page is answered %.60q", page)
+				if text := browse(t, v, http.MethodGet, edge.at["url"], navigation...); !strings.HasPrefix(text, "<!doctype html>") {
+					t.Errorf("a load of the page is answered %.60q", text)
 				}
 				took[i] = append(took[i], time.Since(begun))
 			}
@@ -83,23 +82,9 @@ func TestTheHeadOfTheLine(t *testing.T) {
 // browse sends one request and returns the body, "" for none.
 func browse(t *testing.T, c *http.Client, method, url string, header ...string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	res, err := c.Do(r)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	f, err := fetch(t.Context(), c, method, url, "", header...)
 	if err != nil {
 		t.Error(err)
 	}
-	return string(body)
+	return f.body
 }

@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -168,36 +166,19 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 // shown returns the response to a visitor without a cookie, "" for none.
 func shown(t *testing.T, url string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = http.Header{"Accept": {"text/html"}, visitorHeader: {"1000000"}}
-	res, err := client.Do(r)
+	f, err := fetch(t.Context(), client, http.MethodGet, url, "", "Accept", "text/html", visitorHeader, "1000000")
 	if err != nil {
 		return ""
 	}
-	text, err := io.ReadAll(res.Body)
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return ""
-	}
-	return string(text)
+	return f.body
 }
 
 // gated reports whether a waiting room is active at an address. It requests an image, which never admits a new
 // visitor.
 func gated(t *testing.T, url string) bool {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = http.Header{"Sec-Fetch-Dest": {"image"}, visitorHeader: {"1000000"}}
-	res, err := client.Do(r)
-	if err != nil {
-		return false
-	}
-	return res.Body.Close() == nil && res.Header.Get("X-Demo-Origin") == ""
+	f, err := fetch(t.Context(), client, http.MethodGet, url, "", "Sec-Fetch-Dest", "image", visitorHeader, "1000000")
+	return err == nil && f.Header.Get("X-Demo-Origin") == ""
 }
 
 // change is a step of the operator: see internal/global/control/contract/operator.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -97,12 +96,8 @@ func TestSystemdPassesSockets(t *testing.T) {
 	p := launch(t, process.Options{}, program, "--listen="+addr, filepath.Join(bin, "edge"), "--config", config)
 	code := 0
 	until(t, "the edge that systemd-socket-activate starts answers", func() bool {
-		r, err := client.Get("http://" + addr)
-		if err != nil {
-			return false
-		}
-		code = r.StatusCode
-		return r.Body.Close() == nil
+		code = statusOf("http://" + addr)
+		return code != 0
 	})
 	p.listens(t)
 	if p.at["url"] != "http://"+addr || code != http.StatusServiceUnavailable {
@@ -114,8 +109,7 @@ func TestSystemdPassesSockets(t *testing.T) {
 	p = launch(t, process.Options{}, program, "--listen="+site, filepath.Join(bin, "vestibule"), "serve", "--origin", "http://127.0.0.1:1", "--listen", site,
 		"--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "serve"))
 	until(t, "vestibule serve answers", func() bool {
-		r, err := client.Get("http://" + site)
-		return err == nil && r.Body.Close() == nil
+		return statusOf("http://"+site) != 0
 	})
 	p.listens(t)
 	if !strings.Contains(p.at["edges"], "http://"+site) {
@@ -127,9 +121,7 @@ func TestSystemdPassesSockets(t *testing.T) {
 	other := testkit.FreeAddr(t)
 	p = launch(t, process.Options{}, program, "--listen="+other, filepath.Join(bin, "edge"), "--config", config)
 	until(t, "it ends", func() bool {
-		if r, err := client.Get("http://" + other); err == nil {
-			r.Body.Close() // no response is expected
-		}
+		statusOf("http://" + other) // no response is expected
 		select {
 		case <-p.Done():
 			return true
@@ -155,16 +147,12 @@ func (a *answers) come(ctx context.Context, url string) {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
 	for ctx.Err() == nil {
 		begun := time.Now()
-		r, err := c.Get(url + "/") //nolint:noctx // every request must be answered
-		if err == nil {
-			_, err = io.Copy(io.Discard, r.Body)
-			r.Body.Close() // read completely
-		}
+		f, err := page(c, url+"/") // every request must be answered
 		a.mu.Lock()
 		if err != nil {
 			a.faults = append(a.faults, err)
 		} else {
-			a.codes[r.StatusCode]++
+			a.codes[f.StatusCode]++
 		}
 		a.slowest = max(a.slowest, time.Since(begun))
 		a.mu.Unlock()
