@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
 
@@ -103,65 +102,4 @@ func (k *kernel) deliver(p *proc, take func()) {
 	default:
 		take()
 	}
-}
-
-// takeReport delivers the report of an aggregator to the coordinators.
-func (gs *coordinators) takeReport(e *event) {
-	m := e.msg.(*wire.Report)
-	for i, n := range gs.all {
-		if n.gone {
-			continue
-		}
-		gs.net.pass(nodeID{1, int32(e.gen)}, nodeID{2, int32(i)}, &n.proc, func() {
-			n.core.Observe(n.clock.read(gs.now), *m)
-			gs.run(int32(i))
-		})
-	}
-}
-
-// send sends reports of an edge.
-func (es *edges) send(i int32, reports []wire.Report) {
-	n := es.all[i]
-	for k := range reports {
-		m := event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}
-		es.net.send(m, es.cfg.Network.LAN, n.cutUp)
-	}
-}
-
-// take delivers the report of an edge, or the grant of a coordinator, to the aggregators of a data centre.
-func (cs *centres) take(e *event) {
-	for _, n := range cs.all[e.node].procs {
-		if n.gone {
-			continue
-		}
-		from, hear := nodeID{0, int32(e.gen)}, func(now fleettime.Mono) { n.core.Observe(now, *e.msg.(*wire.Report)) }
-		if g, grant := e.msg.(*wire.Grant); grant {
-			from.tier, hear = 2, func(now fleettime.Mono) { n.core.Apply(now, *g) }
-		}
-		cs.net.pass(from, nodeID{1, n.id}, &n.proc, func() {
-			hear(n.clock.read(cs.now))
-			cs.run(n.id)
-		})
-	}
-}
-
-// takeGrant delivers a grant of an aggregator to an edge.
-func (es *edges) takeGrant(e *event) {
-	g := e.msg.(*wire.Grant)
-	i, n := e.node, es.all[e.node]
-	if n.down {
-		return
-	}
-	es.net.pass(nodeID{1, int32(e.gen)}, nodeID{0, i}, &n.proc, func() {
-		if n.down {
-			return
-		}
-		n.core.Apply(n.clock.read(es.now), *g)
-		n.applyBefore(n.clock.read(es.now), g)
-		n.keep()
-		n.synced = n.synced || n.core.TimeBound(n.clock.read(es.now)) != fleettime.Unsynced
-		es.touch(n.region)
-		es.release(i)
-		es.run(i)
-	})
 }

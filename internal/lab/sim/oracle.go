@@ -351,25 +351,6 @@ func (j *oracle) end(id uint64, home int) {
 	}
 }
 
-// accepted reports whether any edge accepts a ticket.
-func (es *edges) accepted(id uint64, home ticket.DC, until uint32) bool {
-	t := ticket.Ticket{ID: id, Home: home, Until: until}
-	return slices.ContainsFunc(es.all, func(e *edgeNode) bool {
-		if e.down || !e.synced {
-			return false
-		}
-		oracle := home
-		switch e.core.Ended(es.room, t) {
-		case wire.Left:
-			return false
-		case wire.Moved:
-			oracle = ticket.Nobody
-		case wire.Cleared: // not a revocation
-		}
-		return t.Valid(e.core.ExpiryTime(e.clock.read(es.now), oracle))
-	})
-}
-
 // raise records an edit of the limits.
 func (j *oracle) raise() {
 	j.limits.observe(j)

@@ -49,22 +49,6 @@ func (k *kernel) newMachine(p *proc, earlier **proc) {
 	}
 }
 
-// next returns a function that starts an aggregator in a data centre as soon as its store is readable.
-func (cs *centres) next(i int32) (next func() bool) {
-	r := cs.all[i]
-	return func() bool {
-		if r.failing > cs.now { // it cannot open the promises
-			cs.succeed(time.Duration(r.failing-cs.now)+time.Second, r.name+"'s aggregator", cs.next(i))
-			return false
-		}
-		if r.lost {
-			return false
-		}
-		cs.start(i, false)
-		return true
-	}
-}
-
 // restartAll ends every process of the fleet, by shutdown or crash, and restarts them on their machines, some of them
 // rebooted.
 func (fl *fleet) restartAll(f *fault) {

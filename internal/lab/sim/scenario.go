@@ -10,65 +10,8 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// This file is the actions of scenarios, at chosen times instead of drawn by [Faults]. Edges are numbered through all
-// data centres, from 0.
-
-// end ends the process of an edge; its long-polled visitors lose the connection and ask again.
-func (es *edges) end(i int32) {
-	n := es.all[i]
-	if n.down {
-		return
-	}
-	es.tracef("%s crashes", n)
-	n.down = true
-	es.hangUp(i)
-}
-
-// leave shuts an edge down with a goodbye.
-func (es *edges) leave(i int32) {
-	n := es.all[i]
-	es.tracef("%s ends", n)
-	now := n.clock.read(es.now)
-	es.answer(i, n.core.Drain(now))
-	reports := n.core.Leave(now)
-	if es.cfg.Faults.Pasts {
-		if data := es.snapshotOf(n); n.pasts.failing <= es.now {
-			es.keepPast(n, data)
-		}
-	}
-	for _, m := range reports {
-		es.net.send(event{kind: evReport, node: n.region, msg: &m}, es.cfg.Network.LAN, n.cutUp)
-	}
-	n.down = true
-	n.ended = n.core.AllEnded()
-}
-
-// end ends the leading aggregator of a data centre; another begins after d.
-func (cs *centres) end(i int32, d time.Duration) {
-	cs.tracef("the aggregator of %s crashes", cs.all[i].name)
-	cs.all[i].newest().gone = true
-	cs.in(d, func() { cs.start(i, false) })
-}
-
-// end ends the coordinator; another begins after d.
-func (gs *coordinators) end(d time.Duration) {
-	gs.tracef("the coordinator crashes")
-	gs.newest().gone = true
-	gs.in(d, func() { gs.start(false) })
-}
-
-// takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
-// stored one.
-func (gs *coordinators) takeOver(version int) {
-	gs.older, gs.olderFor = version, time.Hour
-	gs.end(2 * time.Second)
-}
-
-// cutFor disconnects a data centre from global for d.
-func (cs *centres) cutFor(i int32, d time.Duration) {
-	cs.tracef("%s is cut off for %v", cs.all[i].name, d)
-	cs.all[i].cutUp, cs.all[i].cutDown = cs.now+int64(d), cs.now+int64(d)
-}
+// This file has the robots and the crowds of scenarios, and what happens in them at chosen times. Edges are numbered
+// through all data centres, from 0.
 
 // isolate disconnects every edge from its regional for d, and every regional from global, like a loss of NATS.
 func (fl *fleet) isolate(d time.Duration) {
@@ -147,13 +90,6 @@ func (vs *visitors) replay(p *replays) {
 	})
 }
 
-// hold makes an edge hold a request whose client hangs up after d.
-func (es *edges) hold(edge int32, v *admission.Visit, d time.Duration) {
-	n := es.all[edge]
-	n.core.Hold(n.clock.read(es.now), v)
-	es.in(d, func() { n.core.Abandon(n.clock.read(es.now), v) })
-}
-
 // oldTickets returns n tickets of each kind: valid places and sessions, expired sessions, and tickets of an earlier
 // epoch. Their visitors are gone.
 func (vs *visitors) oldTickets(n int) (out []ticket.Ticket) {
@@ -208,16 +144,6 @@ func (w *World) runFor(d time.Duration) {
 func (w *World) sessions() int {
 	w.oracle.tick()
 	return len(w.oracle.tickets)
-}
-
-// counted returns the number of sessions counted by the regionals, and the reserved part.
-func (cs *centres) counted() (n, reserved int64) {
-	for _, r := range cs.all {
-		l := r.newest().core.Ledger(cs.room)
-		n += l.Active
-		reserved += l.Reserved
-	}
-	return n, reserved
 }
 
 // ask sends a request with a ticket to an edge. The client is not among the visitors; the oracle sees its admission.
