@@ -23,9 +23,10 @@ type centres struct {
 
 // dataCentre is a data centre: its aggregators, newest last, and its store.
 type dataCentre struct {
+	id      int32
 	name    string
 	procs   []*regionProc
-	edges   []int32 // all ever
+	edges   []*edgeNode // all ever
 	stored  wire.Durable
 	owner   uint64 // term that owns the store
 	cutUp   int64  // messages to global are lost until then
@@ -44,7 +45,7 @@ func (r *dataCentre) newest() *regionProc { return r.procs[len(r.procs)-1] }
 type regionProc struct {
 	proc
 	id     int32
-	region int32
+	centre *dataCentre
 	term   uint64
 	roomSet
 	members int // version of its membership list
@@ -54,11 +55,10 @@ type regionProc struct {
 }
 
 // start starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
-func (cs *centres) start(i int32, bootstrap bool) {
-	r := cs.all[i]
-	n := &regionProc{id: int32(len(cs.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, roomSet: roomSet{edition: cs.doc.edition}}
+func (cs *centres) start(r *dataCentre, bootstrap bool) {
+	n := &regionProc{id: int32(len(cs.aggs)), centre: r, term: r.before + uint64(len(r.procs)) + 1, roomSet: roomSet{edition: cs.doc.edition}}
 	cs.newMachine(&n.proc, &r.again)
-	n.read = func(look bool) { cs.read(n.id, look) }
+	n.read = func(look bool) { cs.read(n, look) }
 	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(cs.now)) }
 	r.owner = n.term
 	if cs.cfg.Faults.Wipe && !bootstrap && !cs.calm && cs.chaos.IntN(3) == 0 {
@@ -72,7 +72,7 @@ func (cs *centres) start(i int32, bootstrap bool) {
 	n.core = region.New(n.clock.read(cs.now), region.Config{
 		Time: cs.remembers(&n.proc),
 		DC:   r.name, Term: wire.Term{N: n.term, Nonce: cs.rng.Uint64()}, Params: cs.cfg.Params, Bootstrap: bootstrap, CompactAbove: cs.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
-		ClusterID: cs.clusterIDOf(i, len(r.procs)),
+		ClusterID: cs.clusterIDOf(r.id, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleettime.Never)
 	n.told = cs.rooms(n)
@@ -83,12 +83,12 @@ func (cs *centres) start(i int32, bootstrap bool) {
 	n.core.SetMembers(n.clock.read(cs.now), cs.list.at(n.members))
 	r.procs = append(r.procs, n)
 	cs.aggs = append(cs.aggs, n)
-	cs.in(rejoinAfter, func() { cs.rejoin(i) })
+	cs.in(rejoinAfter, func() { cs.rejoin(r) })
 	if n.members < cs.list.store {
-		cs.in(time.Duration(cs.chaos.ExpFloat64()*float64(300*time.Millisecond)), func() { cs.tell(n.id, cs.list.store) })
+		cs.in(time.Duration(cs.chaos.ExpFloat64()*float64(300*time.Millisecond)), func() { cs.tell(n, cs.list.store) })
 	}
-	cs.store(n.id)
-	cs.wake(n.id)
+	cs.store(n)
+	cs.wake(n)
 }
 
 // ownMemory returns the memory of the next leader of a data centre with an empty store: often it has led there before,
@@ -114,25 +114,22 @@ func (cs *centres) rooms(n *regionProc) []ledger.RoomConfig {
 	return cs.doc.ledgerRooms(at, 0)
 }
 
-func (cs *centres) read(i int32, look bool) {
-	n := cs.aggs[i]
+func (cs *centres) read(n *regionProc, look bool) {
 	cs.deliver(&n.proc, func() {
 		if rooms := cs.rooms(n); n.take(cs.doc.edition, rooms, look) {
 			n.core.SetRooms(n.clock.read(cs.now), rooms)
-			cs.wake(i)
+			cs.wake(n)
 		}
 	})
 }
 
-func (cs *centres) wake(i int32) {
-	n := cs.aggs[i]
-	cs.due(&n.timer, n.clock, min(n.core.GrantsDue(), n.core.ReportDue()), event{kind: evRegion, node: i})
+func (cs *centres) wake(n *regionProc) {
+	cs.due(&n.timer, n.clock, min(n.core.GrantsDue(), n.core.ReportDue()), event{kind: evRegion, node: n.id})
 }
 
 // run is the pump of a regional.
-func (cs *centres) run(i int32) {
-	n := cs.aggs[i]
-	r := cs.all[n.region]
+func (cs *centres) run(n *regionProc) {
+	r := n.centre
 	if by, fenced := n.core.Fenced(); fenced {
 		cs.tracef("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
 		n.gone = true
@@ -141,18 +138,18 @@ func (cs *centres) run(i int32) {
 	if n.core.Rejoins() && !r.lost {
 		cs.tracef("%s goes on under another site", r.name)
 		r.stored, n.gone = n.core.Durable(), true
-		cs.start(n.region, false)
+		cs.start(r, false)
 		return
 	}
 	now := n.clock.read(cs.now)
-	cs.touch(n.region)
+	cs.touch(r.id)
 	if n.core.GrantsDue() <= now {
 		grants := n.core.Grants(now)
 		for k := range grants {
 			g := &grants[k]
 			for _, to := range r.edges { // all edges of the name
-				if cs.edges.all[to].name == g.To && !cs.edges.all[to].lost {
-					cs.net.send(event{kind: evGrant, node: to, gen: uint64(i), msg: g}, cs.cfg.Network.LAN, cs.edges.all[to].cutDown)
+				if to.name == g.To && !to.lost {
+					cs.net.send(event{kind: evGrant, node: to.id, gen: uint64(n.id), msg: g}, cs.cfg.Network.LAN, to.cutDown)
 				}
 			}
 		}
@@ -160,11 +157,11 @@ func (cs *centres) run(i int32) {
 	if n.core.ReportDue() <= now {
 		reports := n.core.Report(now)
 		for k := range reports {
-			cs.net.send(event{kind: evSummary, gen: uint64(i), msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
+			cs.net.send(event{kind: evSummary, gen: uint64(n.id), msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
 		}
 	}
-	cs.store(i)
-	cs.wake(i)
+	cs.store(n)
+	cs.wake(n)
 }
 
 // take delivers the report of an edge, or the grant of a coordinator, to the aggregators of a data centre.
@@ -179,33 +176,32 @@ func (cs *centres) take(e *event) {
 		}
 		cs.net.pass(from, nodeID{1, n.id}, &n.proc, func() {
 			hear(n.clock.read(cs.now))
-			cs.run(n.id)
+			cs.run(n)
 		})
 	}
 }
 
 // store starts to write a regional's promises.
-func (cs *centres) store(i int32) {
-	n := cs.aggs[i]
+func (cs *centres) store(n *regionProc) {
 	if n.writing != 0 || n.gone {
 		return
 	}
 	if d, ok := n.core.Unsaved(); ok {
 		n.writing, n.kept = d.Version, d
-		cs.write(i, d, int64(time.Millisecond))
+		cs.write(n, d, int64(time.Millisecond))
 	}
 }
 
 // write plans the completion of a write of d.
-func (cs *centres) write(i int32, d wire.Durable, delay int64) {
+func (cs *centres) write(n *regionProc, d wire.Durable, delay int64) {
 	delay += cs.rng.Int64N(int64(4*time.Millisecond)) + cs.slowDisk()
-	cs.plan(event{at: cs.now + delay, kind: evStored, node: i, msg: d})
+	cs.plan(event{at: cs.now + delay, kind: evStored, node: n.id, msg: d})
 }
 
 // takeStored completes or refuses a write.
 func (cs *centres) takeStored(e *event) {
 	n := cs.aggs[e.node]
-	r := cs.all[n.region]
+	r := n.centre
 	d := e.msg.(wire.Durable)
 	if n.gone && cs.chaos.IntN(2) == 0 {
 		return // it died during the write
@@ -231,13 +227,13 @@ func (cs *centres) takeStored(e *event) {
 			d = newer
 		}
 		n.writing, n.kept = d.Version, d
-		cs.write(e.node, d, int64(50*time.Millisecond))
+		cs.write(n, d, int64(50*time.Millisecond))
 		return
 	}
 	n.writing = 0
 	n.core.Saved(n.clock.read(cs.now), d.Version)
-	cs.store(e.node)
-	cs.wake(e.node)
+	cs.store(n)
+	cs.wake(n)
 }
 
 // counted returns the number of sessions counted by the regionals, and the reserved part.
@@ -251,47 +247,48 @@ func (cs *centres) counted() (n, reserved int64) {
 }
 
 // next returns a function that starts an aggregator in a data centre as soon as its store is readable.
-func (cs *centres) next(i int32) (next func() bool) {
-	r := cs.all[i]
+func (cs *centres) next(r *dataCentre) (next func() bool) {
 	return func() bool {
 		if r.failing > cs.now { // it cannot open the promises
-			cs.succeed(time.Duration(r.failing-cs.now)+time.Second, r.name+"'s aggregator", cs.next(i))
+			cs.succeed(time.Duration(r.failing-cs.now)+time.Second, r.name+"'s aggregator", cs.next(r))
 			return false
 		}
 		if r.lost {
 			return false
 		}
-		cs.start(i, false)
+		cs.start(r, false)
 		return true
 	}
 }
 
+// of returns the data centre of a fault.
+func (cs *centres) of(f *fault) *dataCentre { return cs.all[f.who%len(cs.all)] }
+
 // end ends the leading aggregator of a data centre; another begins after d.
-func (cs *centres) end(i int32, d time.Duration) {
-	cs.tracef("the aggregator of %s crashes", cs.all[i].name)
-	cs.all[i].newest().gone = true
-	cs.in(d, func() { cs.start(i, false) })
+func (cs *centres) end(r *dataCentre, d time.Duration) {
+	cs.tracef("the aggregator of %s crashes", r.name)
+	r.newest().gone = true
+	cs.in(d, func() { cs.start(r, false) })
 }
 
 // crashLeader ends the leading aggregator of a data centre; another one takes over.
 func (cs *centres) crashLeader(f *fault) {
-	i := int32(f.who % len(cs.all))
-	r := cs.all[i]
+	r := cs.of(f)
 	n := r.newest()
 	if n.gone || r.lost {
 		return
 	}
-	cs.replace(f, &n.proc, n.core, r.name+"'s aggregator", cs.next(i))
+	cs.replace(f, &n.proc, n.core, r.name+"'s aggregator", cs.next(r))
 }
 
 // cutFor disconnects a data centre from global for d.
-func (cs *centres) cutFor(i int32, d time.Duration) {
-	cs.tracef("%s is cut off for %v", cs.all[i].name, d)
-	cs.all[i].cutUp, cs.all[i].cutDown = cs.now+int64(d), cs.now+int64(d)
+func (cs *centres) cutFor(r *dataCentre, d time.Duration) {
+	cs.tracef("%s is cut off for %v", r.name, d)
+	r.cutUp, r.cutDown = cs.now+int64(d), cs.now+int64(d)
 }
 
 func (cs *centres) cutOff(f *fault) {
-	r := cs.all[f.who%len(cs.all)]
+	r := cs.of(f)
 	cs.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
 	cs.cut(f, &r.cutUp, &r.cutDown)
 }
@@ -312,22 +309,21 @@ func (cs *centres) tear(r *dataCentre) {
 }
 
 func (cs *centres) blankStore(f *fault) {
-	r := cs.all[f.who%len(cs.all)]
+	r := cs.of(f)
 	cs.tracef("#%d the store of %s loses its memory", f.number, r.name)
 	r.stored = wire.Durable{} // the lease keeps its owner
 }
 
 func (cs *centres) failStore(f *fault) {
-	r := cs.all[f.who%len(cs.all)]
+	r := cs.of(f)
 	cs.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
 	r.failing = max(r.failing, cs.until(f))
 }
 
 // forgetEdge declares the newest process of an edge dead, as an operator does. The aggregator refuses if that process
 // reports to it. The declaration may be wrong: renewals of that process are then not counted.
-func (cs *centres) forgetEdge(i int32) {
-	n := cs.edges.all[i]
-	agg := cs.all[n.region].newest()
+func (cs *centres) forgetEdge(n *edgeNode) {
+	agg := n.centre.newest()
 	if agg.gone || agg.asleep > cs.now {
 		return
 	}
@@ -337,18 +333,17 @@ func (cs *centres) forgetEdge(i int32) {
 	}
 	cs.tracef("#%d %s is declared ended (it has: %v)", cs.telling, n, n.down)
 	n.forgotten, n.misjudged = !n.down, n.misjudged || !n.down
-	cs.run(agg.id)
+	cs.run(agg)
 }
 
 // lose ends a data centre for good, unless it is the last.
-func (cs *centres) lose(i int) {
+func (cs *centres) lose(r *dataCentre) {
 	left := 0
-	for _, r := range cs.all {
-		if !r.lost && !r.copied {
+	for _, o := range cs.all {
+		if !o.lost && !o.copied {
 			left++
 		}
 	}
-	r := cs.all[i]
 	if left < 2 || r.lost {
 		return
 	}
@@ -357,9 +352,7 @@ func (cs *centres) lose(i int) {
 	for _, n := range r.procs {
 		n.gone = true
 	}
-	for k := range cs.edges.all {
-		if cs.edges.all[k].region == int32(i) {
-			cs.edges.crash(int32(k), 0, true)
-		}
+	for _, n := range r.edges {
+		cs.edges.crash(n, 0, true)
 	}
 }

@@ -25,12 +25,13 @@ type coordinators struct {
 	older    int           // version of its membership list; 0 for the stored one
 	olderFor time.Duration // until then
 
-	tend func(i int32) // does the work of a coordinator's shell on the documents
+	tend func(n *globalProc) // does the work of a coordinator's shell on the documents
 }
 
 // globalProc is one process that leads, or believes that it leads.
 type globalProc struct {
 	proc
+	id    int32
 	term  uint64
 	nonce uint64
 	began int64
@@ -49,7 +50,7 @@ func (gs *coordinators) start(bootstrap bool) {
 	if gs.older > 0 {
 		version, gs.older = gs.older, 0
 		newest := gs.list.store
-		gs.in(gs.olderFor, func() { gs.tell(i, newest) })
+		gs.in(gs.olderFor, func() { gs.tell(gs.all[i], newest) })
 	}
 	for _, m := range gs.list.at(version).List {
 		if !m.Removed {
@@ -62,13 +63,13 @@ func (gs *coordinators) start(bootstrap bool) {
 		term, gs.rolled = gs.rolled, 0
 	}
 	gs.lease = term
-	n := &globalProc{term: term, began: gs.now, roomSet: roomSet{edition: gs.doc.edition}, members: version}
+	n := &globalProc{id: i, term: term, began: gs.now, roomSet: roomSet{edition: gs.doc.edition}, members: version}
 	if !bootstrap {
 		n.offset = gs.cfg.Faults.wall(gs.chaos)
 	}
 	gs.newMachine(&n.proc, &gs.again)
 	n.nonce = gs.rng.Uint64()
-	n.read = func(look bool) { gs.read(i, look) }
+	n.read = func(look bool) { gs.read(n, look) }
 	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(gs.now)) }
 	n.core = root.New(n.clock.read(gs.now), root.Config{
 		Time: gs.remembers(&n.proc),
@@ -79,7 +80,7 @@ func (gs *coordinators) start(bootstrap bool) {
 	n.core.SetRooms(n.clock.read(gs.now), n.told)
 	gs.all = append(gs.all, n)
 	n.core.SetMembers(n.clock.read(gs.now), gs.list.at(version))
-	gs.wake(i)
+	gs.wake(n)
 }
 
 // rooms returns the room set as read by a coordinator.
@@ -89,23 +90,20 @@ func (gs *coordinators) rooms(n *globalProc) []ledger.RoomConfig {
 
 // read makes a node read a newer room set; look makes it look at the clock, and read the present one again if a new
 // phase has begun by it.
-func (gs *coordinators) read(i int32, look bool) {
-	n := gs.all[i]
+func (gs *coordinators) read(n *globalProc, look bool) {
 	gs.deliver(&n.proc, func() {
 		if rooms := gs.rooms(n); n.take(gs.doc.edition, rooms, look) {
 			n.core.SetRooms(n.clock.read(gs.now), rooms)
-			gs.wake(i)
+			gs.wake(n)
 		}
 	})
 }
 
-func (gs *coordinators) wake(i int32) {
-	n := gs.all[i]
-	gs.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal, node: i})
+func (gs *coordinators) wake(n *globalProc) {
+	gs.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal, node: n.id})
 }
 
-func (gs *coordinators) run(i int32) {
-	n := gs.all[i]
+func (gs *coordinators) run(n *globalProc) {
 	if n.gone {
 		return
 	}
@@ -128,7 +126,7 @@ func (gs *coordinators) run(i int32) {
 	unknown := n.core.Time(now) == 0
 	n.core.SetTime(now, gs.fleetTime().Add(n.offset))
 	if t := n.core.Time(now); unknown && (t > gs.fleetTime().Add(time.Second) || t < gs.fleetTime().Add(-time.Second)) && t != 0 {
-		gs.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(gs.fleetTime()))
+		gs.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", n.id+1, t.Sub(gs.fleetTime()))
 		gs.guess = true
 	}
 	if n.core.GrantsDue() <= now {
@@ -138,13 +136,13 @@ func (gs *coordinators) run(i int32) {
 			for k, r := range gs.centres.all {
 				if r.name == g.To {
 					gs.cfg.Faults.vague(g, k)
-					gs.net.send(event{kind: evLoan, node: int32(k), gen: uint64(i), msg: g}, gs.cfg.Network.WAN, r.cutDown)
+					gs.net.send(event{kind: evLoan, node: int32(k), gen: uint64(n.id), msg: g}, gs.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
 	}
-	gs.tend(i)
-	gs.wake(i)
+	gs.tend(n)
+	gs.wake(n)
 }
 
 // timeKnown reports whether any node that could tell a new coordinator knows fleet time: an aggregator, or an edge
@@ -155,8 +153,8 @@ func (gs *coordinators) timeKnown() bool {
 			return true
 		}
 	}
-	for i, n := range gs.edges.all {
-		if up := n.centre.newest(); !up.gone && up.asleep <= gs.now && n.synced && gs.edges.connected(int32(i)) {
+	for _, n := range gs.edges.all {
+		if up := n.centre.newest(); !up.gone && up.asleep <= gs.now && n.synced && gs.edges.connected(n) {
 			return true
 		}
 	}
@@ -166,13 +164,13 @@ func (gs *coordinators) timeKnown() bool {
 // takeReport delivers the report of an aggregator to the coordinators.
 func (gs *coordinators) takeReport(e *event) {
 	m := e.msg.(*wire.Report)
-	for i, n := range gs.all {
+	for _, n := range gs.all {
 		if n.gone {
 			continue
 		}
-		gs.net.pass(nodeID{1, int32(e.gen)}, nodeID{2, int32(i)}, &n.proc, func() {
+		gs.net.pass(nodeID{1, int32(e.gen)}, nodeID{2, n.id}, &n.proc, func() {
 			n.core.Observe(n.clock.read(gs.now), *m)
-			gs.run(int32(i))
+			gs.run(n)
 		})
 	}
 }

@@ -289,8 +289,8 @@ func (x *Crowd) gather(seed uint64) *World {
 		w.in(firstComes+x.Takeover, func() {
 			const pause = 1500 * time.Millisecond
 			w.globals.end(pause)
-			for i := range w.centres.all {
-				w.centres.end(int32(i), pause)
+			for _, r := range w.centres.all {
+				w.centres.end(r, pause)
 			}
 			w.in(pause+Heard, func() {
 				w.meters.words = &Words{}

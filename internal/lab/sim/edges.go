@@ -21,14 +21,14 @@ type edges struct {
 	renewed int         // edges that replaced others
 	twins   int         // additional edges of twins
 
-	answer func(edge int32, decided []*admission.Visit) // answers long-polled visitors
-	hangUp func(edge int32)                             // drops the connections of long-polled visitors
+	answer func(n *edgeNode, decided []*admission.Visit) // answers long-polled visitors
+	hangUp func(n *edgeNode)                             // drops the connections of long-polled visitors
 }
 
 type edgeNode struct {
 	proc
+	id        int32
 	name      string
-	region    int32
 	centre    *dataCentre
 	folder    fleettime.Lives // its data folder, which lies at place
 	place     fleettime.Place
@@ -54,19 +54,18 @@ func (n *edgeNode) String() string { return n.name + " of " + n.centre.name }
 
 // add adds and starts an edge, in its own data folder, which may be a copy, or on a clone of the machine, which is
 // indistinguishable.
-func (es *edges) add(region int32, centre *dataCentre, name string, folder fleettime.Lives, clone bool) int32 {
-	n := &edgeNode{name: name, region: region, centre: centre, folder: folder, place: es.newPlace()}
+func (es *edges) add(centre *dataCentre, name string, folder fleettime.Lives, clone bool) *edgeNode {
+	n := &edgeNode{id: int32(len(es.all)), name: name, centre: centre, folder: folder, place: es.newPlace()}
 	if clone {
 		n.place = folder.Place
 	}
 	es.newMachine(&n.proc, new(*proc))
-	i := int32(len(es.all))
-	n.read = func(look bool) { es.read(i, look) }
+	n.read = func(look bool) { es.read(n, look) }
 	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(es.now)) }
 	es.all = append(es.all, n)
-	centre.edges = append(centre.edges, i)
-	es.start(i)
-	return i
+	centre.edges = append(centre.edges, n)
+	es.start(n)
+	return n
 }
 
 // newPlace returns the place of a new data folder.
@@ -76,8 +75,7 @@ func (es *edges) newPlace() fleettime.Place {
 }
 
 // start begins a life of an edge.
-func (es *edges) start(i int32) {
-	n := es.all[i]
+func (es *edges) start(n *edgeNode) {
 	past, _ := n.folder.Succeed(n.place)
 	n.down, n.synced, n.forgotten, n.edition = false, false, false, es.doc.edition
 	n.keys = es.keys.newest
@@ -91,7 +89,7 @@ func (es *edges) start(i int32) {
 	n.core.Restore(now, es.remembers(&n.proc))
 	n.core.Guess(now, es.fleetTime().Add(es.cfg.Faults.wall(es.chaos)))
 	es.tell(n, now)
-	es.wake(i)
+	es.wake(n)
 }
 
 // keep stores the edge's instances in its data folder.
@@ -119,8 +117,7 @@ func (es *edges) tell(n *edgeNode, now fleettime.Mono) {
 	}
 }
 
-func (es *edges) read(i int32, look bool) {
-	n := es.all[i]
+func (es *edges) read(n *edgeNode, look bool) {
 	es.deliver(&n.proc, func() {
 		if n.down || look != (n.edition == es.doc.edition) {
 			return
@@ -130,33 +127,30 @@ func (es *edges) read(i int32, look bool) {
 		}
 		n.edition = es.doc.edition
 		es.tell(n, n.clock.read(es.now))
-		es.release(i)
-		es.wake(i)
+		es.release(n)
+		es.wake(n)
 	})
 }
 
-func (es *edges) wake(i int32) {
-	n := es.all[i]
-	es.due(&n.timer, n.clock, min(n.core.Due(), n.pastDue()), event{kind: evEdge, node: i})
+func (es *edges) wake(n *edgeNode) {
+	es.due(&n.timer, n.clock, min(n.core.Due(), n.pastDue()), event{kind: evEdge, node: n.id})
 }
 
 // run is the pump of an edge: it reports when due.
-func (es *edges) run(i int32) {
-	n := es.all[i]
-	es.runPasts(i)
+func (es *edges) run(n *edgeNode) {
+	es.runPasts(n)
 	now := n.clock.read(es.now)
 	if n.core.Due() <= now {
-		es.send(i, n.core.Report(now))
-		es.touch(n.region)
+		es.send(n, n.core.Report(now))
+		es.touch(n.centre.id)
 	}
-	es.wake(i)
+	es.wake(n)
 }
 
 // send sends reports of an edge.
-func (es *edges) send(i int32, reports []wire.Report) {
-	n := es.all[i]
+func (es *edges) send(n *edgeNode, reports []wire.Report) {
 	for k := range reports {
-		m := event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}
+		m := event{kind: evReport, node: n.centre.id, gen: uint64(n.id), msg: &reports[k]}
 		es.net.send(m, es.cfg.Network.LAN, n.cutUp)
 	}
 }
@@ -164,11 +158,11 @@ func (es *edges) send(i int32, reports []wire.Report) {
 // takeGrant delivers a grant of an aggregator to an edge.
 func (es *edges) takeGrant(e *event) {
 	g := e.msg.(*wire.Grant)
-	i, n := e.node, es.all[e.node]
+	n := es.all[e.node]
 	if n.down {
 		return
 	}
-	es.net.pass(nodeID{1, int32(e.gen)}, nodeID{0, i}, &n.proc, func() {
+	es.net.pass(nodeID{1, int32(e.gen)}, nodeID{0, n.id}, &n.proc, func() {
 		if n.down {
 			return
 		}
@@ -176,29 +170,26 @@ func (es *edges) takeGrant(e *event) {
 		n.applyBefore(n.clock.read(es.now), g)
 		n.keep()
 		n.synced = n.synced || n.core.TimeBound(n.clock.read(es.now)) != fleettime.Unsynced
-		es.touch(n.region)
-		es.release(i)
-		es.run(i)
+		es.touch(n.centre.id)
+		es.release(n)
+		es.run(n)
 	})
 }
 
 // release answers the long-polled visitors that an edge admits.
-func (es *edges) release(i int32) {
-	n := es.all[i]
-	es.answer(i, n.core.Release(n.clock.read(es.now), nil))
+func (es *edges) release(n *edgeNode) {
+	es.answer(n, n.core.Release(n.clock.read(es.now), nil))
 }
 
 // hold makes an edge hold a request whose client hangs up after d.
-func (es *edges) hold(edge int32, v *admission.Visit, d time.Duration) {
-	n := es.all[edge]
+func (es *edges) hold(n *edgeNode, v *admission.Visit, d time.Duration) {
 	n.core.Hold(n.clock.read(es.now), v)
 	es.in(d, func() { n.core.Abandon(n.clock.read(es.now), v) })
 }
 
 // connected reports whether an edge runs, and its messages reach the newest aggregator, and back.
-func (es *edges) connected(i int32) bool {
-	n := es.all[i]
-	me, parent := nodeID{0, i}, nodeID{1, n.centre.newest().id}
+func (es *edges) connected(n *edgeNode) bool {
+	me, parent := nodeID{0, n.id}, nodeID{1, n.centre.newest().id}
 	return !n.down && n.asleep <= es.now && max(n.cutUp, n.cutDown) <= es.now && !es.net.deaf(me, parent) && !es.net.deaf(parent, me)
 }
 
@@ -222,25 +213,23 @@ func (es *edges) accepted(id uint64, home ticket.DC, until uint32) bool {
 }
 
 // of returns the edge of a fault.
-func (es *edges) of(f *fault) int32 { return int32(f.who % len(es.all)) }
+func (es *edges) of(f *fault) *edgeNode { return es.all[f.who%len(es.all)] }
 
 // end ends the process of an edge; its long-polled visitors lose the connection and ask again.
-func (es *edges) end(i int32) {
-	n := es.all[i]
+func (es *edges) end(n *edgeNode) {
 	if n.down {
 		return
 	}
 	es.tracef("%s crashes", n)
 	n.down = true
-	es.hangUp(i)
+	es.hangUp(n)
 }
 
 // leave shuts an edge down with a goodbye.
-func (es *edges) leave(i int32) {
-	n := es.all[i]
+func (es *edges) leave(n *edgeNode) {
 	es.tracef("%s ends", n)
 	now := n.clock.read(es.now)
-	es.answer(i, n.core.Drain(now))
+	es.answer(n, n.core.Drain(now))
 	reports := n.core.Leave(now)
 	if es.cfg.Faults.Pasts {
 		if data := es.snapshotOf(n); n.pasts.failing <= es.now {
@@ -248,15 +237,14 @@ func (es *edges) leave(i int32) {
 		}
 	}
 	for _, m := range reports {
-		es.net.send(event{kind: evReport, node: n.region, msg: &m}, es.cfg.Network.LAN, n.cutUp)
+		es.net.send(event{kind: evReport, node: n.centre.id, msg: &m}, es.cfg.Network.LAN, n.cutUp)
 	}
 	n.down = true
 	n.ended = n.core.AllEnded()
 }
 
 // crash ends the life of an edge, for a while or for good.
-func (es *edges) crash(i int32, d time.Duration, forever bool) {
-	n := es.all[i]
+func (es *edges) crash(n *edgeNode, d time.Duration, forever bool) {
 	if n.lost || (n.down && !forever) {
 		return
 	}
@@ -266,47 +254,46 @@ func (es *edges) crash(i int32, d time.Duration, forever bool) {
 		es.tracef("#%d %s crashes for %v", es.telling, n, d)
 	}
 	n.down = true
-	es.hangUp(i)
+	es.hangUp(n)
 	if forever {
 		return
 	}
-	es.in(d, func() { es.revive(i) })
+	es.in(d, func() { es.revive(n) })
 }
 
-func (es *edges) revive(i int32) {
-	if n := es.all[i]; n.down && !n.lost {
+func (es *edges) revive(n *edgeNode) {
+	if n.down && !n.lost {
 		es.tracef("%s starts anew", n)
-		es.start(i)
+		es.start(n)
 	}
 }
 
 // renew shuts an edge down; another one with a new name replaces it.
 func (es *edges) renew(f *fault) {
-	i := es.of(f)
-	n := es.all[i]
+	n := es.of(f)
 	if n.down || n.asleep > es.now {
 		return
 	}
-	es.leave(i)
+	es.leave(n)
 	es.renewed++
-	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%es.cfg.Edges+1, es.renewed), fleettime.Lives{}, es.newPlace()
-	es.in(f.last, func() { es.revive(i) })
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(n.id)%es.cfg.Edges+1, es.renewed), fleettime.Lives{}, es.newPlace()
+	es.in(f.last, func() { es.revive(n) })
 }
 
 func (es *edges) cutOff(f *fault) {
-	n := es.all[es.of(f)]
+	n := es.of(f)
 	es.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
 	es.cut(f, &n.cutUp, &n.cutDown)
 }
 
 // changeFolder ends an edge's process; the next one has another data folder.
 func (es *edges) changeFolder(f *fault) {
-	i := es.of(f)
-	if es.all[i].lost || es.all[i].down {
+	n := es.of(f)
+	if n.lost || n.down {
 		return
 	}
-	es.crash(i, f.last, false)
-	es.moveFolder(es.all[i], f)
+	es.crash(n, f.last, false)
+	es.moveFolder(n, f)
 }
 
 // moveFolder gives the next process of an edge an empty folder, or a copy of the former one.
@@ -323,8 +310,7 @@ const mostTwins = 3
 // twin starts another process with an edge's name, in an empty folder or in a copy of that edge's, often while that
 // edge is cut off. It ends with the fault.
 func (es *edges) twin(f *fault) {
-	k := f.who % (es.cfg.Centres * es.cfg.Edges)
-	n := es.all[k]
+	n := es.all[f.who%(es.cfg.Centres*es.cfg.Edges)]
 	if n.lost || n.centre.lost || es.twins >= mostTwins {
 		return
 	}
@@ -338,10 +324,10 @@ func (es *edges) twin(f *fault) {
 		folder = n.folder
 	}
 	es.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, n, f.last, f.x < 0.5)
-	i := es.add(n.region, n.centre, n.name, folder, false)
+	twin := es.add(n.centre, n.name, folder, false)
 	es.in(f.last, func() {
 		es.twins--
 		es.tracef("the other %s ends", n)
-		es.crash(i, 0, true)
+		es.crash(twin, 0, true)
 	})
 }

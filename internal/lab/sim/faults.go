@@ -133,7 +133,7 @@ var faultKinds = []faultKind{
 	{3, "crash-regional", func(w *World, f *fault) { w.centres.crashLeader(f) }},
 	{3, "crash-global", func(w *World, f *fault) { w.globals.crashLeader(f) }},
 	{1, "forever", func(w *World, f *fault) { w.edges.crash(w.edges.of(f), 0, true) }},
-	{1, "forever", func(w *World, f *fault) { w.centres.lose(f.who % w.cfg.Centres) }},
+	{1, "forever", func(w *World, f *fault) { w.centres.lose(w.centres.all[f.who%w.cfg.Centres]) }},
 	{3, "cut-edge", func(w *World, f *fault) { w.edges.cutOff(f) }},
 	{3, "cut-region", func(w *World, f *fault) { w.centres.cutOff(f) }},
 	{3, "cut-pair", func(w *World, f *fault) { w.cutPair(f) }},
@@ -263,12 +263,12 @@ func (fl *fleet) cutPair(f *fault) {
 	var text string
 	if f.x < 0.5 {
 		low = nodeID{0, int32(f.who % len(fl.edges.all))}
-		r := fl.centres.all[fl.edges.all[low.n].region]
+		r := fl.edges.all[low.n].centre
 		p := r.procs[max(0, len(r.procs)-1-f.other%2)]
 		high = nodeID{1, p.id}
 		text = fmt.Sprintf("%s and aggregator %d", fl.edges.all[low.n], p.term)
 	} else {
-		r := fl.centres.all[f.who%len(fl.centres.all)]
+		r := fl.centres.of(f)
 		low = nodeID{1, r.newest().id}
 		high = nodeID{2, int32(max(0, len(fl.globals.all)-1-f.other%2))}
 		text = fmt.Sprintf("%s and coordinator %d", r.name, high.n+1)
@@ -328,9 +328,9 @@ func (k *kernel) takeover() time.Duration {
 // stop stops a process for a while; it then continues.
 func (fl *fleet) stop(f *fault) {
 	p, who := &fl.globals.newest().proc, "the coordinator"
-	if r := fl.centres.all[f.who%len(fl.centres.all)]; f.other%4 == 1 {
+	if r := fl.centres.of(f); f.other%4 == 1 {
 		p, who = &r.newest().proc, r.name+"'s aggregator"
-	} else if n := fl.edges.all[fl.edges.of(f)]; f.other%4 > 1 {
+	} else if n := fl.edges.of(f); f.other%4 > 1 {
 		p, who = &n.proc, n.String()
 	}
 	fl.tracef("#%d %s stands still for %v", f.number, who, f.last)

@@ -177,14 +177,14 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 	seen = [4]int{-1, -1, -1, -1}
 	var ask func(i int)
 	ask = func(i int) {
-		k := int32(i % 4)
+		n := w.edges.all[i%4]
 		if o.roam {
-			k = int32(rng.IntN(4))
+			n = w.edges.all[rng.IntN(4)]
 		}
 		if o.network != nil {
 			jars[i].Network = o.network(i)
 		}
-		d := w.visitors.ask(k, jars[i])
+		d := w.visitors.ask(n, jars[i])
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
@@ -202,7 +202,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 				}
 			}
 		case d.Verdict == admission.Hold:
-			w.edges.hold(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: jars[i], Data: int32(-1)}, 500*time.Millisecond)
+			w.edges.hold(n, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: jars[i], Data: int32(-1)}, 500*time.Millisecond)
 		}
 		jars[i] = d.Ticket
 		w.in(next, func() { ask(i) })
@@ -250,7 +250,7 @@ func tabs(f *Finding, seed uint64, session time.Duration) (out int, longest time
 			requests = 50
 		}
 		for range requests {
-			d := w.visitors.ask(int32(rng.IntN(4)), jar)
+			d := w.visitors.ask(w.edges.all[rng.IntN(4)], jar)
 			if !d.Enters() {
 				out++
 			}
@@ -298,7 +298,7 @@ func parallelAsOne(f *Finding) {
 		last := first.Ticket
 		parallel := func(t ticket.Ticket) {
 			for k := range 50 {
-				if d := w.visitors.ask(int32(k%4), t); d.Enters() {
+				if d := w.visitors.ask(w.edges.all[k%4], t); d.Enters() {
 					last = d.Ticket
 				}
 			}

@@ -8,7 +8,7 @@ func moveOut(f *Finding) {
 	c.People.Think = 5 * time.Second
 	w := New(c)
 	moved, metric := 0, int64(0)
-	w.in(fill, func() { w.centres.cutFor(0, 10*time.Minute) })
+	w.in(fill, func() { w.centres.cutFor(w.centres.all[0], 10*time.Minute) })
 	w.in(fill+10*time.Second, func() {
 		for i := range w.visitors.all {
 			if v := &w.visitors.all[i]; v.inside && v.centre == 0 {
@@ -39,15 +39,15 @@ func awayAndBack(f *Finding) {
 	})
 	w.in(fill+10*time.Second, func() {
 		for i := range w.visitors.all {
-			if v := &w.visitors.all[i]; v.inside && v.edge == 0 {
-				v.edge = 1 + int32(i)%3
+			if v := &w.visitors.all[i]; v.inside && v.edge == n {
+				v.edge = w.edges.all[1+i%3]
 				went = append(went, int32(i))
 			}
 		}
 	})
 	w.in(fill+40*time.Second, func() {
 		for _, i := range went {
-			w.visitors.all[i].edge = 0
+			w.visitors.all[i].edge = n
 		}
 	})
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })

@@ -17,10 +17,10 @@ func useOf(f *Finding, goal float64, capped bool, happen func(w *World)) {
 // crashEveryEdge ends every edge once within ten minutes, evenly spread; each restarts after later.
 func crashEveryEdge(later time.Duration) func(w *World) {
 	return func(w *World) {
-		for i := range w.edges.all {
+		for i, n := range w.edges.all {
 			at := 10 * time.Minute * time.Duration(i) / time.Duration(len(w.edges.all))
-			w.in(at, func() { w.edges.end(int32(i)) })
-			w.in(at+later, func() { w.edges.start(int32(i)) })
+			w.in(at, func() { w.edges.end(n) })
+			w.in(at+later, func() { w.edges.start(n) })
 		}
 	}
 }
@@ -31,10 +31,11 @@ func killedForGood(f *Finding, goal float64, told bool) {
 	c.Centres, c.Edges, c.Length = 2, 5, fill+10*time.Minute
 	w := New(c)
 	w.in(fill, func() {
-		for _, i := range []int32{0, 1, 5, 6} {
-			w.edges.crash(i, 0, true)
+		for _, i := range []int{0, 1, 5, 6} {
+			n := w.edges.all[i]
+			w.edges.crash(n, 0, true)
 			if told {
-				w.in(10*time.Second, func() { w.centres.forgetEdge(i) })
+				w.in(10*time.Second, func() { w.centres.forgetEdge(n) })
 			}
 		}
 	})
@@ -43,7 +44,7 @@ func killedForGood(f *Finding, goal float64, told bool) {
 	f.add("", r.UseT >= goal, "%.4f", r.UseT)
 }
 
-func cutOneCentre(w *World) { w.centres.cutFor(0, 12*time.Minute) }
+func cutOneCentre(w *World) { w.centres.cutFor(w.centres.all[0], 12*time.Minute) }
 
 func loseGlobal(w *World) { w.globals.end(10 * time.Minute) }
 
@@ -122,9 +123,9 @@ func restartedEdge(f *Finding) {
 			for _, v := range w.visitors.inside() {
 				left[v.pass.ticket.ID] = true
 			}
-			w.edges.end(0)
+			w.edges.end(w.edges.all[0])
 			w.visitors.goHome()
-			w.in(2*time.Second, func() { w.edges.start(0) })
+			w.in(2*time.Second, func() { w.edges.start(w.edges.all[0]) })
 			began := w.now
 			var look func()
 			look = func() {

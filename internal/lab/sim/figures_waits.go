@@ -33,8 +33,8 @@ func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
 	const cut, every, takeover = 3 * time.Minute, 10 * time.Second, 1500 * time.Millisecond
 	begin := int64(0)
 	w.in(cut, func() {
-		for i := range w.edges.all {
-			w.edges.end(int32(i))
+		for _, n := range w.edges.all {
+			w.edges.end(n)
 		}
 		for _, r := range w.centres.all {
 			r.newest().gone = true
@@ -44,11 +44,11 @@ func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
 			begin = w.now
 			before := w.meters.Inside
 			w.globals.start(false)
-			for i := range w.centres.all {
-				w.centres.start(int32(i), false)
+			for _, r := range w.centres.all {
+				w.centres.start(r, false)
 			}
-			for i := range w.edges.all {
-				w.edges.revive(int32(i))
+			for _, n := range w.edges.all {
+				w.edges.revive(n)
 			}
 			w.each(50*time.Millisecond, func() {
 				if first == 0 && w.meters.Inside > before {
@@ -58,8 +58,8 @@ func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
 			for at := every; flap && at <= 5*time.Minute; at += every {
 				w.in(at, func() {
 					w.globals.end(takeover)
-					for i := range w.centres.all {
-						w.centres.end(int32(i), takeover)
+					for _, r := range w.centres.all {
+						w.centres.end(r, takeover)
 					}
 				})
 			}

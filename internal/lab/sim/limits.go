@@ -84,10 +84,10 @@ func (l *limits) observe(j *oracle) {
 	for i, e := range j.edges.all {
 		h := &l.edges[i]
 		if h.edge != e.core {
-			h.knows = l.centres[e.region].knows // it has the permits that it gets there
+			h.knows = l.centres[e.centre.id].knows // it has the permits that it gets there
 		}
-		h.observe(j.now, l.settling(j), hearing{edge: e.core, regional: j.fleet.centres.all[e.region].newest().core, global: j.globals.newest().core}, j.hears(int32(i)))
-		if !e.down && !j.centres[e.region].forsaken {
+		h.observe(j.now, l.settling(j), hearing{edge: e.core, regional: e.centre.newest().core, global: j.globals.newest().core}, j.hears(e))
+		if !e.down && !j.centres[e.centre.id].forsaken {
 			knows = min(knows, h.knows)
 		}
 	}
@@ -114,7 +114,7 @@ func (l *limits) of(j *oracle, e *edgeNode) limit {
 	l.observe(j)
 	out := l.highest
 	i := slices.Index(j.edges.all, e)
-	if i >= len(l.edges) || j.centres[e.region].forsaken || !j.hears(int32(i)) {
+	if i >= len(l.edges) || j.centres[e.centre.id].forsaken || !j.hears(e) {
 		return out
 	}
 	since := l.edges[i].since
@@ -128,8 +128,8 @@ func (l *limits) of(j *oracle, e *edgeNode) limit {
 }
 
 // hears reports whether an edge is connected to its newest regional, and that to the newest coordinator.
-func (fl *fleet) hears(i int32) bool {
-	return fl.edges.connected(i) && fl.linked(fl.edges.all[i].centre)
+func (fl *fleet) hears(n *edgeNode) bool {
+	return fl.edges.connected(n) && fl.linked(n.centre)
 }
 
 // linked reports whether the newest regional of a data centre is connected to the newest coordinator.

@@ -71,11 +71,11 @@ type truth struct {
 
 // held is a ticket, with its valid cookies and their origin.
 type held struct {
-	until []uint32 // newest expiry second by home, 0 for none
-	home  int      // data centre that accounts for the ticket: the home of its longest cookie; -1 before the first
-	edge  int32    // that stamped the first cookie
-	away  bool     // one was stamped by an edge without a lease
-	moved bool     // they were stamped by more than one edge
+	until []uint32  // newest expiry second by home, 0 for none
+	home  int       // data centre that accounts for the ticket: the home of its longest cookie; -1 before the first
+	edge  *edgeNode // that stamped the first cookie
+	away  bool      // one was stamped by an edge without a lease
+	moved bool      // they were stamped by more than one edge
 }
 
 // uncountable reports whether the ticket cannot be counted.
@@ -127,7 +127,7 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	if !j.cfg.Faults.any() && int64(until)*1000 <= int64(j.fleetTime())-250 {
 		j.fail("a ticket that expired at %d was served at %d", until, j.fleetTime()/1000)
 	}
-	e := j.edges.all[v.edge]
+	e := v.edge
 	if d.Verdict == admission.Admit {
 		j.admit(e)
 		j.checkDraw(e, &d.Ticket)
@@ -151,7 +151,7 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	}
 	c, t := &j.centres[home], j.tickets[id]
 	if t == nil {
-		t = &held{until: make([]uint32, j.cfg.Centres), home: -1, edge: v.edge}
+		t = &held{until: make([]uint32, j.cfg.Centres), home: -1, edge: e}
 	}
 	if until <= t.until[home] || int64(until) <= c.ended {
 		return
@@ -165,7 +165,7 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 		j.account(t, home)
 	}
 	t.until[home] = until
-	j.follow(t, v.edge)
+	j.follow(t, e)
 	total := j.limits.highest.total
 	if d.Verdict == admission.Admit {
 		total = j.limits.of(j, e).total
@@ -232,15 +232,14 @@ func (j *oracle) homeOf(home ticket.DC) int {
 }
 
 // follow records the edge that stamped a ticket, and whether the ticket can be counted.
-func (j *oracle) follow(t *held, edge int32) {
+func (j *oracle) follow(t *held, n *edgeNode) {
 	if j.cfg.Cap {
 		return // no stamps without a lease
 	}
-	n := j.edges.all[edge]
 	was := t.uncountable()
 	leased := n.core.Leased(n.clock.read(j.now))
 	n.forgotten = n.forgotten && !leased
-	t.moved = t.moved || t.edge != edge || n.forgotten // a forgotten edge
+	t.moved = t.moved || t.edge != n || n.forgotten // a forgotten edge
 	t.away = t.away || !leased
 	if !was && t.uncountable() {
 		j.moved++
@@ -272,7 +271,7 @@ func (m *window) count(now int64) int {
 
 // admit records an admission and checks the window that ends with it.
 func (j *oracle) admit(e *edgeNode) {
-	j.centres[e.region].minute.add(j.now)
+	j.centres[e.centre.id].minute.add(j.now)
 	n := j.rate(j.now)
 	j.peakRate = max(j.peakRate, n)
 	if limit := j.limits.of(j, e).rate; n > limit {
@@ -434,8 +433,7 @@ func (j *oracle) checkCentre(i int) {
 		line.known = false // global may have granted its permits to others
 	}
 	credit, rcredit := int64(0), int64(0)
-	for _, k := range r.edges {
-		e := j.edges.all[k]
+	for _, e := range r.edges {
 		now := e.clock.read(j.now)
 		if e.down {
 			continue

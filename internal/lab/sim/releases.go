@@ -37,19 +37,19 @@ func (o *operator) releaseNext(n int) {
 	pause.Release = &room.Release{ID: id, N: n, At: int64(o.fleetTime())}
 	o.control.Pause = &pause
 	o.edition++
-	for i := range o.globals.all {
+	for _, n := range o.globals.all {
 		delay := time.Duration(o.chaos.Int64N(int64(500 * time.Millisecond))) // documents are read twice a second
 		if o.cfg.Faults.any() && o.chaos.IntN(4) == 0 {
 			delay *= 10
 		}
-		o.in(delay, func() { o.globals.read(int32(i), false) })
+		o.in(delay, func() { n.read(false) })
 	}
 }
 
 // tendRelease does the work of a coordinator's shell: it claims a release in the store before the core may use it. The
 // first writer wins.
-func (o *operator) tendRelease(i int32) {
-	n, control := o.globals.all[i], &o.control
+func (o *operator) tendRelease(n *globalProc) {
+	control := &o.control
 	r := control.Untaken(int64(o.fleetTime()))
 	if r == nil || n.edition != o.edition || n.writing == r.ID {
 		return
@@ -63,17 +63,17 @@ func (o *operator) tendRelease(i int32) {
 		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
 		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(o.fleetTime()))
 		o.control = *taken.Rooms[""]
-		o.tracef("release %d is taken by coordinator %d", r.ID, i+1)
+		o.tracef("release %d is taken by coordinator %d", r.ID, n.id+1)
 		o.edition++
 		if o.crashAt == r.ID && !o.calm {
 			o.crashAt = 0
-			o.globals.crashLeader(&fault{number: o.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
+			o.globals.crashLeader(&fault{number: o.telling, who: int(n.id), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
 		}
-		for k := range o.globals.all { // the writer knows it at once
-			if k == int(i) {
-				o.globals.read(int32(k), false)
+		for _, g := range o.globals.all { // the writer knows it at once
+			if g == n {
+				g.read(false)
 			} else {
-				o.in(time.Duration(o.chaos.Int64N(int64(500*time.Millisecond))), func() { o.globals.read(int32(k), false) })
+				o.in(time.Duration(o.chaos.Int64N(int64(500*time.Millisecond))), func() { g.read(false) })
 			}
 		}
 	})

@@ -81,20 +81,20 @@ func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
 			fl.newMachine(p, new(*proc))
 		}
 	}
-	for i, n := range fl.edges.all {
+	for _, n := range fl.edges.all {
 		if n.lost || n.down {
 			continue
 		}
 		if clean && n.asleep <= fl.now {
-			fl.edges.leave(int32(i))
+			fl.edges.leave(n)
 		} else {
 			n.down = true
-			fl.edges.hangUp(int32(i))
+			fl.edges.hangUp(n)
 		}
 		anew(&n.proc)
-		fl.in(back(), func() { fl.edges.revive(int32(i)) })
+		fl.in(back(), func() { fl.edges.revive(n) })
 	}
-	for i, r := range fl.centres.all {
+	for _, r := range fl.centres.all {
 		if n := r.newest(); !n.gone && !n.doomed && !r.lost {
 			n.doomed = true
 			later(func() {
@@ -102,7 +102,7 @@ func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
 				r.again = &proc{clock: n.clock, memory: n.memory}
 				anew(r.again)
 			})
-			fl.succeed(back()+ended, r.name+"'s aggregator", fl.centres.next(int32(i)))
+			fl.succeed(back()+ended, r.name+"'s aggregator", fl.centres.next(r))
 		}
 	}
 	if g := fl.globals.newest(); !g.gone && !g.doomed {

@@ -77,16 +77,15 @@ type replays struct {
 func (vs *visitors) replay(p *replays) {
 	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x7265706c6179))
 	vs.again(rng, p.from, p.until, p.perSecond, func() {
-		k := int32(rng.IntN(len(vs.edges.all)))
-		n, t := vs.edges.all[k], p.tickets[rng.IntN(len(p.tickets))]
+		n, t := vs.edges.all[rng.IntN(len(vs.edges.all))], p.tickets[rng.IntN(len(p.tickets))]
 		p.shown++
 		switch d := n.core.Arrive(n.clock.read(vs.now), vs.room, t); {
 		case d.Enters():
-			vs.oracle.issued(&visitor{edge: k}, d)
+			vs.oracle.issued(&visitor{edge: n}, d)
 		case d.Verdict == admission.Hold:
-			vs.edges.hold(k, &admission.Visit{Room: vs.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
+			vs.edges.hold(n, &admission.Visit{Room: vs.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
-		vs.edges.wake(k)
+		vs.edges.wake(n)
 	})
 }
 
@@ -147,12 +146,11 @@ func (w *World) sessions() int {
 }
 
 // ask sends a request with a ticket to an edge. The client is not among the visitors; the oracle sees its admission.
-func (vs *visitors) ask(edge int32, t ticket.Ticket) admission.Decision {
-	n := vs.edges.all[edge]
+func (vs *visitors) ask(n *edgeNode, t ticket.Ticket) admission.Decision {
 	d := n.core.Arrive(n.clock.read(vs.now), vs.room, t)
-	vs.edges.wake(edge)
+	vs.edges.wake(n)
 	if d.Enters() {
-		vs.oracle.issued(&visitor{edge: edge}, d)
+		vs.oracle.issued(&visitor{edge: n}, d)
 	}
 	return d
 }

@@ -146,7 +146,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 func TestTheJudgeSees(t *testing.T) {
 	t.Parallel()
 	enter := func(w *World, id uint64, until int64) {
-		w.oracle.issued(&visitor{}, admission.Decision{
+		w.oracle.issued(&visitor{edge: w.edges.all[0]}, admission.Decision{
 			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.oracle.centres[0].home},
 		})
 	}

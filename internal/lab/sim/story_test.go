@@ -159,11 +159,11 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		after := length(arg("for", "1000h"))
 		switch word(0) {
 		case "edge":
-			i := int32(number(word(1)) - 1)
-			w.edges.end(i)
-			w.in(after, func() { w.edges.start(i) })
+			n := w.edges.all[number(word(1))-1]
+			w.edges.end(n)
+			w.in(after, func() { w.edges.start(n) })
 		case "region":
-			w.centres.end(int32(number(word(1))-1), after)
+			w.centres.end(w.centres.all[number(word(1))-1], after)
 		case "global":
 			w.globals.end(after)
 		default:
@@ -199,10 +199,10 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.restartFleet(!is("killed"), length(arg("for", "1s")), share)
 			return
 		}
-		for i := range w.edges.all {
+		for i, n := range w.edges.all {
 			at := time.Duration(i) * length(arg("every", "10s"))
-			w.in(at, func() { w.edges.leave(int32(i)) })
-			w.in(at+2*time.Second, func() { w.edges.start(int32(i)) })
+			w.in(at, func() { w.edges.leave(n) })
+			w.in(at+2*time.Second, func() { w.edges.start(n) })
 		}
 
 	case "twin":
@@ -211,8 +211,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		if is("copied") || is("proves") {
 			folder = n.folder
 		}
-		k := w.edges.add(n.region, n.centre, n.name, folder, is("proves"))
-		s.printf("it is edge %d", k+1)
+		s.printf("it is edge %d", 1+w.edges.add(n.centre, n.name, folder, is("proves")).id)
 
 	case "status":
 		for _, r := range w.centres.all {
@@ -237,7 +236,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.isolate(length(arg("for", "")))
 			break
 		}
-		w.centres.cutFor(int32(number(word(1))-1), length(arg("for", "")))
+		w.centres.cutFor(w.centres.all[number(word(1))-1], length(arg("for", "")))
 
 	case "home":
 		w.visitors.goHome()
@@ -379,8 +378,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	brought.Network = network
 	var told []string
 	for k := range n {
-		i := int32(number(at[k%len(at)]) - 1)
-		d := w.visitors.ask(i, brought)
+		d := w.visitors.ask(w.edges.all[number(at[k%len(at)])-1], brought)
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {
 			verdict += fmt.Sprintf(", valid for %d s", int64(d.Ticket.Until)-w.fleetTime().Second())
@@ -402,9 +400,9 @@ func (vs *visitors) goAway(centre int32) {
 		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
 			continue
 		}
-		if n := vs.edges.all[v.edge]; v.hold != nil {
+		if n := v.edge; v.hold != nil {
 			n.core.Abandon(n.clock.read(vs.now), v.hold)
-			vs.edges.wake(v.edge)
+			vs.edges.wake(n)
 		}
 		vs.oracle.setWaiting(v, false)
 		vs.end(int32(i))

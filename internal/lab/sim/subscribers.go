@@ -25,10 +25,10 @@ func (vs *visitors) subscribes(i int32) bool {
 		vs.each(time.Second, vs.callSubscribers)
 	}
 	v.kept = true
-	n := vs.edges.all[v.edge]
+	n := v.edge
 	t, _ := vs.ticketOf(n, v)
 	n.core.Away(n.clock.read(vs.now), vs.room, t, t.Answer)
-	vs.edges.wake(v.edge)
+	vs.edges.wake(n)
 	vs.pushes.of[t.ID] = i
 	vs.pushes.book.Set(vs.fleetTime(), vs.room, t.ID, 1, &push.Record{Place: t.Place(), Told: push.Confirmed, Sealed: []byte{1}})
 	return true

@@ -60,8 +60,7 @@ func (j *oracle) books() {
 				j.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Instance, e.State, j.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
 			}
 		}
-		for _, k := range r.edges {
-			e := j.edges.all[k]
+		for _, e := range r.edges {
 			now := e.clock.read(j.now)
 			l, st := e.core.Ledger(now, j.room), e.core.Status(now)
 			j.tracef("  %s %016x, lease epoch %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",

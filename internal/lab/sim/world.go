@@ -156,21 +156,21 @@ func New(cfg Config) *World {
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
 	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
 	w.recovery = &recovery{fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator, members: w.members}
-	w.globals.tend = func(i int32) {
-		w.members.tend(w.globals.all[i])
-		w.operator.tendRelease(i)
+	w.globals.tend = func(n *globalProc) {
+		w.members.tend(n)
+		w.operator.tendRelease(n)
 	}
 	w.meters.begin()
 	w.visitors.demand(cfg.Demand)
 
 	w.globals.start(true)
 	for i := range cfg.Centres {
-		w.centres.all = append(w.centres.all, &dataCentre{name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
-		w.centres.start(int32(i), true)
+		w.centres.all = append(w.centres.all, &dataCentre{id: int32(i), name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
+		w.centres.start(w.centres.all[i], true)
 	}
 	for i := range cfg.Centres {
 		for k := range cfg.Edges {
-			w.edges.add(int32(i), w.centres.all[i], fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
+			w.edges.add(w.centres.all[i], fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 		}
 	}
 	w.plan(event{at: int64(time.Second), kind: evSecond})
@@ -257,15 +257,15 @@ func (w *World) handle(e *event) {
 		w.visitors.giveUp(e.node, e.gen)
 	case evEdge:
 		if n := w.edges.all[e.node]; w.fires(&n.proc, e) && !n.down {
-			w.edges.run(e.node)
+			w.edges.run(n)
 		}
 	case evRegion:
-		if w.fires(&w.centres.aggs[e.node].proc, e) {
-			w.centres.run(e.node)
+		if n := w.centres.aggs[e.node]; w.fires(&n.proc, e) {
+			w.centres.run(n)
 		}
 	case evGlobal:
-		if w.fires(&w.globals.all[e.node].proc, e) {
-			w.globals.run(e.node)
+		if n := w.globals.all[e.node]; w.fires(&n.proc, e) {
+			w.globals.run(n)
 		}
 	case evReport, evLoan:
 		w.centres.take(e)
