@@ -149,7 +149,7 @@ func (cs *centres) run(n *regionProc) {
 			g := &grants[k]
 			for _, to := range r.edges { // all edges of the name
 				if to.name == g.To && !to.lost {
-					cs.net.send(event{kind: evGrant, node: to.id, gen: uint64(n.id), msg: g}, cs.cfg.Network.LAN, to.cutDown)
+					cs.net.send(event{kind: evGrant, node: to.id, from: &n.proc, msg: g}, cs.cfg.Network.LAN, to.cutDown)
 				}
 			}
 		}
@@ -157,7 +157,7 @@ func (cs *centres) run(n *regionProc) {
 	if n.core.ReportDue() <= now {
 		reports := n.core.Report(now)
 		for k := range reports {
-			cs.net.send(event{kind: evSummary, gen: uint64(n.id), msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
+			cs.net.send(event{kind: evSummary, node: n.id, from: &n.proc, msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
 		}
 	}
 	cs.store(n)
@@ -170,11 +170,11 @@ func (cs *centres) take(e *event) {
 		if n.gone {
 			continue
 		}
-		from, hear := nodeID{0, int32(e.gen)}, func(now fleettime.Mono) { n.core.Observe(now, *e.msg.(*wire.Report)) }
+		hear := func(now fleettime.Mono) { n.core.Observe(now, *e.msg.(*wire.Report)) }
 		if g, grant := e.msg.(*wire.Grant); grant {
-			from.tier, hear = 2, func(now fleettime.Mono) { n.core.Apply(now, *g) }
+			hear = func(now fleettime.Mono) { n.core.Apply(now, *g) }
 		}
-		cs.net.pass(from, nodeID{1, n.id}, &n.proc, func() {
+		cs.net.pass(e.from, &n.proc, func() {
 			hear(n.clock.read(cs.now))
 			cs.run(n)
 		})

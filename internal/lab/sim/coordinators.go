@@ -136,7 +136,7 @@ func (gs *coordinators) run(n *globalProc) {
 			for k, r := range gs.centres.all {
 				if r.name == g.To {
 					gs.cfg.Faults.vague(g, k)
-					gs.net.send(event{kind: evLoan, node: int32(k), gen: uint64(n.id), msg: g}, gs.cfg.Network.WAN, r.cutDown)
+					gs.net.send(event{kind: evLoan, node: int32(k), from: &n.proc, msg: g}, gs.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
@@ -168,7 +168,7 @@ func (gs *coordinators) takeReport(e *event) {
 		if n.gone {
 			continue
 		}
-		gs.net.pass(nodeID{1, int32(e.gen)}, nodeID{2, n.id}, &n.proc, func() {
+		gs.net.pass(e.from, &n.proc, func() {
 			n.core.Observe(n.clock.read(gs.now), *m)
 			gs.run(n)
 		})

@@ -150,7 +150,7 @@ func (es *edges) run(n *edgeNode) {
 // send sends reports of an edge.
 func (es *edges) send(n *edgeNode, reports []wire.Report) {
 	for k := range reports {
-		m := event{kind: evReport, node: n.centre.id, gen: uint64(n.id), msg: &reports[k]}
+		m := event{kind: evReport, node: n.centre.id, from: &n.proc, msg: &reports[k]}
 		es.net.send(m, es.cfg.Network.LAN, n.cutUp)
 	}
 }
@@ -162,7 +162,7 @@ func (es *edges) takeGrant(e *event) {
 	if n.down {
 		return
 	}
-	es.net.pass(nodeID{1, int32(e.gen)}, nodeID{0, n.id}, &n.proc, func() {
+	es.net.pass(e.from, &n.proc, func() {
 		if n.down {
 			return
 		}
@@ -189,8 +189,7 @@ func (es *edges) hold(n *edgeNode, v *admission.Visit, d time.Duration) {
 
 // connected reports whether an edge runs, and its messages reach the newest aggregator, and back.
 func (es *edges) connected(n *edgeNode) bool {
-	me, parent := nodeID{0, n.id}, nodeID{1, n.centre.newest().id}
-	return !n.down && n.asleep <= es.now && max(n.cutUp, n.cutDown) <= es.now && !es.net.deaf(me, parent) && !es.net.deaf(parent, me)
+	return !n.down && n.asleep <= es.now && max(n.cutUp, n.cutDown) <= es.now && es.net.meet(&n.proc, &n.centre.newest().proc)
 }
 
 // accepted reports whether any edge accepts a ticket.
@@ -237,7 +236,7 @@ func (es *edges) leave(n *edgeNode) {
 		}
 	}
 	for _, m := range reports {
-		es.net.send(event{kind: evReport, node: n.centre.id, msg: &m}, es.cfg.Network.LAN, n.cutUp)
+		es.net.send(event{kind: evReport, node: n.centre.id, from: &es.all[0].proc, msg: &m}, es.cfg.Network.LAN, n.cutUp)
 	}
 	n.down = true
 	n.ended = n.core.AllEnded()

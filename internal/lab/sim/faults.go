@@ -259,19 +259,15 @@ func (k *kernel) cut(f *fault, up, down *int64) {
 // cutPair separates one edge from one aggregator, or one aggregator from one coordinator, while each may reach other
 // processes of the same role.
 func (fl *fleet) cutPair(f *fault) {
-	var low, high nodeID
+	var low, high *proc
 	var text string
 	if f.x < 0.5 {
-		low = nodeID{0, int32(f.who % len(fl.edges.all))}
-		r := fl.edges.all[low.n].centre
-		p := r.procs[max(0, len(r.procs)-1-f.other%2)]
-		high = nodeID{1, p.id}
-		text = fmt.Sprintf("%s and aggregator %d", fl.edges.all[low.n], p.term)
+		n := fl.edges.of(f)
+		p := n.centre.procs[max(0, len(n.centre.procs)-1-f.other%2)]
+		low, high, text = &n.proc, &p.proc, fmt.Sprintf("%s and aggregator %d", n, p.term)
 	} else {
-		r := fl.centres.of(f)
-		low = nodeID{1, r.newest().id}
-		high = nodeID{2, int32(max(0, len(fl.globals.all)-1-f.other%2))}
-		text = fmt.Sprintf("%s and coordinator %d", r.name, high.n+1)
+		r, g := fl.centres.of(f), fl.globals.all[max(0, len(fl.globals.all)-1-f.other%2)]
+		low, high, text = &r.newest().proc, &g.proc, fmt.Sprintf("%s and coordinator %d", r.name, g.id+1)
 	}
 	fl.tracef("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
 	fl.net.pairs = slices.DeleteFunc(fl.net.pairs, func(p pairCut) bool { return p.until <= fl.now })

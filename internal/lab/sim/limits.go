@@ -135,9 +135,8 @@ func (fl *fleet) hears(n *edgeNode) bool {
 // linked reports whether the newest regional of a data centre is connected to the newest coordinator.
 func (fl *fleet) linked(r *dataCentre) bool {
 	n, g := r.newest(), fl.globals.newest()
-	me, top := nodeID{1, n.id}, nodeID{2, int32(len(fl.globals.all) - 1)}
 	return fl.up(&n.proc) && fl.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= fl.now && g.members == fl.list.store &&
-		!fl.net.deaf(me, top) && !fl.net.deaf(top, me)
+		fl.net.meet(&n.proc, &g.proc)
 }
 
 // up reports whether a process runs.

@@ -256,15 +256,13 @@ func (ms *membership) oldLeader(f *fault) {
 			return
 		}
 	}
-	n := ms.globals.newest()
-	if n.gone {
+	if ms.globals.newest().gone {
 		return
 	}
 	version := len(ms.versions) - f.other%3
 	ms.globals.older, ms.globals.olderFor = max(1, version), f.last
 	ms.tracef("#%d the next coordinator goes by version %d of the list", f.number, ms.globals.older)
-	ms.globals.pending++
-	ms.replace(f, &n.proc, n.core, "the coordinator", ms.globals.next)
+	ms.globals.crashLeader(f)
 }
 
 // rollBack is a fault: the store is rolled back to an older list for a while. Nodes with a newer one refuse it.

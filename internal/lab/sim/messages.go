@@ -22,18 +22,12 @@ type network struct {
 
 // pairCut is a pair of processes with a cut direction between them.
 type pairCut struct {
-	from, to nodeID
+	from, to *proc
 	until    int64
 }
 
-// nodeID is one process: the number of an edge, an aggregator or a coordinator.
-type nodeID struct {
-	tier uint8 // 0 edge, 1 regional, 2 global
-	n    int32
-}
-
 // deaf reports whether messages from a process to another are cut.
-func (nw *network) deaf(from, to nodeID) bool {
+func (nw *network) deaf(from, to *proc) bool {
 	for _, p := range nw.pairs {
 		if p.from == from && p.to == to && p.until > nw.now {
 			return true
@@ -86,10 +80,13 @@ func (nw *network) travel(msg any) any {
 	return msg
 }
 
+// meet reports whether two processes hear each other.
+func (nw *network) meet(p, o *proc) bool { return !nw.deaf(p, o) && !nw.deaf(o, p) }
+
 // pass delivers a message of one process to another, unless the link is cut.
-func (nw *network) pass(from, to nodeID, p *proc, take func()) {
+func (nw *network) pass(from, to *proc, take func()) {
 	if !nw.deaf(from, to) {
-		nw.deliver(p, take)
+		nw.deliver(to, take)
 	}
 }
 

@@ -270,7 +270,7 @@ func (w *World) handle(e *event) {
 	case evReport, evLoan:
 		w.centres.take(e)
 	case evSummary:
-		w.recovery.hearLastWord(w.centres.aggs[e.gen], e.msg.(*wire.Report))
+		w.recovery.hearLastWord(w.centres.aggs[e.node], e.msg.(*wire.Report))
 		w.globals.takeReport(e)
 	case evGrant:
 		w.edges.takeGrant(e)
