@@ -235,9 +235,7 @@ func (es *edges) leave(n *edgeNode) {
 			es.keepPast(n, data)
 		}
 	}
-	for _, m := range reports {
-		es.net.send(event{kind: evReport, node: n.centre.id, from: &es.all[0].proc, msg: &m}, es.cfg.Network.LAN, n.cutUp)
-	}
+	es.send(n, reports)
 	n.down = true
 	n.ended = n.core.AllEnded()
 }
