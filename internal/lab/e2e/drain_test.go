@@ -148,7 +148,10 @@ type drained struct {
 }
 
 // healthChecks are lines of a backend of HAProxy that asks edges for their health.
-const healthChecks = "  option httpchk GET /readyz\n  http-check expect status 200\n  default-server inter 500ms fall 2 rise 1\n"
+const healthChecks = `  option httpchk GET /readyz
+  http-check expect status 200
+  default-server inter 500ms fall 2 rise 1
+`
 
 // haproxy runs HAProxy until the test ends, with lines of its backend.
 func haproxy(t *testing.T, dir, addr string, timeout time.Duration, backend string) {

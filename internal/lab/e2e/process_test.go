@@ -290,8 +290,10 @@ log: {level: warn}
 `
 
 // startEdges starts quick edges in each data centre, with additional lines, at addresses that they keep.
-func startEdges(t *testing.T, bin, dir string, b *bus, each int, more string, dcs ...string) (edges []*command, at site) {
+func startEdges(t *testing.T, bin, dir string, b *bus, each int, more string, dcs ...string) ([]*command, site) {
 	t.Helper()
+	var edges []*command
+	var at site
 	for _, dc := range dcs {
 		var urls []string
 		for i := range each {
@@ -322,12 +324,14 @@ func startSite(t *testing.T, bin string, flags ...string) *command {
 func journaled(t *testing.T, bin, dir string, session time.Duration) (origin *command, journal string) {
 	t.Helper()
 	journal = filepath.Join(dir, "journal")
-	return startSite(t, bin, "--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", journal), journal
+	origin = startSite(t, bin, "--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", journal)
+	return origin, journal
 }
 
 // sale is a rooms file of one room. Its settings may go on with others.
 func sale(total, rate int, session, origin string, more ...string) string {
-	return fmt.Sprintf("rooms:\n- {name: sale, host: 127.0.0.1, total_active_users: %d, new_users_per_minute: %d, session_duration: %s, origin: %q%s}\n",
+	const room = "name: sale, host: 127.0.0.1, total_active_users: %d, new_users_per_minute: %d, session_duration: %s, origin: %q"
+	return fmt.Sprintf("rooms: [{"+room+"%s}]\n",
 		total, rate, session, origin, strings.Join(more, ""))
 }
 

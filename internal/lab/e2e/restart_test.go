@@ -31,7 +31,8 @@ var restartLimit = flag.Duration("restart-limit", 7*time.Minute, "within which e
 func TestRestartOfAll(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
-	nodes, edges := restartable(t, bin, dir, sale(2, 60, "2m", startSite(t, bin).at["url"], ", probation: 2m"), 1, "nairobi")
+	rooms := sale(2, 60, "2m", startSite(t, bin).at["url"], ", probation: 2m")
+	nodes, edges := restartable(t, bin, dir, rooms, 1, "nairobi")
 
 	come := func() *guest { return newGuest(t, edges[0], &http.Transport{}) }
 	gone, first, second, third := come(), come(), come(), come()
@@ -82,7 +83,8 @@ func TestRestartUnderLoad(t *testing.T) {
 		t.Skip("`make restart` runs it")
 	}
 	bin, dir := build(t), t.TempDir()
-	nodes, edges := restartable(t, bin, dir, sale(20, 6000, restartSession.String(), startSite(t, bin).at["url"]), 2, "nairobi", "dublin")
+	rooms := sale(20, 6000, restartSession.String(), startSite(t, bin).at["url"])
+	nodes, edges := restartable(t, bin, dir, rooms, 2, "nairobi", "dublin")
 	ctx, cancel := context.WithTimeout(t.Context(), *restartLimit)
 	defer cancel()
 	crowd := &crowd{edges: edges, begun: time.Now()}

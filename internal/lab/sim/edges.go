@@ -182,14 +182,16 @@ func (es *edges) release(n *edgeNode) {
 }
 
 // hold makes an edge hold a request whose client hangs up after d.
-func (es *edges) hold(n *edgeNode, v *admission.Visit, d time.Duration) {
+func (es *edges) hold(n *edgeNode, t, brought ticket.Ticket, d time.Duration) {
+	v := &admission.Visit{Room: es.room, Ticket: t, Brought: brought, Data: int32(-1)} // of no visitor
 	n.core.Hold(n.clock.read(es.now), v)
 	es.in(d, func() { n.core.Abandon(n.clock.read(es.now), v) })
 }
 
 // connected reports whether an edge runs, and its messages reach the newest aggregator, and back.
 func (es *edges) connected(n *edgeNode) bool {
-	return !n.down && n.asleep <= es.now && max(n.cutUp, n.cutDown) <= es.now && es.net.meet(&n.proc, &n.centre.newest().proc)
+	up := n.centre.newest()
+	return !n.down && n.asleep <= es.now && max(n.cutUp, n.cutDown) <= es.now && es.net.meet(&n.proc, &up.proc)
 }
 
 // accepted reports whether any edge accepts a ticket.

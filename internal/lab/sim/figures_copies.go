@@ -202,7 +202,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 				}
 			}
 		case d.Verdict == admission.Hold:
-			w.edges.hold(n, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: jars[i], Data: int32(-1)}, 500*time.Millisecond)
+			w.edges.hold(n, d.Ticket, jars[i], 500*time.Millisecond)
 		}
 		jars[i] = d.Ticket
 		w.in(next, func() { ask(i) })

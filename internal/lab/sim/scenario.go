@@ -83,7 +83,7 @@ func (vs *visitors) replay(p *replays) {
 		case d.Enters():
 			vs.oracle.issued(&visitor{edge: n}, d)
 		case d.Verdict == admission.Hold:
-			vs.edges.hold(n, &admission.Visit{Room: vs.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
+			vs.edges.hold(n, d.Ticket, t, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
 		vs.edges.wake(n)
 	})
