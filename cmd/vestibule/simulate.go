@@ -62,8 +62,6 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	f.BoolVar(&x.small, "small", false, "as --vary --faults, but small worlds full of faults, judged after every event")
 	f.StringVar(&x.only, "only", "", "of the faults that are drawn, let those with these numbers happen (3,7,12 or none)")
 	f.StringVar(&x.without, "without", "", "leave out: "+strings.Join(sim.Enemies(), ","))
-	f.BoolVar(&x.variant.Policy, "policy-edits", false,
-		"let partition_policy be edited too; promises are known to break where nodes are cut off meanwhile")
 	f.BoolVar(&x.trace, "trace", false, "print every fault to standard error")
 	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
 }
@@ -302,7 +300,6 @@ func newShrinkCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&x.vary, "vary", false, "the seed is one of --vary, not of --small")
 	f.BoolVar(&x.bad, "faults", false, "with --vary: the seed is one of --vary --faults")
-	f.BoolVar(&x.variant.Policy, "policy-edits", false, "as in simulate")
 	f.StringVar(&x.without, "without", "", "leave out from the beginning: "+strings.Join(sim.Enemies(), ","))
 	f.IntVar(&tries, "tries", 1000, "experiments that are run at most")
 	return cmd

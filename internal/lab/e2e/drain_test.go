@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,16 +34,12 @@ func TestStopOfEverything(t *testing.T) {
 	t.Parallel()
 	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
-	nats, nodes := fleet(t, bin, dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10, new_users_per_minute: 100, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
+	nats, nodes := fleet(t, bin, dir, sale(10, 100, "5m", site.URL), "nairobi")
 	addr := testkit.FreeAddr(t)
-	nodes = append(nodes, start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 2s\n", addr))))
+	nodes = append(nodes, startEdge(t, bin, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 2s\n", addr)))
 	newcomer := func() bool {
-		r, err := client.Get("http://" + addr)
-		if err != nil {
-			return false
-		}
-		page, err := io.ReadAll(r.Body)
-		return err == nil && r.Body.Close() == nil && string(page) == "the site"
+		f, err := page(client, "http://"+addr)
+		return err == nil && f.body == "the site"
 	}
 	until(t, "a visitor is let in", newcomer)
 	for range 2 {
@@ -81,28 +76,16 @@ func TestDrain(t *testing.T) {
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf(`
-rooms:
-  - name: sale
-    host: 127.0.0.1
-    total_active_users: 10000
-    new_users_per_minute: 100000
-    session_duration: 5m
-    origin: %s
-`, site.URL), "nairobi")
+	nats, _ := fleet(t, bin, dir, bigSale(site.URL), "nairobi")
 	var edges [2]drained
 	for i := range edges {
 		e := &edges[i]
 		e.addr, e.metrics = testkit.FreeAddr(t), testkit.FreeAddr(t)
 		e.start = func(delay time.Duration) {
 			e.delay = delay
-			e.command = start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(`
-listen: %s
-metrics: {listen: %q}
-drain_delay: %s
-proxy_protocol: {trusted: [%s]}
-`, e.addr, e.metrics, delay, balancer)))
-			until(t, "an edge is ready", e.ready)
+			e.command = startEdge(t, bin, dir, nats, "nairobi", fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(
+				"listen: %s\nmetrics: {listen: %q}\ndrain_delay: %s\nproxy_protocol: {trusted: [%s]}\n", e.addr, e.metrics, delay, balancer))
+			areReady(t, e.command)
 		}
 		e.start(2 * time.Second)
 	}
@@ -135,26 +118,8 @@ proxy_protocol: {trusted: [%s]}
 			}
 			fmt.Fprintf(&servers, "  server edge-%d %s source %s send-proxy-v2 check port %s\n", i+1, e.addr, balancer, port)
 		}
-		balance(t, addr, "haproxy", "-db", "-f", file(t, dir, "haproxy.cfg", `
-global
-  nbthread 1
-defaults
-  mode http
-  timeout connect 60s
-  timeout client 120s
-  timeout server 120s
-  timeout check 60s
-  retries 0
-frontend visitors
-  bind %s
-  default_backend edges
-backend edges
-  balance roundrobin
-  option httpchk GET /readyz
-  http-check expect status 200
-  default-server inter 500ms fall 2 rise 1
-%s`, addr, servers.String()))
-		play(t, addr, "HAProxy with health checks, retries 0", func(l *load) int { return len(l.faults[http.MethodGet]) + len(l.faults[http.MethodPost]) })
+		haproxy(t, dir, addr, time.Minute, healthChecks+"  retries 0\n"+servers.String())
+		play(t, addr, "HAProxy with health checks, retries 0", (*load).failed)
 	})
 	t.Run("nginx", func(t *testing.T) {
 		addr := testkit.FreeAddr(t)
@@ -182,7 +147,31 @@ type drained struct {
 	start         func(delay time.Duration)
 }
 
-func (e *drained) ready() bool { return ready("http://" + e.metrics) }
+// healthChecks are lines of a backend of HAProxy that asks edges for their health.
+const healthChecks = `  option httpchk GET /readyz
+  http-check expect status 200
+  default-server inter 500ms fall 2 rise 1
+`
+
+// haproxy runs HAProxy until the test ends, with lines of its backend.
+func haproxy(t *testing.T, dir, addr string, timeout time.Duration, backend string) {
+	t.Helper()
+	balance(t, addr, "haproxy", "-db", "-f", file(t, dir, "haproxy.cfg", `
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect %[1]v
+  timeout client 120s
+  timeout server 120s
+  timeout check %[1]v
+frontend visitors
+  bind %[2]s
+  default_backend edges
+backend edges
+  balance roundrobin
+%[3]s`, timeout, addr, backend))
+}
 
 // balance runs a load balancer until the test ends.
 func balance(t *testing.T, addr, program string, args ...string) {
@@ -194,8 +183,8 @@ func balance(t *testing.T, addr, program string, args ...string) {
 func balanced(t *testing.T, addr, program string) {
 	t.Helper()
 	until(t, program+" passes requests on", func() bool {
-		r, err := client.Get("http://" + addr + "/")
-		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+		f, err := page(client, "http://"+addr+"/")
+		return err == nil && f.StatusCode == http.StatusOK
 	})
 }
 
@@ -233,41 +222,64 @@ type load struct {
 	took   time.Duration
 }
 
-// roll stops and restarts every edge, one after the other, under rate requests a second, every tenth a POST.
-func roll(t *testing.T, url string, rate int, edges []drained) *load {
+// failed returns the number of failed requests.
+func (l *load) failed() int { return len(l.faults[http.MethodGet]) + len(l.faults[http.MethodPost]) }
+
+// browser returns a client that keeps cookies.
+func browser(t *testing.T, tr *http.Transport) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Jar: jar, Timeout: testkit.Patience}
+}
+
+// insiders returns browsers that are inside.
+func insiders(t *testing.T, url string, people int, tr *http.Transport) []*http.Client {
+	t.Helper()
+	clients := make([]*http.Client, people)
+	for i := range clients {
+		clients[i] = browser(t, tr)
+		until(t, "somebody is inside", func() bool { return visitOnce(clients[i], http.MethodGet, url) == nil })
+	}
+	return clients
+}
+
+// underLoad does something while people inside send rate requests a second, every tenth a POST.
+func underLoad(t *testing.T, url string, people, rate int, tr *http.Transport, do func(ctx context.Context)) *load {
 	t.Helper()
 	l := &load{asked: map[string]int{}, faults: map[string][]string{}}
-	people := max(10, rate/20)
-	tr := &http.Transport{MaxIdleConnsPerHost: people}
-	defer tr.CloseIdleConnections()
+	clients := insiders(t, url, people, tr)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all sync.WaitGroup
-	clients := make([]*http.Client, people)
-	for i := range clients {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		clients[i] = &http.Client{Transport: tr, Jar: jar, Timeout: testkit.Patience}
-		until(t, "somebody is inside", func() bool { return visitOnce(clients[i], http.MethodGet, url) == nil })
-	}
 	l.begun = time.Now()
 	for i, c := range clients {
 		all.Go(func() { l.visit(ctx, c, url, i, people, rate) })
 	}
-	const calm = 2 * time.Second
-	pause(ctx, calm)
-	for i := range edges {
-		edges[i].stop(t)
-		pause(ctx, calm)
-		edges[i].start(edges[i].delay)
-		pause(ctx, calm)
-	}
+	do(ctx)
 	stop()
 	all.Wait()
 	l.took = time.Since(l.begun)
 	return l
+}
+
+// roll stops and restarts every edge, one after the other, under load.
+func roll(t *testing.T, url string, rate int, edges []drained) *load {
+	t.Helper()
+	people := max(10, rate/20)
+	return underLoad(t, url, people, rate, &http.Transport{MaxIdleConnsPerHost: people}, func(ctx context.Context) {
+		const calm = 2 * time.Second
+		pause(ctx, calm)
+		for i := range edges {
+			edges[i].stop(t)
+			pause(ctx, calm)
+			edges[i].start(edges[i].delay)
+			pause(ctx, calm)
+		}
+	})
 }
 
 // visit sends the requests of the i-th visitor until ctx ends.
@@ -295,23 +307,13 @@ func (l *load) visit(ctx context.Context, c *http.Client, url string, i, people,
 }
 
 func visitOnce(c *http.Client, method, url string) error {
-	r, err := http.NewRequest(method, url+"/", strings.NewReader("a cart")) //nolint:noctx // every request must be answered
-	if err != nil {
-		return err
+	body := ""
+	if method == http.MethodPost {
+		body = "a cart"
 	}
-	if method == http.MethodGet {
-		r.Body, r.ContentLength = nil, 0
-	}
-	// net/http does not retry a POST on an idle connection that the balancer closes.
-	r.GetBody = nil
-	res, err := c.Do(r)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && (res.StatusCode != http.StatusOK || string(body) != "the site") {
-		err = fmt.Errorf("%s: %.60q", res.Status, body)
+	f, err := fetch(context.Background(), c, method, url+"/", body) // every request must be answered
+	if err == nil && (f.StatusCode != http.StatusOK || f.body != "the site") {
+		err = fmt.Errorf("%s: %.60q", f.Status, f.body)
 	}
 	return err
 }

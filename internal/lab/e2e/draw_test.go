@@ -6,11 +6,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -58,29 +56,14 @@ func TestADraw(t *testing.T) {
 		t.Fatalf("this process may have %d files open (%v), and %d people come", most, err, *drawn)
 	}
 	bin, dir := build(t), t.TempDir()
-	tr := &tree{journal: filepath.Join(dir, "journal")}
-	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
-		"--session-duration", drawSession.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
+	origin, journal := journaled(t, bin, dir, drawSession)
 	begins := time.Now().Add(drawLead).UTC().Truncate(time.Second)
-	bus, nodes := fleet(t, bin, dir, fmt.Sprintf(`
-rooms:
-  - name: sale
-    host: 127.0.0.1
-    total_active_users: %d
-    new_users_per_minute: %d
-    session_duration: %v
-    origin: %s
-    events:
-      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}
-`, drawTotal, drawRate, drawSession, origin.at["url"], begins.Add(-time.Hour).Format(time.RFC3339), begins.Format(time.RFC3339), begins.Add(time.Hour).Format(time.RFC3339)), "nairobi", "dublin")
-	var edges []string
-	for _, dc := range []string{"nairobi", "dublin"} {
-		for i := range 2 {
-			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, bus, dc, fmt.Sprintf("edge-%d", i+1), quickEdge+"held: {per_prefix: 65536}\n"))
-			nodes, edges = append(nodes, e), append(edges, e.at["url"])
-			until(t, e.name+" is ready", func() bool { return ready(e.at["metrics"]) })
-		}
-	}
+	event := fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}]",
+		begins.Add(-time.Hour).Format(time.RFC3339), begins.Format(time.RFC3339), begins.Add(time.Hour).Format(time.RFC3339))
+	bus, nodes := fleet(t, bin, dir, sale(drawTotal, drawRate, drawSession.String(), origin.at["url"], event), "nairobi", "dublin")
+	started, at := startEdges(t, bin, dir, bus, 2, "held: {per_prefix: 65536}\n", "nairobi", "dublin")
+	areReady(t, started...)
+	nodes, edges := append(nodes, started...), slices.Concat(at...)
 	until(t, "the commit is public", func() bool {
 		a, err := newEntrant(0, edges).ask(t.Context(), -1)
 		return err == nil && a.Shown.Draw.Commit != ""
@@ -95,7 +78,7 @@ rooms:
 	for _, p := range slices.Backward(append([]*command{origin}, nodes...)) {
 		p.stop(t)
 	}
-	visits := read(t, tr.journal)
+	visits := read(t, journal)
 	limits := judgeVisits(visits, drawSession, drawRate)
 	j := judgeDraw(t, record, people, calls, visits, drawTotal)
 	t.Logf("%d people were drawn, %d came later; the first entered %.2f s after the start of the event", j.drawn, len(people)-j.drawn, j.first.Sub(begins).Seconds())
@@ -261,15 +244,11 @@ func (h *cutoffs) until(at time.Time) (called fleettime.Time) {
 // recordOf requests the public record of the draw from an edge, nil for none.
 func recordOf(t *testing.T, edge string) *draw.Record {
 	t.Helper()
-	resp, err := client.Get(edge + drawPath)
-	if err != nil {
+	f, err := page(client, edge+drawPath)
+	if err != nil || f.StatusCode != http.StatusOK {
 		return nil
 	}
-	data, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
-		return nil
-	}
-	r, err := draw.DecodeRecord(data)
+	r, err := draw.DecodeRecord([]byte(f.body))
 	if err = errors.Join(append(r.Check(nil), err)...); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -164,54 +165,24 @@ type tree struct {
 // another adds a new edge and returns the time from its start until it can admit.
 func (tr *tree) another(t *testing.T, bin string) time.Duration {
 	t.Helper()
-	config := edgeFile(t, tr.dir, tr.nats, "nairobi", "edge-3", quickEdge)
 	begun := time.Now()
-	e := start(t, filepath.Join(bin, "edge"), "--config", config)
-	until(t, "one more edge is ready", func() bool { return ready(e.at["metrics"]) })
+	e := startEdge(t, bin, tr.dir, tr.nats, "nairobi", "edge-3", quickEdge)
+	areReady(t, e)
 	took := time.Since(begun)
 	e.stop(t)
 	return took
 }
 
-// quickEdge is an edge with a short log that stops at once.
-const quickEdge = `
-listen: 127.0.0.1:0
-drain_delay: 0s
-log: {level: warn}
-`
-
 func deploy(t *testing.T, bin string) *tree {
 	t.Helper()
-	dir := t.TempDir()
-	tr := &tree{journal: filepath.Join(dir, "journal")}
-	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
-		"--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
-	tr.origin = origin.at["url"]
-	tr.nats = withUsers(t, bin, dir, 1, "nairobi", "dublin")
-	tr.nodes = fleetOver(t, tr.nats, bin, dir, fmt.Sprintf(`
-rooms:
-  - name: sale
-    host: 127.0.0.1
-    total_active_users: %d
-    new_users_per_minute: %d
-    session_duration: %v
-    origin: %s
-`, total, rate, session, tr.origin), "", "nairobi", "dublin")
-	tr.nodes, tr.dir = append([]*command{origin}, tr.nodes...), dir
-	var edges []*command
-	for _, dc := range []string{"nairobi", "dublin"} {
-		var urls []string
-		for i := range 2 {
-			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, tr.nats, dc, fmt.Sprintf("edge-%d", i+1), quickEdge))
-			edges = append(edges, e)
-			urls = append(urls, e.at["url"])
-		}
-		tr.site = append(tr.site, urls)
-	}
-	tr.nodes = append(tr.nodes, edges...)
-	for _, e := range edges {
-		until(t, e.name+" is ready", func() bool { return ready(e.at["metrics"]) })
-	}
+	tr := &tree{dir: t.TempDir()}
+	origin, journal := journaled(t, bin, tr.dir, session)
+	tr.origin, tr.journal = origin.at["url"], journal
+	tr.nats = withUsers(t, bin, tr.dir, 1, "nairobi", "dublin")
+	nodes := fleetOver(t, tr.nats, bin, tr.dir, sale(total, rate, session.String(), tr.origin), "", "nairobi", "dublin")
+	edges, at := startEdges(t, bin, tr.dir, tr.nats, 2, "", "nairobi", "dublin")
+	tr.nodes, tr.site = slices.Concat([]*command{origin}, nodes, edges), at
+	areReady(t, edges...)
 	return tr
 }
 
@@ -242,13 +213,44 @@ func (tr *tree) stats() (s struct {
 // client sends one request, with a long timeout.
 var client = &http.Client{Timeout: testkit.Patience}
 
-func get(url string, to any) (err error) {
-	resp, err := client.Get(url)
+// fetched is a response that was read.
+type fetched struct {
+	*http.Response
+	body string
+}
+
+// fetch sends one request, with pairs of header names and values, and reads the response.
+func fetch(ctx context.Context, c *http.Client, method, url, body string, header ...string) (f fetched, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return f, err
+	}
+	if body == "" {
+		r.Body, r.ContentLength = http.NoBody, 0
+	}
+	r.GetBody = nil // net/http does not repeat a POST on an idle connection that the server closes
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	if f.Response, err = c.Do(r); err != nil {
+		return f, err
+	}
+	text, err := io.ReadAll(f.Body)
+	f.body = string(text)
+	return f, errors.Join(err, f.Body.Close())
+}
+
+// page gets a page, also after the test.
+func page(c *http.Client, url string) (fetched, error) {
+	return fetch(context.Background(), c, http.MethodGet, url, "")
+}
+
+func get(url string, to any) error {
+	f, err := page(client, url)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	return json.NewDecoder(resp.Body).Decode(to)
+	return json.Unmarshal([]byte(f.body), to)
 }
 
 // hammer sends requests of robots without cookies to one edge as fast as possible for some seconds while others

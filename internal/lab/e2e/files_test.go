@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -32,23 +31,13 @@ func TestFewFilesMayBeOpen(t *testing.T) {
 	}
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
-	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf(`
-rooms:
-  - name: sale
-    host: 127.0.0.1
-    total_active_users: 1
-    new_users_per_minute: 60
-    session_duration: 1h
-    probation: 1h
-    origin: %s
-`, origin.at["url"]), "nairobi")
+	nats, _ := fleet(t, bin, dir, sale(1, 60, "1h", startSite(t, bin).at["url"], ", probation: 1h"), "nairobi")
 	edge := start(t, "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, fewFiles), filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", `
 listen: 127.0.0.1:0
 held: {per_prefix: 65536}
 events: {per_prefix: 65536}
 `))
-	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	areReady(t, edge)
 	if log := edge.log.String(); !strings.Contains(log, "few files may be open") || !strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
 		t.Errorf("the edge says nothing about its limit:\n%s", log)
 	}
@@ -118,16 +107,11 @@ var until = testkit.Eventually
 
 // statusOf sends a request over a new connection and returns the status, 0 for none.
 func statusOf(url string) int {
-	client := http.Client{Timeout: testkit.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(url)
+	f, err := page(&http.Client{Timeout: testkit.Patience, Transport: &http.Transport{DisableKeepAlives: true}}, url)
 	if err != nil {
 		return 0
 	}
-	defer resp.Body.Close() // the body is not used
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return 0
-	}
-	return resp.StatusCode
+	return f.StatusCode
 }
 
 // queueUp fills the room and returns the tickets of n waiting visitors.
@@ -145,20 +129,16 @@ func queueUp(t *testing.T, url string) []string {
 			client := http.Client{Timeout: testkit.Patience, Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for i := first; i < len(out); i += at {
-				resp, err := client.Get(url + "/")
+				f, err := page(&client, url+"/")
 				if err != nil {
 					faults[i] = err
 					return
 				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-					faults[i] = err
-				}
-				resp.Body.Close()
-				for _, c := range resp.Cookies() {
+				for _, c := range f.Cookies() {
 					out[i] = c.Name + "=" + c.Value
 				}
-				if resp.Header.Get("Retry-After") == "" || out[i] == "" {
-					faults[i] = fmt.Errorf("visitor %d does not wait: status %d", i, resp.StatusCode)
+				if f.Header.Get("Retry-After") == "" || out[i] == "" {
+					faults[i] = fmt.Errorf("visitor %d does not wait: status %d", i, f.StatusCode)
 				}
 			}
 		})
@@ -196,14 +176,13 @@ func listen(addr, cookie string) (net.Conn, string) {
 // gauge returns a metric without labels, 0 if missing.
 func gauge(t *testing.T, p *command, name string) int {
 	t.Helper()
-	resp, err := client.Get(p.at["metrics"] + "/metrics")
+	f, err := page(client, p.at["metrics"]+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() // read completely
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			n, err := strconv.ParseFloat(text, 64)
+	for line := range strings.Lines(f.body) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,16 +25,16 @@ func TestRestartOfAllBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	testkit.Program(t, "haproxy")
 	site := plainSite(t)
-	const checks, patient = "option httpchk GET /readyz\n  http-check expect status 200\n  default-server inter 500ms fall 2 rise 1\n", "retries 30\n  option redispatch\n"
+	const patient = "  retries 30\n  option redispatch\n"
 	for _, tc := range []struct {
 		name            string
 		sockets, backup bool
 		backend         string
 		judged          bool
 	}{
-		{"health checks only", false, false, checks, false},
-		{"health checks, and the same edges as backup with retries", false, true, checks + patient, true},
-		{"health checks, and the same edges as backup, which have passed sockets", true, true, checks, true},
+		{"health checks only", false, false, healthChecks, false},
+		{"health checks, and the same edges as backup with retries", false, true, healthChecks + patient, true},
+		{"health checks, and the same edges as backup, which have passed sockets", true, true, healthChecks, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newRestarted(t, site.URL)
@@ -50,25 +48,10 @@ func TestRestartOfAllBehindHAProxy(t *testing.T) {
 				}
 			}
 			front := testkit.FreeAddr(t)
-			balance(t, front, "haproxy", "-db", "-f", file(t, f.dir, "haproxy.cfg", `
-global
-  nbthread 1
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 120s
-  timeout server 120s
-  timeout check 5s
-frontend visitors
-  bind %s
-  default_backend edges
-backend edges
-  balance roundrobin
-  %s
-%s%s`, front, tc.backend, servers.String(), backup.String()))
+			haproxy(t, f.dir, front, 5*time.Second, tc.backend+servers.String()+backup.String())
 			l := f.restart("http://" + front)
 			l.report(t, tc.name)
-			if n := len(l.faults[http.MethodGet]) + len(l.faults[http.MethodPost]); n > 0 && tc.judged {
+			if n := l.failed(); n > 0 && tc.judged {
 				t.Errorf("%d requests failed", n)
 			}
 		})
@@ -87,7 +70,7 @@ type restarted struct {
 func newRestarted(t *testing.T, site string) *restarted {
 	t.Helper()
 	f := &restarted{t: t, dir: t.TempDir()}
-	f.nats, f.nodes = fleet(t, build(t), f.dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site), "nairobi")
+	f.nats, f.nodes = fleet(t, build(t), f.dir, bigSale(site), "nairobi")
 	for _, p := range f.nodes {
 		f.begin = append(f.begin, func() *command { return p.again(t) })
 	}
@@ -125,35 +108,18 @@ func (f *restarted) addEdge(name string, passed bool) (addr, health string) {
 func (f *restarted) restart(url string) *load {
 	t := f.t
 	t.Helper()
-	l := &load{asked: map[string]int{}, faults: map[string][]string{}}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var all sync.WaitGroup
-	const people = 20
-	for i := range people {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
+	return underLoad(t, url, 20, 100, &http.Transport{MaxIdleConnsPerHost: 20}, func(ctx context.Context) {
+		pause(ctx, time.Second)
+		for _, p := range f.nodes {
+			p.kill(t, syscall.SIGTERM)
 		}
-		c := &http.Client{Transport: &http.Transport{}, Jar: jar, Timeout: testkit.Patience}
-		until(t, "somebody is inside", func() bool { return visitOnce(c, http.MethodGet, url) == nil })
-		all.Go(func() { l.visit(ctx, c, url, i, people, 100) })
-	}
-	l.begun = time.Now()
-	pause(ctx, time.Second)
-	for _, p := range f.nodes {
-		p.kill(t, syscall.SIGTERM)
-	}
-	for _, p := range f.nodes {
-		p.ends(t)
-	}
-	pause(ctx, time.Second)
-	for i := range f.nodes {
-		f.nodes[i] = f.begin[i]()
-	}
-	pause(ctx, 5*time.Second)
-	stop()
-	all.Wait()
-	l.took = time.Since(l.begun)
-	return l
+		for _, p := range f.nodes {
+			p.ends(t)
+		}
+		pause(ctx, time.Second)
+		for i := range f.nodes {
+			f.nodes[i] = f.begin[i]()
+		}
+		pause(ctx, 5*time.Second)
+	})
 }

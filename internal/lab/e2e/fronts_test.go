@@ -4,10 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/cookiejar"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -36,8 +33,7 @@ func TestEdgesFailBehindFronts(t *testing.T) {
 	}
 	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf(
-		"rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
+	nats, _ := fleet(t, bin, dir, bigSale(site.URL), "nairobi")
 	fronts, hang := testkit.Fronts[:1], 5*time.Second
 	if *allFronts {
 		fronts, hang = testkit.Fronts, time.Minute
@@ -92,24 +88,19 @@ type fronted struct {
 func startFronted(t *testing.T, bin, dir string, b *bus, name, form, own string) *fronted {
 	t.Helper()
 	e := &fronted{addr: testkit.FreeAddr(t), metrics: testkit.FreeAddr(t)}
-	e.command = start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, b, "nairobi", name, fmt.Sprintf(`
+	e.command = startEdge(t, bin, dir, b, "nairobi", name, fmt.Sprintf(`
 front_auth: {listen: %q, form: %s}
 metrics: {listen: %q}
 trusted_proxies: [127.0.0.1]
-%s`, e.addr, form, e.metrics, own)))
-	e.isReady(t)
+%s`, e.addr, form, e.metrics, own))
+	areReady(t, e.command)
 	return e
-}
-
-func (e *fronted) isReady(t *testing.T) {
-	t.Helper()
-	until(t, "an edge is ready", func() bool { return ready("http://" + e.metrics) })
 }
 
 func (e *fronted) restart(t *testing.T) {
 	t.Helper()
 	e.command = e.again(t)
-	e.isReady(t)
+	areReady(t, e.command)
 }
 
 // startFront runs a front until the test ends.
@@ -167,18 +158,7 @@ func newOutage(t *testing.T, url string) *outage {
 	t.Cleanup(stop)
 	l.watch()
 	t.Cleanup(func() { l.stop() })
-	clients := make([]*http.Client, people)
-	for i := range clients {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr := &http.Transport{}
-		t.Cleanup(tr.CloseIdleConnections)
-		clients[i] = &http.Client{Transport: tr, Jar: jar, Timeout: testkit.Patience}
-		until(t, "somebody is inside", func() bool { return visitOnce(clients[i], http.MethodGet, url) == nil })
-	}
-	for i, c := range clients {
+	for i, c := range insiders(t, url, people, &http.Transport{MaxIdleConnsPerHost: people}) {
 		all.Go(func() {
 			pause(ctx, time.Duration(i)*20*time.Millisecond)
 			for n := i; ctx.Err() == nil; n++ {
@@ -193,20 +173,12 @@ func newOutage(t *testing.T, url string) *outage {
 
 func (l *outage) ask(ctx context.Context, c *http.Client, method, url string) {
 	a := ask{at: time.Now()}
-	r, err := http.NewRequestWithContext(ctx, method, url+"/", http.NoBody)
-	var res *http.Response
+	f, err := fetch(ctx, c, method, url+"/", "")
 	if err == nil {
-		res, err = c.Do(r)
-	}
-	if err == nil {
-		var body []byte
-		body, err = io.ReadAll(res.Body)
-		res.Body.Close()
-		a.right = err == nil && res.StatusCode == http.StatusOK && string(body) == "the site"
-		a.says = err == nil && res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "" && len(body) > 0
-		a.what = fmt.Sprintf("%s: %d %.80q", method, res.StatusCode, body)
-	}
-	if err != nil {
+		a.right = f.StatusCode == http.StatusOK && f.body == "the site"
+		a.says = f.StatusCode == http.StatusServiceUnavailable && f.Header.Get("Retry-After") != "" && f.body != ""
+		a.what = fmt.Sprintf("%s: %d %.80q", method, f.StatusCode, f.body)
+	} else {
 		a.what = fmt.Sprintf("%s: %v", method, err)
 	}
 	a.took = time.Since(a.at)

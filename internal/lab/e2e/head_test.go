@@ -1,11 +1,7 @@
 package e2e
 
 import (
-	"fmt"
-	"io"
 	"net/http"
-	"net/http/cookiejar"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +16,9 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	t.Parallel()
 	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf(
-		"rooms: [{name: sale, host: 127.0.0.1, total_active_users: 2, new_users_per_minute: 1000, session_duration: 1h, probation: 1h, origin: %q}]\n", site.URL), "nairobi")
-	edge := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", quickEdge))
-	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	nats, _ := fleet(t, bin, dir, sale(2, 1000, "1h", site.URL, ", probation: 1h"), "nairobi")
+	edge := startEdge(t, bin, dir, nats, "nairobi", "edge-1", quickEdge)
+	areReady(t, edge)
 
 	const each = 30
 	navigation := []string{"Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
@@ -53,17 +48,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	if n := slots(); n != 0 {
 		t.Errorf("%d slots were taken before anybody came", n)
 	}
-	visitor := func() *http.Client {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr := &http.Transport{}
-		t.Cleanup(tr.CloseIdleConnections)
-		return &http.Client{Jar: jar, Transport: tr, Timeout: client.Timeout}
-	}
 	for range 2 {
-		v := visitor()
+		v := browser(t, &http.Transport{})
 		until(t, "a visitor is inside", func() bool { return browse(t, v, http.MethodGet, edge.at["url"], navigation...) == "the site" })
 	}
 	if n := slots(); n != 2 {
@@ -74,13 +60,13 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	var all sync.WaitGroup
 	took := make([][]time.Duration, 10)
 	for i := range took {
-		v := visitor()
+		v := browser(t, &http.Transport{})
 		browse(t, v, http.MethodGet, edge.at["url"], navigation...) // the first load joins the queue
 		all.Go(func() {
 			for range 10 {
 				begun := time.Now()
-				if page := browse(t, v, http.MethodGet, edge.at["url"], navigation...); !strings.HasPrefix(page, "<!doctype html>") {
-					t.Errorf("a load of the page is answered %.60q", page)
+				if text := browse(t, v, http.MethodGet, edge.at["url"], navigation...); !strings.HasPrefix(text, "<!doctype html>") {
+					t.Errorf("a load of the page is answered %.60q", text)
 				}
 				took[i] = append(took[i], time.Since(begun))
 			}
@@ -96,23 +82,9 @@ func TestTheHeadOfTheLine(t *testing.T) {
 // browse sends one request and returns the body, "" for none.
 func browse(t *testing.T, c *http.Client, method, url string, header ...string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	res, err := c.Do(r)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	f, err := fetch(t.Context(), c, method, url, "", header...)
 	if err != nil {
 		t.Error(err)
 	}
-	return string(body)
+	return f.body
 }

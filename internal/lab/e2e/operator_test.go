@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -43,27 +41,18 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		concert, sale = 150, 30     // visitors of each room, distinguished by their numbers
 	)
 	bin, dir := build(t), t.TempDir()
-	tr := &tree{journal: filepath.Join(dir, "journal"), dir: dir}
-	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
-		"--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
-	tr.nats = withUsers(t, bin, dir, 3, "nairobi", "dublin")
-	nodes := fleetOver(t, tr.nats, bin, dir, "", fmt.Sprintf("control: {listen: '127.0.0.1:0', origin: %q}\n", origin.at["url"]), "nairobi", "dublin")
-	for _, dc := range []string{"nairobi", "dublin"} {
-		var urls []string
-		for i := range 2 {
-			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, tr.nats, dc, fmt.Sprintf("edge-%d", i+1), quickEdge))
-			nodes, urls = append(nodes, e), append(urls, e.at["url"])
-		}
-		tr.site = append(tr.site, urls)
-	}
+	origin, journal := journaled(t, bin, dir, session)
+	nats := withUsers(t, bin, dir, 3, "nairobi", "dublin")
+	nodes := fleetOver(t, nats, bin, dir, "", fmt.Sprintf("control: {listen: '127.0.0.1:0', origin: %q}\n", origin.at["url"]), "nairobi", "dublin")
+	edges, at := startEdges(t, bin, dir, nats, 2, "", "nairobi", "dublin")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3**operated+3*testkit.Patience)
 	defer cancel()
 	api := nodes[0].at["control"]
 	steps, token := operate(t, ctx, api, filepath.Join(dir, "global", "control.token"))
 	steps("made")
-	nodes = append([]*command{origin}, nodes...)
-	for _, e := range nodes[4:] {
+	nodes = slices.Concat([]*command{origin}, nodes, edges)
+	for _, e := range edges {
 		until(t, e.name+" is ready and has both rooms", func() bool {
 			return ready(e.at["metrics"]) && gated(t, e.at["url"]+"/concert/") && gated(t, e.at["url"]+"/merch/")
 		})
@@ -76,7 +65,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	visitors, faults, jars := make([]*curlVisitor, concert+sale), make([]error, concert+sale), t.TempDir()
 	for i := range visitors {
 		v := &curlVisitor{n: i, dir: jars, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
-		for _, dc := range tr.site {
+		for _, dc := range at {
 			edges := []string{dc[0] + "/concert", dc[1] + "/concert"}
 			if i >= concert { // edges learn of a suspended room at different times
 				edges = []string{dc[i%2] + "/merch"}
@@ -96,11 +85,11 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	asWho := []string{"VESTIBULE_TOKEN=" + token}
 	const word = "The artist is stuck in traffic."
 	runCommand(t, asWho, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
-	for _, e := range nodes[4:] {
+	for _, e := range edges {
 		until(t, e.name+" tells that the room is paused", func() bool { return strings.Contains(shown(t, e.at["url"]+"/concert/"), word) })
 	}
 	runCommand(t, asWho, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
-	for _, e := range nodes[4:] {
+	for _, e := range edges {
 		until(t, e.name+" tells so no more", func() bool {
 			told := shown(t, e.at["url"]+"/concert/")
 			return told != "" && !strings.Contains(told, word)
@@ -119,7 +108,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	until(t, "everybody of the room that was suspended and deleted is inside", func() bool { return inside(visitors[concert:]) == sale })
 	newcomer := &curlVisitor{n: concert + sale, dir: jars, tally: &counts}
 	until(t, "a room that was deleted asks nobody to wait", func() bool {
-		a, err := newcomer.curl(ctx, newcomer.jar(), tr.site[0][0]+"/merch")
+		a, err := newcomer.curl(ctx, newcomer.jar(), at[0][0]+"/merch")
 		return err == nil && a.inside
 	})
 	until(t, "the limit that was raised is used", func() bool { return inside(visitors[:concert]) >= 27 })
@@ -134,7 +123,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		}
 	}
 
-	visits := read(t, tr.journal)
+	visits := read(t, journal)
 	of := func(room string, before time.Time) judgement {
 		var out []allinone.Visit
 		for _, v := range visits {
@@ -177,36 +166,19 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 // shown returns the response to a visitor without a cookie, "" for none.
 func shown(t *testing.T, url string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = http.Header{"Accept": {"text/html"}, visitorHeader: {"1000000"}}
-	res, err := client.Do(r)
+	f, err := fetch(t.Context(), client, http.MethodGet, url, "", "Accept", "text/html", visitorHeader, "1000000")
 	if err != nil {
 		return ""
 	}
-	text, err := io.ReadAll(res.Body)
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return ""
-	}
-	return string(text)
+	return f.body
 }
 
 // gated reports whether a waiting room is active at an address. It requests an image, which never admits a new
 // visitor.
 func gated(t *testing.T, url string) bool {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = http.Header{"Sec-Fetch-Dest": {"image"}, visitorHeader: {"1000000"}}
-	res, err := client.Do(r)
-	if err != nil {
-		return false
-	}
-	return res.Body.Close() == nil && res.Header.Get("X-Demo-Origin") == ""
+	f, err := fetch(t.Context(), client, http.MethodGet, url, "", "Sec-Fetch-Dest", "image", visitorHeader, "1000000")
+	return err == nil && f.Header.Get("X-Demo-Origin") == ""
 }
 
 // change is a step of the operator: see internal/global/control/contract/operator.

@@ -276,6 +276,68 @@ name: %s
 `, filepath.Join(dir, dc+"-"+name), dc, name, b.of(dc, "edge", name), more)
 }
 
+// startEdge starts an edge, with additional lines of configuration.
+func startEdge(t *testing.T, bin, dir string, b *bus, dc, name, more string) *command {
+	t.Helper()
+	return start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, b, dc, name, more))
+}
+
+// quickEdge is an edge with a short log that stops at once.
+const quickEdge = `
+listen: 127.0.0.1:0
+drain_delay: 0s
+log: {level: warn}
+`
+
+// startEdges starts quick edges in each data centre, with additional lines, at addresses that they keep.
+func startEdges(t *testing.T, bin, dir string, b *bus, each int, more string, dcs ...string) ([]*command, site) {
+	t.Helper()
+	var edges []*command
+	var at site
+	for _, dc := range dcs {
+		var urls []string
+		for i := range each {
+			own := strings.Replace(quickEdge, "127.0.0.1:0", testkit.FreeAddr(t), 1) + more
+			e := startEdge(t, bin, dir, b, dc, fmt.Sprintf("edge-%d", i+1), own)
+			edges, urls = append(edges, e), append(urls, e.at["url"])
+		}
+		at = append(at, urls)
+	}
+	return edges, at
+}
+
+// areReady waits until edges can admit.
+func areReady(t *testing.T, edges ...*command) {
+	t.Helper()
+	for _, e := range edges {
+		until(t, e.name+" is ready", func() bool { return ready(e.at["metrics"]) })
+	}
+}
+
+// startSite starts the site of `vestibule origin`, with flags.
+func startSite(t *testing.T, bin string, flags ...string) *command {
+	t.Helper()
+	return start(t, filepath.Join(bin, "vestibule"), append([]string{"origin", "--listen", "127.0.0.1:0"}, flags...)...)
+}
+
+// journaled starts one that keeps a journal of visits in a folder, for read.
+func journaled(t *testing.T, bin, dir string, session time.Duration) (origin *command, journal string) {
+	t.Helper()
+	journal = filepath.Join(dir, "journal")
+	origin = startSite(t, bin, "--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", journal)
+	return origin, journal
+}
+
+// sale is a rooms file of one room. Its settings may go on with others.
+func sale(total, rate int, session, origin string, more ...string) string {
+	const room = "name: sale, host: 127.0.0.1, total_active_users: %d, new_users_per_minute: %d, session_duration: %s, origin: %q"
+	return fmt.Sprintf("rooms: [{"+room+"%s}]\n",
+		total, rate, session, origin, strings.Join(more, ""))
+}
+
+// bigSale is a room that nobody waits for.
+func bigSale(origin string) string { return sale(10_000, 100_000, "5m", origin) }
+
 func tail(text string, n int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,16 +38,11 @@ func TestSitesAskForAProof(t *testing.T) {
 	}
 	rooms += fmt.Sprintf("hosts: [{name: 127.0.0.1, origin: %q}]\n", tells.URL)
 	nats, _ := fleet(t, bin, dir, rooms, "nairobi")
-	edge := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf(`
-listen: %s
-drain_delay: 0s
-proof: {enabled: true}
-`, visitors)))
-	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	areReady(t, startEdge(t, bin, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nproof: {enabled: true}\n", visitors)))
 	// A valid proof for another site.
 	until(t, "a visitor comes in by the edge", func() bool {
-		r, err := client.Get("http://" + visitors + "/tells")
-		return err == nil && r.Body.Close() == nil && len(proofs) > 0
+		_, err := page(client, "http://"+visitors+"/tells")
+		return err == nil && len(proofs) > 0
 	})
 	stolen := testkit.Receive(t, "the site is given a proof", proofs)
 	keys := "http://" + visitors + "/.well-known/vestibule/jwks.json"
@@ -84,21 +78,15 @@ proof: {enabled: true}
 func guarded(t *testing.T, edge, site, path, stolen string) {
 	t.Helper()
 	ask := func(addr string, proofs ...string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/"+path, nil)
-		if err != nil {
-			t.Fatal(err)
+		var header []string
+		for _, p := range proofs {
+			header = append(header, "Vestibule-Proof", p)
 		}
-		r.Header["Vestibule-Proof"] = proofs
-		res, err := client.Do(r)
+		f, err := fetch(t.Context(), client, http.MethodGet, "http://"+addr+"/"+path, "", header...)
 		if err != nil {
 			return 0, err.Error()
 		}
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.StatusCode, string(body)
+		return f.StatusCode, f.body
 	}
 	until(t, "the site answers", func() bool { code, _ := ask(site); return code != 0 })
 	until(t, "a visitor comes in by the edge", func() bool { code, body := ask(edge); return code == http.StatusOK && body == "the site" })

@@ -44,57 +44,82 @@ func blocks(t *testing.T) []block {
 	return out
 }
 
+// hand is a reader of the documents at a shell, in a folder of its own with the commands in bin.
+type hand struct {
+	t   *testing.T
+	dir string
+	ctx context.Context
+	log testkit.Log // the output of processes
+}
+
+func newHand(t *testing.T) *hand {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Patience)
+	h := &hand{t: t, dir: t.TempDir(), ctx: ctx}
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			t.Logf("the processes said:\n%s", &h.log)
+		}
+	})
+	if err := os.Symlink(build(t), filepath.Join(h.dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *hand) command(line string) *exec.Cmd {
+	c := exec.CommandContext(h.ctx, "sh", "-c", "PATH=$PWD/bin:$PATH; export PATH; "+line)
+	c.Dir = h.dir
+	return c
+}
+
+func (h *hand) run(line string) {
+	h.t.Helper()
+	if out, err := h.command(line).CombinedOutput(); err != nil {
+		h.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+}
+
+// start starts a command, to which signals go.
+func (h *hand) start(line string) *exec.Cmd {
+	h.t.Helper()
+	c := h.command("exec " + line)
+	c.Stdout, c.Stderr = &h.log, &h.log
+	if err := c.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	return c
+}
+
 // TestQuickstartByHand: the files and commands of docs/QUICKSTART.md, in order, lead to an admitted visitor.
 func TestQuickstartByHand(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs a shell and curl")
 	}
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.Symlink(build(t), filepath.Join(dir, "bin")); err != nil {
-		t.Fatal(err)
-	}
-	var log testkit.Log // the output of processes
-	defer func() {
-		if t.Failed() {
-			t.Logf("the processes said:\n%s", &log)
-		}
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Patience)
-	defer cancel()
+	h := newHand(t)
 	files, ran, polled := 0, 0, 0
 	var background []*exec.Cmd
-	command := func(line string) *exec.Cmd {
-		c := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
-		c.Dir = dir
-		return c
-	}
 	for _, b := range blocks(t) {
 		name, isFile := strings.CutPrefix(b.use, "file=")
 		switch {
 		case isFile:
 			files++
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(b.text+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(h.dir, name), []byte(b.text+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		case b.use == "run":
 			for line := range strings.Lines(b.text) {
 				ran++
-				if out, err := command(line).CombinedOutput(); err != nil {
-					t.Fatalf("%s: %v\n%s", line, err, out)
-				}
+				h.run(line)
 			}
 		case b.use == "background":
-			c := command(b.text)
-			c.Stdout, c.Stderr = &log, &log
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			background = append(background, c)
+			background = append(background, h.start(b.text))
 		case b.use == "poll":
 			polled++
 			took := testkit.Eventually(t, b.text+" says that the visitor is in", func() bool {
-				out, err := command(b.text).Output()
+				out, err := h.command(b.text).Output()
 				return err == nil && strings.Contains(string(out), "You are in")
 			})
 			t.Logf("in after %v", took.Round(time.Millisecond))
@@ -105,7 +130,7 @@ func TestQuickstartByHand(t *testing.T) {
 	if files != 4 || ran != 4 || len(background) != 4 || polled != 1 {
 		t.Errorf("%d files, %d commands, %d processes, %d requests: the document has changed its form", files, ran, len(background), polled)
 	}
-	if n := strings.Count(log.String(), "LISTENING {"); n != 4 {
+	if n := strings.Count(h.log.String(), "LISTENING {"); n != 4 {
 		t.Errorf("%d of 4 processes told where they listen", n)
 	}
 	// Ctrl-C ends each of them, in any order, with success.
@@ -131,40 +156,18 @@ func TestNATSServersByHand(t *testing.T) {
 	if !found || !closed {
 		t.Fatal("the block has changed its form")
 	}
-	dir := t.TempDir()
-	if err := os.Symlink(build(t), filepath.Join(dir, "bin")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Patience)
-	defer cancel()
+	h := newHand(t)
 	leafs := testkit.FreeAddr(t) // of global's server
 	clients := map[string]string{"global": testkit.FreeAddr(t), "nairobi": testkit.FreeAddr(t)}
 	text = strings.NewReplacer("\\\n", " ", "nats.example.com:7422", leafs, "127.0.0.1:4222", clients["global"]).Replace("vestibule nats-config write " + text)
-	command := func(line string) *exec.Cmd {
-		c := exec.CommandContext(ctx, "sh", "-c", "PATH=$PWD/bin:$PATH; export PATH; "+line)
-		c.Dir = dir
-		return c
-	}
-	run := func(line string) {
-		t.Helper()
-		if out, err := command(line).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, out)
-		}
-	}
-	var log testkit.Log
-	defer func() {
-		if t.Failed() {
-			t.Logf("the servers said:\n%s", &log)
-		}
-	}()
 	for line := range strings.Lines(text) {
 		place, server := strings.CutPrefix(line, "NATS_SERVER_NAME=nats-")
 		if !server {
-			run(line)
+			h.run(line)
 			continue
 		}
 		place, _, _ = strings.Cut(place, " ")
-		file := filepath.Join(dir, "nats", place, "nats.conf") // its ports are those of machines of their own
+		file := filepath.Join(h.dir, "nats", place, "nats.conf") // its ports are those of machines of their own
 		conf, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -174,26 +177,22 @@ func TestNATSServersByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, start, _ := strings.Cut(strings.TrimSpace(line), " ")
-		c := command("export " + name + "; exec " + start)
-		c.Stdout, c.Stderr = &log, &log
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		c := h.start("env " + name + " " + start)
 		defer func() {
 			if err := c.Process.Signal(syscall.SIGTERM); err == nil {
 				_ = c.Wait() // it ends with an error by a signal
 			}
 		}()
 		testkit.Eventually(t, "the server of "+place+" answers", func() bool {
-			n, err := (&net.Dialer{}).DialContext(ctx, "tcp", clients[place])
+			n, err := (&net.Dialer{}).DialContext(h.ctx, "tcp", clients[place])
 			return err == nil && n.Close() == nil
 		})
 	}
-	run("vestibule nats-config provision --place nairobi --nats-url tls://" + clients["nairobi"] +
+	h.run("vestibule nats-config provision --place nairobi --nats-url tls://" + clients["nairobi"] +
 		" --nats-ca nats/ca.crt --nats-cert nats/nairobi/provision/provision.crt --nats-key nats/nairobi/provision/provision.key")
 	for place, addr := range clients {
 		testkit.Eventually(t, "the servers of "+place+" let in every user", func() bool {
-			return command("vestibule nats-config verify --out nats --place "+place+" --nats-url tls://"+addr).Run() == nil
+			return h.command("vestibule nats-config verify --out nats --place "+place+" --nats-url tls://"+addr).Run() == nil
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,19 +31,11 @@ var restartLimit = flag.Duration("restart-limit", 7*time.Minute, "within which e
 func TestRestartOfAll(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
-	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
-	nodes, edges := restartable(t, bin, dir, fmt.Sprintf(`
-rooms:
-  - name: sale
-    host: 127.0.0.1
-    total_active_users: 2
-    new_users_per_minute: 60
-    session_duration: 2m
-    probation: 2m
-    origin: %s
-`, origin.at["url"]), 1, "nairobi")
+	rooms := sale(2, 60, "2m", startSite(t, bin).at["url"], ", probation: 2m")
+	nodes, edges := restartable(t, bin, dir, rooms, 1, "nairobi")
 
-	gone, first, second, third := newGuest(t, edges[0]), newGuest(t, edges[0]), newGuest(t, edges[0]), newGuest(t, edges[0])
+	come := func() *guest { return newGuest(t, edges[0], &http.Transport{}) }
+	gone, first, second, third := come(), come(), come(), come()
 	until(t, "two are inside", func() bool { return first.inside() && gone.inside() })
 	if code := gone.leave(t); code != http.StatusNoContent {
 		t.Fatalf("the goodbye is answered with status %d", code)
@@ -69,7 +60,7 @@ rooms:
 	}
 
 	// A goodbye that one aggregator counted is not forgotten by its successor, and the next one counts too.
-	fourth := newGuest(t, edges[0])
+	fourth := come()
 	for range 2 { // counted with the second question
 		if fourth.inside() {
 			t.Fatal("another one is inside a room for two")
@@ -91,24 +82,15 @@ func TestRestartUnderLoad(t *testing.T) {
 	if *restartPeople == 0 {
 		t.Skip("`make restart` runs it")
 	}
-	const total = 20
 	bin, dir := build(t), t.TempDir()
-	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
-	nodes, edges := restartable(t, bin, dir, fmt.Sprintf(`
-rooms:
-  - name: sale
-    host: 127.0.0.1
-    total_active_users: %d
-    new_users_per_minute: 6000
-    session_duration: %v
-    origin: %s
-`, total, *restartSession, origin.at["url"]), 2, "nairobi", "dublin")
+	rooms := sale(20, 6000, restartSession.String(), startSite(t, bin).at["url"])
+	nodes, edges := restartable(t, bin, dir, rooms, 2, "nairobi", "dublin")
 	ctx, cancel := context.WithTimeout(t.Context(), *restartLimit)
 	defer cancel()
 	crowd := &crowd{edges: edges, begun: time.Now()}
 	var all sync.WaitGroup
 	for i := range *restartPeople {
-		g, rng := newGuest(t, edges[i%len(edges)]), rand.New(rand.NewPCG(1, uint64(i)))
+		g, rng := newGuest(t, edges[i%len(edges)], &http.Transport{}), rand.New(rand.NewPCG(1, uint64(i)))
 		all.Go(func() {
 			pause(ctx, time.Duration(rng.Int64N(int64(5*time.Second))))
 			crowd.visit(ctx, g, rng, *restartSession)
@@ -131,21 +113,13 @@ rooms:
 	crowd.report(t, stopped, started, up)
 }
 
-// restartable starts a fleet with fixed edge addresses, and returns its processes and the addresses.
+// restartable starts a fleet, and returns its processes and the addresses of its edges.
 func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) (nodes []*command, edges []string) {
 	t.Helper()
 	b, nodes := fleet(t, bin, dir, rooms, dcs...)
-	for _, dc := range dcs {
-		for i := range each {
-			listen := testkit.FreeAddr(t)
-			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, b, dc, fmt.Sprintf("edge-%d", i+1), fmt.Sprintf("listen: %s\ndrain_delay: 0s\nlog: {level: info}\n", listen)))
-			nodes, edges = append(nodes, e), append(edges, listen)
-		}
-	}
-	for _, e := range nodes[1+len(dcs):] {
-		until(t, e.name+" is ready", func() bool { return ready(e.at["metrics"]) })
-	}
-	return nodes, edges
+	started, at := startEdges(t, bin, dir, b, each, "", dcs...)
+	areReady(t, started...)
+	return append(nodes, started...), slices.Concat(at...)
 }
 
 // restart stops every process, edges first and global last, and restarts them. It returns the duration.
@@ -167,11 +141,10 @@ type guest struct {
 	url string
 }
 
-func newGuest(t *testing.T, addr string) *guest {
+func newGuest(t *testing.T, url string, transport *http.Transport) *guest {
 	t.Helper()
-	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &guest{visitor.Visitor{Client: &http.Client{Transport: transport, Timeout: testkit.Patience}, Site: "X-Demo-Origin"}, "http://" + addr}
+	return &guest{visitor.Visitor{Client: &http.Client{Transport: transport, Timeout: testkit.Patience}, Site: "X-Demo-Origin"}, url}
 }
 
 // inside requests the page and reports whether the site answered.

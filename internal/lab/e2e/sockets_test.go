@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +23,7 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	t.Parallel()
 	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
-	nats, _ := fleet(t, bin, dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
+	nats, _ := fleet(t, bin, dir, bigSale(site.URL), "nairobi")
 	addr, socket := listening(t)
 	url, metrics := "http://"+addr, testkit.FreeAddr(t)
 	config := edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nmetrics: {listen: %q}\n", addr, metrics))
@@ -33,37 +31,26 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	edge := begin()
 	until(t, "the edge is ready", func() bool { return ready("http://" + metrics) })
 
-	inside, newcomers := &load{asked: map[string]int{}, faults: map[string][]string{}}, &answers{codes: map[int]int{}}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	newcomers := &answers{codes: map[int]int{}}
 	var all sync.WaitGroup
-	const people, perSecond = 20, 200
-	for i := range people {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
+	const people, perSecond, restarts = 20, 200, 4
+	inside := underLoad(t, url, people, perSecond, &http.Transport{DisableKeepAlives: true}, func(ctx context.Context) {
+		for range people {
+			all.Go(func() { newcomers.come(ctx, url) })
 		}
-		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Jar: jar, Timeout: testkit.Patience}
-		until(t, "somebody is inside", func() bool { return visitOnce(c, http.MethodGet, url) == nil })
-		all.Go(func() { inside.visit(ctx, c, url, i, people, perSecond) })
-		all.Go(func() { newcomers.come(ctx, url) })
-	}
-	inside.begun = time.Now()
-	const restarts = 4
-	for range restarts {
+		for range restarts {
+			pause(ctx, time.Second)
+			edge.stop(t)
+			pause(ctx, 300*time.Millisecond) // like a supervisor with RestartSec
+			edge = begin()
+			until(t, "the edge is ready again", func() bool { return ready("http://" + metrics) })
+		}
 		pause(ctx, time.Second)
-		edge.stop(t)
-		pause(ctx, 300*time.Millisecond) // like a supervisor with RestartSec
-		edge = begin()
-		until(t, "the edge is ready again", func() bool { return ready("http://" + metrics) })
-	}
-	pause(ctx, time.Second)
-	stop()
+	})
 	all.Wait()
-	inside.took = time.Since(inside.begun)
 	inside.report(t, fmt.Sprintf("a passed socket, %d times", restarts))
 	t.Logf("newcomers: answers by status %v, connections refused or reset: %d (goal: 0), slowest answer %v", newcomers.codes, len(newcomers.faults), newcomers.slowest.Round(time.Millisecond))
-	if n := len(inside.faults[http.MethodGet]) + len(inside.faults[http.MethodPost]); n > 0 {
+	if n := inside.failed(); n > 0 {
 		t.Errorf("%d requests of people inside failed", n)
 	}
 	for _, err := range newcomers.faults[:min(5, len(newcomers.faults))] {
@@ -109,12 +96,8 @@ func TestSystemdPassesSockets(t *testing.T) {
 	p := launch(t, process.Options{}, program, "--listen="+addr, filepath.Join(bin, "edge"), "--config", config)
 	code := 0
 	until(t, "the edge that systemd-socket-activate starts answers", func() bool {
-		r, err := client.Get("http://" + addr)
-		if err != nil {
-			return false
-		}
-		code = r.StatusCode
-		return r.Body.Close() == nil
+		code = statusOf("http://" + addr)
+		return code != 0
 	})
 	p.listens(t)
 	if p.at["url"] != "http://"+addr || code != http.StatusServiceUnavailable {
@@ -126,8 +109,7 @@ func TestSystemdPassesSockets(t *testing.T) {
 	p = launch(t, process.Options{}, program, "--listen="+site, filepath.Join(bin, "vestibule"), "serve", "--origin", "http://127.0.0.1:1", "--listen", site,
 		"--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "serve"))
 	until(t, "vestibule serve answers", func() bool {
-		r, err := client.Get("http://" + site)
-		return err == nil && r.Body.Close() == nil
+		return statusOf("http://"+site) != 0
 	})
 	p.listens(t)
 	if !strings.Contains(p.at["edges"], "http://"+site) {
@@ -139,9 +121,7 @@ func TestSystemdPassesSockets(t *testing.T) {
 	other := testkit.FreeAddr(t)
 	p = launch(t, process.Options{}, program, "--listen="+other, filepath.Join(bin, "edge"), "--config", config)
 	until(t, "it ends", func() bool {
-		if r, err := client.Get("http://" + other); err == nil {
-			r.Body.Close() // no response is expected
-		}
+		statusOf("http://" + other) // no response is expected
 		select {
 		case <-p.Done():
 			return true
@@ -167,16 +147,12 @@ func (a *answers) come(ctx context.Context, url string) {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
 	for ctx.Err() == nil {
 		begun := time.Now()
-		r, err := c.Get(url + "/") //nolint:noctx // every request must be answered
-		if err == nil {
-			_, err = io.Copy(io.Discard, r.Body)
-			r.Body.Close() // read completely
-		}
+		f, err := page(c, url+"/") // every request must be answered
 		a.mu.Lock()
 		if err != nil {
 			a.faults = append(a.faults, err)
 		} else {
-			a.codes[r.StatusCode]++
+			a.codes[f.StatusCode]++
 		}
 		a.slowest = max(a.slowest, time.Since(begun))
 		a.mu.Unlock()

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/lab/visitor"
 )
 
 // TestSplit: `vestibule serve` is stopped, and global, a regional and an edge continue as separate processes with
@@ -34,8 +34,8 @@ func TestSplit(t *testing.T) {
 		}
 	}
 
-	inside, waits, late := shopper(t, addr), shopper(t, addr), shopper(t, addr)
-	until(t, "the first visitor is inside", func() bool { return inside.inside() })
+	inside, waits, late := newShopper(t, addr), newShopper(t, addr), newShopper(t, addr)
+	until(t, "the first visitor is inside", inside.inside)
 	inside.look() // the second request makes it a session
 	in, first := waits.look()
 	if in || first.IsZero() {
@@ -50,11 +50,12 @@ func TestSplit(t *testing.T) {
 		start(t, filepath.Join(bin, "edge"), "--config", config("edge-main-edge-1"), "--nats-url", "nats://"+nats),
 	}
 	begun := time.Now()
-	until(t, "whoever was inside is inside", func() bool { return inside.inside() })
+	until(t, "whoever was inside is inside", inside.inside)
 	t.Logf("inside again %.1f s after the three processes began", time.Since(begun).Seconds())
 	until(t, "the newcomer has a place", func() bool {
 		inside.look() // its session must not end before
-		return !late.joined().IsZero()
+		_, joined := late.look()
+		return !joined.IsZero()
 	})
 	if in, again := waits.look(); in || !again.Equal(first) {
 		t.Errorf("whoever waited has another place: inside %v, joined %v, before %v", in, again, first)
@@ -75,34 +76,26 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// person is a visitor at one address.
-type person struct {
-	visitor.Visitor
-	t   *testing.T
-	url string
-}
+// shopper is a visitor of the shop that asks for JSON, like an app.
+type shopper struct{ *guest }
 
-func shopper(t *testing.T, addr string) *person {
+func newShopper(t *testing.T, addr string) shopper {
 	t.Helper()
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
-	return &person{visitor.Visitor{Client: c, Host: "shop.example", Site: "X-Demo-Origin"}, t, "http://" + addr + "/"}
+	g := newGuest(t, "http://"+addr, &http.Transport{DisableKeepAlives: true})
+	g.Host = "shop.example"
+	return shopper{g}
 }
 
 // look requests the page: the visitor is inside, or joined then; neither without an answer.
-func (p *person) look() (inside bool, joined time.Time) {
-	a, err := p.AskJSON(p.t.Context(), p.url, false)
+func (s shopper) look() (inside bool, joined time.Time) {
+	a, err := s.AskJSON(context.Background(), s.url+"/", false)
 	if err != nil {
 		return false, time.Time{}
 	}
 	return a.Inside, a.Shown.JoinedAt
 }
 
-func (p *person) inside() bool {
-	inside, _ := p.look()
+func (s shopper) inside() bool {
+	inside, _ := s.look()
 	return inside
-}
-
-func (p *person) joined() time.Time {
-	_, joined := p.look()
-	return joined
 }

@@ -12,7 +12,7 @@ func TestRulesLetPast(t *testing.T) {
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("rules, seed %d: %s", seed, r.Fault)
 		}
-		past, inside = past+w.meters.past, inside+w.meters.inside
+		past, inside = past+w.meters.past, inside+w.meters.Inside
 	}
 	if past < 500 || inside < 500 {
 		t.Errorf("%d requests were let past, %d people were let in: this shows nothing", past, inside)

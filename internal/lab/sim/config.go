@@ -19,7 +19,7 @@ type Config struct {
 	Total     int           // T
 	Rate      int           // R
 	Session   time.Duration // session_duration
-	Probation time.Duration // of the first stamp; 0 for none
+	Probation time.Duration `without:"probation"` // of the first stamp; 0 for none
 	Cap       bool          // partition_policy cap
 	Random    bool          // queueing_method random, unless an operator overrides it
 

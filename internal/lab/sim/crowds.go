@@ -85,23 +85,15 @@ func Crowds() []Crowd {
 }
 
 // crowds runs every crowd several times, and compares the forecasts with the outcomes.
-func crowds(seeds int) Finding {
-	f := Finding{Met: true}
+func crowds(f *Finding, seeds int) {
 	worst, cover, vain, rises := 0.0, 0.0, 0, 0
 	for _, x := range Crowds() {
-		all, fault := x.words(seeds)
-		if fault != "" {
-			return Finding{Fault: fault}
-		}
+		all := f.words(&x, fmt.Sprintf("%s (goal %.2f)", x.Name, x.Error), seeds)
 		wait, ahead := all.Rises()
 		worst, cover = max(worst, all.Error()/x.Error), max(cover, math.Abs(all.Covered()-0.8))
 		vain, rises = vain+all.NextInVain(), rises+wait+ahead
-		f.Met = f.Met && all.Error() <= x.Error && math.Abs(all.Covered()-0.8) <= 0.08 && all.NextInVain() == 0 && wait+ahead == 0
-		f.Bound += fmt.Sprintf("%s (goal %.2f): %s\n    ", x.Name, x.Error, all)
 	}
-	f.Seen = fmt.Sprintf("%.2f, %.2f, %d, %d", worst, cover, vain, rises)
-	f.Bound = strings.TrimSuffix(f.Bound, "\n    ")
-	return f
+	f.add("", worst <= 1 && cover <= 0.08 && vain == 0 && rises == 0, "%.2f, %.2f, %d, %d", worst, cover, vain, rises)
 }
 
 // takeovers are crowds in which all leaders are replaced while no session has ended yet, or in the middle.
@@ -122,21 +114,13 @@ func takeovers() []Crowd {
 }
 
 // wordsAfterTakeovers compares the first forecasts after a takeover with the outcomes.
-func wordsAfterTakeovers(seeds int) Finding {
-	f := Finding{Met: true}
+func wordsAfterTakeovers(f *Finding, seeds int) {
 	worst, vain := 0.0, 0
 	for _, x := range takeovers() {
-		all, fault := x.words(seeds)
-		if fault != "" {
-			return Finding{Fault: fault}
-		}
+		all := f.words(&x, x.Name, seeds)
 		worst, vain = max(worst, all.Error()), vain+all.NextInVain()
-		f.Bound += fmt.Sprintf("%s: %s\n    ", x.Name, all)
 	}
-	f.Seen = fmt.Sprintf("%.2f, %d", worst, vain)
-	f.Met = worst <= 0.15 && vain == 0
-	f.Bound = strings.TrimSuffix(f.Bound, "\n    ")
-	return f
+	f.add("", worst <= 0.15 && vain == 0, "%.2f, %d", worst, vain)
 }
 
 // rushes are crowds that wait for minutes while the first sessions of a room reach their life.
@@ -156,58 +140,49 @@ func rushes() []Crowd {
 }
 
 // rushesTold counts the people that a forecast misleads in a rush.
-func rushesTold(seeds int) Finding {
-	f := Finding{Met: true}
+func rushesTold(f *Finding, seeds int) {
 	worst, most, least := 0.0, 0.0, 0.0
 	for _, x := range rushes() {
-		all, fault := x.words(seeds)
-		if fault != "" {
-			return Finding{Fault: fault}
-		}
+		all := f.words(&x, x.Name, seeds)
 		twice, half := all.Misled()
 		worst, most, least = max(worst, all.Error()), max(most, twice), max(least, half)
-		f.Bound += fmt.Sprintf("%s: %s\n    ", x.Name, all)
 	}
-	f.Seen = fmt.Sprintf("%.3f; %.1f %% / %.1f %%", worst, 100*most, 100*least)
-	f.Met = worst <= 0.12 && most <= 0.01 && least <= 0.01
-	f.Bound = strings.TrimSuffix(f.Bound, "\n    ")
-	return f
+	f.add("", worst <= 0.12 && most <= 0.01 && least <= 0.01, "%.3f; %.1f %% / %.1f %%", worst, 100*most, 100*least)
 }
 
 // orderOfCrowds compares the order of admission with that of the line.
-func orderOfCrowds(seeds int) Finding {
-	f := Finding{Met: true}
+func orderOfCrowds(f *Finding, seeds int) {
 	for _, kind := range []string{"rush of", "steady", "cold", "T changed", "R changed", "session changed", "draw"} {
 		all := &Words{}
 		for _, x := range append(Crowds(), rushes()...) {
-			if !strings.HasPrefix(x.Name, kind) {
-				continue
+			if strings.HasPrefix(x.Name, kind) {
+				all.Add(f.words(&x, "", seeds))
 			}
-			words, fault := x.words(seeds)
-			if fault != "" {
-				return Finding{Fault: fault}
-			}
-			all.Add(words)
 		}
-		f.Seen += fmt.Sprintf("%s %.2f, ", strings.TrimSuffix(kind, " of"), all.Late())
-		f.Met = f.Met && all.Late() <= 1
+		f.add(", ", all.Late() <= 1, "%s %.2f", strings.TrimSuffix(kind, " of"), all.Late())
 	}
-	f.Seen = strings.TrimSuffix(f.Seen, ", ")
-	f.Bound = "sessions end at whole seconds: one turn that is missed is worth a second"
-	return f
 }
 
-// words runs the crowd several times, and returns what people were told.
-func (x *Crowd) words(seeds int) (all *Words, fault string) {
-	all = &Words{}
+// words runs a crowd several times, and returns what people were told. It notes that under a name, if there is one.
+func (f *Finding) words(x *Crowd, name string, seeds int) *Words {
+	all := &Words{}
 	for seed := range uint64(seeds) {
-		w := x.gather(seed + 1)
-		if r := w.result(); r.Fault != "" {
-			return nil, fmt.Sprintf("%s, seed %d: %s", x.Name, seed+1, r.Fault)
-		}
-		all.Add(w.meters.words)
+		f.gather(x, seed+1, all)
 	}
-	return all, ""
+	if name != "" {
+		f.note("%s: %s", name, all)
+	}
+	return all
+}
+
+// gather runs a crowd, and adds what people were told.
+func (f *Finding) gather(x *Crowd, seed uint64, all *Words) {
+	w := x.gather(seed)
+	if r := w.result(); r.Fault != "" {
+		r.Fault = x.Name + ": " + r.Fault
+		f.take(r)
+	}
+	all.Add(w.meters.words)
 }
 
 // anyRoom is a kind of room whose crowds are drawn at random.
@@ -284,24 +259,16 @@ func (k *anyRoom) crowd(seed uint64) Crowd {
 
 // anyCrowds runs crowds in rooms of every kind. In the first rush of a room session lengths are unknown: the range is
 // right if it is on average over many rooms.
-func anyCrowds(seeds int) Finding {
-	f := Finding{Met: true}
+func anyCrowds(f *Finding, seeds int) {
 	for _, k := range anyRooms() {
 		var all Words
 		for seed := range uint64(seeds) {
 			x := k.crowd(seed)
-			w := x.gather(seed + 1)
-			if r := w.result(); r.Fault != "" {
-				return Finding{Fault: fmt.Sprintf("%s, seed %d: %s", k.name, seed, r.Fault)}
-			}
-			all.Add(w.meters.words)
+			f.gather(&x, seed+1, &all)
 		}
-		f.Seen += fmt.Sprintf("%s %.2f, ", k.name, all.Covered())
-		f.Met = f.Met && math.Abs(all.Covered()-0.8) <= 0.08
-		f.Bound += fmt.Sprintf("%s: %s\n    ", k.name, &all)
+		f.add(", ", math.Abs(all.Covered()-0.8) <= 0.08, "%s %.2f", k.name, all.Covered())
+		f.note("%s: %s", k.name, &all)
 	}
-	f.Seen, f.Bound = strings.TrimSuffix(f.Seen, ", "), strings.TrimSuffix(f.Bound, "\n    ")
-	return f
 }
 
 // firstComes is the time of the first arrival.
@@ -322,8 +289,8 @@ func (x *Crowd) gather(seed uint64) *World {
 		w.in(firstComes+x.Takeover, func() {
 			const pause = 1500 * time.Millisecond
 			w.globals.end(pause)
-			for i := range w.centres.all {
-				w.centres.end(int32(i), pause)
+			for _, r := range w.centres.all {
+				w.centres.end(r, pause)
 			}
 			w.in(pause+Heard, func() {
 				w.meters.words = &Words{}
@@ -335,14 +302,8 @@ func (x *Crowd) gather(seed uint64) *World {
 		w.in(firstComes+change.At, func() { w.change(&change) })
 	}
 	if x.Draw {
-		w.in(time.Second, func() {
-			start := epoch.Add(firstComes + x.Start())
-			w.operator.giveEvent(&room.Event{
-				ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true,
-				Prequeue: int64(epoch.Add(5 * time.Second)), Start: int64(start), End: int64(start.Add(time.Hour)),
-			})
-			w.operator.edited()
-		})
+		start := firstComes + x.Start()
+		w.expect(start, &room.Event{ID: eventID, End: int64(epoch.Add(start + time.Hour)), Shuffle: true})
 	}
 	last := x.Over
 	if x.Draw {

@@ -18,6 +18,9 @@ type draws struct {
 	places  map[*draw.Record]*draw.Draw // of records, recomputed by the oracle
 }
 
+// eventID is the ID of every event with a draw.
+const eventID = "25756b2dfe6e378a06b033b670413757"
+
 // tendDraws does the work of every coordinator's shell for draws, twice a second. The store accepts a write only over
 // the revision that the writer has read.
 func (o *operator) tendDraws() {
@@ -98,7 +101,7 @@ func (o *operator) scheduleDraw(f *fault) {
 	}
 	gather := now.Add(time.Duration(1+5*f.x) * time.Second)
 	start := gather.Add(draw.Lead + time.Duration(f.y*10*float64(time.Second)))
-	e := &room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start), End: int64(start.Add(10*time.Second + f.last))}
+	e := &room.Event{ID: eventID, Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start), End: int64(start.Add(10*time.Second + f.last))}
 	o.giveEvent(e)
 	o.announce(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
 		sinceEpoch(e.Prequeue), start.Add(-draw.Lead).Sub(epoch), sinceEpoch(e.Start), sinceEpoch(e.End))

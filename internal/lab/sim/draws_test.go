@@ -61,11 +61,7 @@ func TestADrawEntersByRank(t *testing.T) {
 			{At: begin - draw.Lead, Length: draw.Lead + 10*time.Second, PerMinute: 60},
 		}}
 		w := New(c)
-		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
-		w.in(time.Second, func() {
-			w.operator.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(time.Hour), Shuffle: true})
-			w.operator.edited()
-		})
+		w.expect(begin, &room.Event{ID: eventID, End: int64(epoch.Add(time.Hour)), Shuffle: true})
 		type entrant struct {
 			place fleettime.Time
 			rank  uint64 // as told

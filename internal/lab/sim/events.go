@@ -26,7 +26,8 @@ type event struct {
 	kind eventKind
 	node int32  // the node or visitor
 	msg  any    // *wire.Report, *wire.Grant, wire.Durable, func()
-	gen  uint64 // of the timer; of a message, its sender
+	gen  uint64 // of the timer
+	from *proc  // of a message
 }
 
 // agenda is a 4-ary heap of event times, earliest first.

@@ -1,17 +1,14 @@
 package sim
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // moveOut moves all visitors of a disconnected data centre to another one.
-func moveOut() Finding {
+func moveOut(f *Finding) {
 	c := busy(1)
 	c.People.Think = 5 * time.Second
 	w := New(c)
 	moved, metric := 0, int64(0)
-	w.in(fill, func() { w.centres.cutFor(0, 10*time.Minute) })
+	w.in(fill, func() { w.centres.cutFor(w.centres.all[0], 10*time.Minute) })
 	w.in(fill+10*time.Second, func() {
 		for i := range w.visitors.all {
 			if v := &w.visitors.all[i]; v.inside && v.centre == 0 {
@@ -22,17 +19,14 @@ func moveOut() Finding {
 		}
 	})
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
-	r := w.Run()
+	r := f.run(w)
 	peak := float64(r.Peak) / float64(c.Total)
-	return Finding{
-		Seen: fmt.Sprintf("%.3f / %d, %d moved", peak, metric, moved),
-		Met:  peak <= 1 && metric == 0 && moved > 0, Fault: r.Fault,
-	}
+	f.add("", peak <= 1 && metric == 0 && moved > 0, "%.3f / %d, %d moved", peak, metric, moved)
 }
 
 // awayAndBack moves the visitors of a disconnected edge under serve to other edges, which count their sessions, and
 // back, where they are not counted: the only way for T to be exceeded.
-func awayAndBack() Finding {
+func awayAndBack(f *Finding) {
 	c := busy(1)
 	c.People.Stay, c.People.Think, c.People.Pages = 1, 5*time.Second, 100
 	w := New(c)
@@ -45,25 +39,21 @@ func awayAndBack() Finding {
 	})
 	w.in(fill+10*time.Second, func() {
 		for i := range w.visitors.all {
-			if v := &w.visitors.all[i]; v.inside && v.edge == 0 {
-				v.edge = 1 + int32(i)%3
+			if v := &w.visitors.all[i]; v.inside && v.edge == n {
+				v.edge = w.edges.all[1+i%3]
 				went = append(went, int32(i))
 			}
 		}
 	})
 	w.in(fill+40*time.Second, func() {
 		for _, i := range went {
-			w.visitors.all[i].edge = 0
+			w.visitors.all[i].edge = n
 		}
 	})
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
-	r := w.Run()
+	r := f.run(w)
 	over := max(0, r.Peak-c.Total)
-	return Finding{
-		Seen: fmt.Sprintf("%d above T, %d told, %d moved", over, metric, len(went)),
-		Met:  int64(over) <= metric && metric <= int64(len(went)) && over > 0, Fault: r.Fault,
-		Bound: "the edge's visitors went elsewhere and back while it could not be heard; what it goes on renewing nobody counts",
-	}
+	f.add("", int64(over) <= metric && metric <= int64(len(went)) && over > 0, "%d above T, %d told, %d moved", over, metric, len(went))
 }
 
 // each calls do every d.
@@ -88,7 +78,7 @@ func (fl *fleet) overcommitTold() int64 {
 
 // changingFleet removes a data centre from a busy fleet and adds it again ten times, while successive coordinators
 // start with the previous list.
-func changingFleet() Finding {
+func changingFleet(f *Finding) {
 	c := Defaults()
 	c.Length = 48 * time.Hour
 	c.Total, c.Rate, c.Session = 400, 600, 30*time.Second
@@ -111,7 +101,7 @@ func changingFleet() Finding {
 		w.globals.takeOver(0)
 		w.runFor(30 * time.Second)
 	}
-	r := w.result()
+	f.take(w.result())
 	t, rate := float64(w.oracle.peak)/float64(c.Total), float64(w.oracle.peakRate)/float64(c.Rate)
-	return Finding{Seen: fmt.Sprintf("%.3f / %.3f", t, rate), Met: t <= 1 && rate <= 1, Fault: r.Fault}
+	f.add("", t <= 1 && rate <= 1, "%.3f / %.3f", t, rate)
 }

@@ -13,26 +13,17 @@ import (
 
 // flappingLeaders ends every process of a full room at once, and compares the time until the next admission with and
 // without continuous replacement of leaders.
-func flappingLeaders() Finding {
-	f := Finding{Met: true}
-	for i, capped := range []bool{true, false} {
-		calm, fault := coldStart(capped, false)
-		flapping, other := coldStart(capped, true)
-		if f.Fault == "" {
-			f.Fault = fault + other
-		}
-		if i > 0 {
-			f.Seen += " / "
-		}
-		f.Seen += fmt.Sprintf("%.1f s (%.1f s without)", (flapping - calm).Seconds(), calm.Seconds())
-		f.Met = f.Met && calm > 0 && flapping > 0 && flapping-calm <= 10*time.Second
+func flappingLeaders(f *Finding) {
+	for _, capped := range []bool{true, false} {
+		calm, flapping := coldStart(f, capped, false), coldStart(f, capped, true)
+		f.add(" / ", calm > 0 && flapping > 0 && flapping-calm <= 10*time.Second,
+			"%.1f s (%.1f s without)", (flapping - calm).Seconds(), calm.Seconds())
 	}
-	return f
 }
 
 // coldStart ends and restarts all processes, and returns the time until the next admission; 0 for none. With flap,
 // global and every regional are replaced every ten seconds for five minutes.
-func coldStart(capped, flap bool) (first time.Duration, fault string) {
+func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
 	c := Defaults()
 	c.Centres, c.Edges, c.Length, c.Cap = 2, 3, 12*time.Minute, capped
 	c.Total, c.Rate, c.Session = 100, 600, time.Minute
@@ -42,8 +33,8 @@ func coldStart(capped, flap bool) (first time.Duration, fault string) {
 	const cut, every, takeover = 3 * time.Minute, 10 * time.Second, 1500 * time.Millisecond
 	begin := int64(0)
 	w.in(cut, func() {
-		for i := range w.edges.all {
-			w.edges.end(int32(i))
+		for _, n := range w.edges.all {
+			w.edges.end(n)
 		}
 		for _, r := range w.centres.all {
 			r.newest().gone = true
@@ -51,81 +42,87 @@ func coldStart(capped, flap bool) (first time.Duration, fault string) {
 		w.globals.newest().gone = true
 		w.in(5*time.Second, func() {
 			begin = w.now
-			before := w.meters.inside
+			before := w.meters.Inside
 			w.globals.start(false)
-			for i := range w.centres.all {
-				w.centres.start(int32(i), false)
+			for _, r := range w.centres.all {
+				w.centres.start(r, false)
 			}
-			for i := range w.edges.all {
-				w.edges.revive(int32(i))
+			for _, n := range w.edges.all {
+				w.edges.revive(n)
 			}
 			w.each(50*time.Millisecond, func() {
-				if first == 0 && w.meters.inside > before {
+				if first == 0 && w.meters.Inside > before {
 					first = time.Duration(w.now - begin)
 				}
 			})
 			for at := every; flap && at <= 5*time.Minute; at += every {
 				w.in(at, func() {
 					w.globals.end(takeover)
-					for i := range w.centres.all {
-						w.centres.end(int32(i), takeover)
+					for _, r := range w.centres.all {
+						w.centres.end(r, takeover)
 					}
 				})
 			}
 		})
 	})
-	fault = w.Run().Fault
-	return first, fault
+	f.run(w)
+	return first
 }
 
-// eventStart has 200,000 visitors gather for an event that raises the limits tenfold, and others after its start. The
-// coordinator is replaced shortly before, and the limits return afterwards.
-func eventStart() Finding {
-	const begin, end = 4 * time.Minute, 6 * time.Minute
-	c := Defaults()
-	c.Centres, c.Edges, c.Length = 5, 4, 9*time.Minute
-	c.Total, c.Rate, c.Session, c.People.Patience = 2000, 1200, time.Minute, 0
+// The event for which visitors gather begins after opens. Its limits, then or always, are openTotal and openRate.
+const opens, openTotal, openRate = 4 * time.Minute, 20_000, 12_000
+
+// gathering has 200,000 visitors gather for an event within a time, and others come from later on. The coordinator is
+// replaced shortly before those. It returns the number of those that wait at the beginning.
+func gathering(c Config, e *room.Event, within, later time.Duration) (w *World, waiting *int) {
+	c.Centres, c.Edges, c.Session, c.People.Patience = 5, 4, time.Minute, 0
 	c.Demand = Demand{Spikes: []Spike{
-		{At: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 202_000.0 / 3}, {At: begin, Length: time.Minute, PerMinute: 6000},
+		{At: 10 * time.Second, Length: within, PerMinute: 202_000 * 60 / within.Seconds()}, {At: later, Length: time.Minute, PerMinute: 6000},
 	}}
-	w := New(c)
-	gathered, first, early := 0, int64(0), false
-	w.in(time.Second, func() {
-		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
-		w.operator.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Overrides: room.Overrides{"total_active_users": 20_000, "new_users_per_minute": 12_000}})
-		w.operator.edited()
-	})
-	w.in(begin-3*time.Second, func() {
+	w, waiting = New(c), new(int)
+	w.expect(opens, e)
+	w.in(later-3*time.Second, func() {
 		w.globals.newest().gone = true
 		w.globals.start(false)
 	})
-	w.in(begin-time.Millisecond, func() { gathered, early = w.oracle.waiting, w.oracle.peakRate > 0 })
+	w.in(opens-time.Millisecond, func() { *waiting = w.oracle.waiting })
+	return w, waiting
+}
+
+// opened adds when the first visitor entered, and whether the limits held.
+func (f *Finding) opened(first int64, waiting int, r *Result, met bool, and string) {
+	after := time.Duration(first) - opens
+	met = met && after >= 0 && after <= 2*time.Second && waiting >= 200_000 && r.Peak <= openTotal && r.PeakRate <= openRate
+	f.add("", met, "%.2f s, with %d people; %s; %.3f / %.3f",
+		after.Seconds(), waiting, and, float64(r.Peak)/openTotal, float64(r.PeakRate)/openRate)
+}
+
+// eventStart has visitors gather for an event that raises the limits tenfold, and others come after its start. The
+// limits return afterwards.
+func eventStart(f *Finding) {
+	c := Defaults()
+	c.Total, c.Rate, c.Length = openTotal/10, openRate/10, 9*time.Minute
+	w, waiting := gathering(c, &room.Event{
+		End: int64(epoch.Add(6 * time.Minute)), Overrides: room.Overrides{"total_active_users": openTotal, "new_users_per_minute": openRate},
+	}, 3*time.Minute, opens)
+	first := int64(0)
 	w.each(10*time.Millisecond, func() {
 		if first == 0 && w.oracle.peakRate > 0 {
 			first = w.now
 		}
 	})
-	r := w.Run()
-	after := time.Duration(first) - begin
-	return Finding{
-		Seen: fmt.Sprintf("%.2f s, with %d people; %v; %.3f / %.3f", after.Seconds(), gathered, map[bool]string{false: "none", true: "some"}[early], float64(r.Peak)/20_000, float64(r.PeakRate)/12_000),
-		Met:  after > 0 && after <= 2*time.Second && !early && gathered >= 200_000 && r.Peak <= 20_000 && r.PeakRate <= 12_000, Fault: r.Fault,
-		Bound: fmt.Sprintf("order spread p50 / p99 %.1f s / %.1f s: who is called at the start comes within a refresh of 15 to 25 s", r.OrderP50, r.OrderP99),
-	}
+	r := f.run(w)
+	f.opened(first, *waiting, r, true, map[bool]string{false: "none", true: "some"}[first > 0 && first < int64(opens)])
+	f.Bound = fmt.Sprintf("order spread p50 / p99 %.1f s / %.1f s: who is called at the start comes within a refresh of 15 to 25 s", r.OrderP50, r.OrderP99)
 }
 
-// drawStart has 200,000 visitors gather for an event with a draw. The coordinator is replaced shortly before entries
-// close, and others arrive from then until the event begins.
-func drawStart() Finding {
-	const begin, end = 4 * time.Minute, 6 * time.Minute
+// drawStart has visitors gather for an event with a draw. The coordinator is replaced shortly before entries close, and
+// others arrive from then until the event begins.
+func drawStart(f *Finding) {
 	c := Defaults()
-	c.Centres, c.Edges, c.Length = 5, 4, end
-	c.Total, c.Rate, c.Session, c.People.Patience = 20_000, 12_000, time.Minute, 0
-	c.Demand = Demand{Spikes: []Spike{
-		{At: 10 * time.Second, Length: 190 * time.Second, PerMinute: 202_000 * 60.0 / 190}, {At: begin - draw.Lead, Length: time.Minute, PerMinute: 6000},
-	}}
-	w := New(c)
-	gathered, drawn, first, called, early, in := 0, uint64(0), int64(0), fleettime.Time(0), 0, 0
+	c.Total, c.Rate, c.Length = openTotal, openRate, 6*time.Minute
+	w, waiting := gathering(c, &room.Event{ID: eventID, End: int64(epoch.Add(7 * time.Minute)), Shuffle: true}, 190*time.Second, opens-draw.Lead)
+	drawn, first, called, early, in := uint64(0), int64(0), fleettime.Time(0), 0, 0
 	var off []float64 // places between the actual and the drawn order of admission
 	look := func() {
 		if v := w.globals.newest().core.Totals(w.room).View; v != nil {
@@ -145,23 +142,10 @@ func drawStart() Finding {
 			off = append(off, math.Abs(rank-float64(in)))
 		}
 	}
-	w.in(time.Second, func() {
-		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
-		w.operator.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end + time.Minute), Shuffle: true})
-		w.operator.edited()
-	})
-	w.in(begin-draw.Lead-3*time.Second, func() {
-		w.globals.newest().gone = true
-		w.globals.start(false)
-	})
-	w.in(begin-time.Millisecond, func() { gathered = w.oracle.waiting })
 	w.each(10*time.Millisecond, look)
-	r := w.Run()
-	after := time.Duration(first) - begin
+	r := f.run(w)
 	share := float64(early) / float64(max(1, in))
-	return Finding{
-		Seen: fmt.Sprintf("%.2f s, with %d people; %.2f %% of %d; %.3f / %.3f", after.Seconds(), gathered, 100*share, in, float64(r.Peak)/20_000, float64(r.PeakRate)/12_000),
-		Met:  after >= 0 && after <= 2*time.Second && share <= 0.001 && in > 10_000 && gathered >= 200_000 && r.Peak <= 20_000 && r.PeakRate <= 12_000, Fault: r.Fault,
-		Bound: fmt.Sprintf("%d were drawn; places between the order drawn and the order of entering p50 / p99 %.0f / %.0f: who is called at the start comes within a refresh of 15 to 25 s", drawn, quantile(off, 0.5), quantile(off, 0.99)),
-	}
+	f.opened(first, *waiting, r, share <= 0.001 && in > 10_000, fmt.Sprintf("%.2f %% of %d", 100*share, in))
+	f.Bound = fmt.Sprintf("%d were drawn; places between the order drawn and the order of entering p50 / p99 %.0f / %.0f: who is called at the start comes within a refresh of 15 to 25 s",
+		drawn, quantile(off, 0.5), quantile(off, 0.99))
 }

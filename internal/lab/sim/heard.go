@@ -47,7 +47,6 @@ type Hearing struct {
 	steps       int
 	wait, ahead int // unannounced increases
 	most        uint64
-	through     bool // the limits were changed in between
 	told        []told
 	corrected   bool // the first answer was corrected upwards by the second, or by a stream message before it
 }
@@ -58,7 +57,6 @@ type told struct{ at, wait time.Duration }
 // Anew makes the first answer from then on the one to evaluate, after a change of limits. It may repeat the earlier
 // forecast if that still holds.
 func (h *Hearing) Anew(from time.Duration) {
-	h.through = h.through || h.first.Known
 	h.first, h.from, h.told = Telling{}, from, nil
 	h.nextTold = false
 }
@@ -107,18 +105,10 @@ type Words struct {
 	aheadMost uint64    // largest of them
 	signed    []float64 // of the first estimate: above 0 if too long
 	corrected int       // visitors whose second answer corrected the first upwards
-	widths    []float64 // of the ranges of the first estimates, relative to the estimates
 
 	// Visitors that got any forecast more than a minute before they entered; those whom one told more than twice their
 	// wait, and less than half of it.
 	long, twice, half int
-
-	// First estimates below shortWait.
-	short, shortInside int
-
-	// Of visitors that waited through a change of the limits.
-	through       []float64
-	throughInside int
 
 	turns []turn    // of the newest run
 	late  []float64 // of earlier runs; see lateness
@@ -152,9 +142,6 @@ func (w *Words) Late() float64 { return quantile(append(w.lateness(), w.late...)
 // nextGoal is the time within which a visitor told "next" should enter.
 const nextGoal = 10 * time.Second
 
-// shortWait bounds the short forecasts.
-const shortWait = 15 * time.Second
-
 // Entered adds the information of a visitor with a place in the line that joined at joined and entered at now.
 func (w *Words) Entered(h *Hearing, place fleettime.Time, joined, now time.Duration) {
 	w.turns = append(w.turns, turn{place, now})
@@ -187,20 +174,8 @@ func (w *Words) Entered(h *Hearing, place fleettime.Time, joined, now time.Durat
 		err := (f.Wait - actual).Seconds() / max(1, actual.Seconds())
 		w.errs, w.signed = append(w.errs, math.Abs(err)), append(w.signed, err)
 		w.later = append(w.later, (f.At - joined).Seconds())
-		inside := f.Low <= actual && actual <= f.High
-		if inside {
+		if f.Low <= actual && actual <= f.High {
 			w.inside++
-		}
-		w.widths = append(w.widths, (f.High-f.Low).Seconds()/max(1, f.Wait.Seconds()))
-		if f.Wait < shortWait {
-			if w.short++; inside {
-				w.shortInside++
-			}
-		}
-		if h.through {
-			if w.through = append(w.through, math.Abs(err)); inside {
-				w.throughInside++
-			}
 		}
 	}
 }
@@ -237,10 +212,7 @@ func (w *Words) Add(o *Words) {
 	w.steps, w.wait, w.ahead = w.steps+o.steps, w.wait+o.wait, w.ahead+o.ahead
 	w.aheadMost = max(w.aheadMost, o.aheadMost)
 	w.corrected += o.corrected
-	w.widths = append(w.widths, o.widths...)
 	w.long, w.twice, w.half = w.long+o.long, w.twice+o.twice, w.half+o.half
-	w.short, w.shortInside = w.short+o.short, w.shortInside+o.shortInside
-	w.through, w.throughInside = append(w.through, o.through...), w.throughInside+o.throughInside
 	w.late = append(append(w.late, o.late...), o.lateness()...)
 	w.ratios = append(w.ratios, o.ratios...)
 	for k, n := range o.parts {
@@ -266,14 +238,8 @@ func (w *Words) Quarters() (out [4]float64) {
 	return out
 }
 
-// Corrected returns how many visitors' second answer corrected the first upwards.
-func (w *Words) Corrected() int { return w.corrected }
-
 // Covered returns the fraction of waits inside the first forecast range.
 func (w *Words) Covered() float64 { return float64(w.inside) / float64(max(1, len(w.errs))) }
-
-// Width returns the median width of the first forecast ranges, relative to the forecasts.
-func (w *Words) Width() float64 { return quantile(w.widths, 0.5) }
 
 // NextInVain returns how many visitors were told "next" and then waited for more than ten seconds.
 func (w *Words) NextInVain() int { return len(w.nextLong) }
@@ -283,8 +249,8 @@ func (w *Words) Rises() (wait, ahead int) { return w.wait, w.ahead }
 
 // String returns all figures in one line.
 func (w *Words) String() string {
-	s := fmt.Sprintf("%d waited; first estimate after %.1f s (p90 %.1f): error %.3f (signed %+.3f), range covers %.2f (width %.2f); told \"next\" %d, in vain %d",
-		w.waited, quantile(w.later, 0.5), quantile(w.later, 0.9), w.Error(), quantile(w.signed, 0.5), w.Covered(), w.Width(), w.next, len(w.nextLong))
+	s := fmt.Sprintf("%d waited; first estimate after %.1f s (p90 %.1f): error %.3f (signed %+.3f), range covers %.2f; told \"next\" %d, in vain %d",
+		w.waited, quantile(w.later, 0.5), quantile(w.later, 0.9), w.Error(), quantile(w.signed, 0.5), w.Covered(), w.next, len(w.nextLong))
 	if len(w.nextLong) > 0 {
 		s += fmt.Sprintf(" (median %.0f s, most %.0f s)", quantile(w.nextLong, 0.5), quantile(w.nextLong, 1))
 	}
@@ -295,12 +261,6 @@ func (w *Words) String() string {
 	s += fmt.Sprintf("; first answers corrected upwards %d", w.corrected)
 	if w.long > 0 {
 		s += fmt.Sprintf("; of %d over a minute before they entered, told more than twice %d, less than half %d", w.long, w.twice, w.half)
-	}
-	if w.short > 0 {
-		s += fmt.Sprintf("; range covers %.2f of %d short ones", float64(w.shortInside)/float64(w.short), w.short)
-	}
-	if n := len(w.through); n > 0 {
-		s += fmt.Sprintf("; of %d who waited through a change: error %.3f, range covers %.2f", n, quantile(w.through, 0.5), float64(w.throughInside)/float64(n))
 	}
 	if len(w.ratios) == 0 {
 		s += fmt.Sprintf("; later than in the order of the line p99 %.1f s", w.Late())

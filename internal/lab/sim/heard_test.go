@@ -64,11 +64,9 @@ func TestNobodyIsPassedWhenManyPermitsBecomeFree(t *testing.T) {
 		if !strings.HasPrefix(x.Name, "R changed") && !strings.HasPrefix(x.Name, "T changed") {
 			continue
 		}
-		all, fault := x.words(2)
-		if fault != "" {
-			t.Errorf("%s: %s", x.Name, fault)
-		} else if all.Late() > 2 {
-			t.Errorf("%s: of a hundred visitors one enters %.1f s later than in the order of the line", x.Name, all.Late())
+		var f Finding
+		if all := f.words(&x, "", 2); f.Fault != "" || all.Late() > 2 {
+			t.Errorf("%s: of a hundred visitors one enters %.1f s later than in the order of the line; %s", x.Name, all.Late(), f.Fault)
 		}
 	}
 }
@@ -79,13 +77,10 @@ func TestForecastsAfterATakeover(t *testing.T) {
 		if x.Name != "rush of 1,000 in 30 s, bound by T" && x.Name != "rush of 250 in 15 s, bound by R" {
 			continue
 		}
-		all, fault := x.words(2)
-		if fault != "" {
-			t.Fatal(fault)
-		}
-		t.Logf("%s: %s", x.Name, all)
-		if all.Error() > 0.15 || all.NextInVain() > 0 {
-			t.Errorf("%s: error %.3f, told to be next in vain %d", x.Name, all.Error(), all.NextInVain())
+		var f Finding
+		all := f.words(&x, x.Name, 2)
+		if t.Log(f.Bound); f.Fault != "" || all.Error() > 0.15 || all.NextInVain() > 0 {
+			t.Errorf("%s: error %.3f, told to be next in vain %d; %s", x.Name, all.Error(), all.NextInVain(), f.Fault)
 		}
 	}
 }

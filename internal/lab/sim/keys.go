@@ -77,8 +77,8 @@ func (es *edges) rotate(f *fault) {
 		return
 	}
 	es.tracef("#%d the keys are rotated", f.number)
-	for i := range es.all {
-		es.in(time.Duration(es.chaos.ExpFloat64()*float64(15*time.Second)), func() { es.tellKeys(int32(i)) })
+	for _, n := range es.all {
+		es.in(time.Duration(es.chaos.ExpFloat64()*float64(15*time.Second)), func() { es.tellKeys(n) })
 	}
 }
 
@@ -88,10 +88,9 @@ func (n *edgeNode) cutFromStore() int64 {
 }
 
 // tellKeys makes an edge read the newest ring.
-func (es *edges) tellKeys(i int32) {
-	n := es.all[i]
+func (es *edges) tellKeys(n *edgeNode) {
 	if until := n.cutFromStore(); until > es.now {
-		es.in(time.Duration(until-es.now), func() { es.tellKeys(i) })
+		es.in(time.Duration(until-es.now), func() { es.tellKeys(n) })
 		return
 	}
 	es.deliver(&n.proc, func() { n.keys = es.keys.newest })

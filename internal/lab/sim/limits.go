@@ -84,14 +84,14 @@ func (l *limits) observe(j *oracle) {
 	for i, e := range j.edges.all {
 		h := &l.edges[i]
 		if h.edge != e.core {
-			h.knows = l.centres[e.region].knows // it has the permits that it gets there
+			h.knows = l.centres[e.centre.id].knows // it has the permits that it gets there
 		}
-		h.observe(j.now, l.settling(j), hearing{edge: e.core, regional: j.fleet.centres.all[e.region].newest().core, global: j.globals.newest().core}, j.hears(int32(i)))
-		if !e.down && !j.centres[e.region].forsaken {
+		h.observe(j.now, l.settling(j), hearing{edge: e.core, regional: e.centre.newest().core, global: j.globals.newest().core}, j.hears(e))
+		if !e.down && !j.centres[e.centre.id].forsaken {
 			knows = min(knows, h.knows)
 		}
 	}
-	if l.highest.total > l.set.total && knows > l.lowered.total && j.active <= l.set.total {
+	if l.highest.total > l.set.total && knows > l.lowered.total && len(j.tickets) <= l.set.total {
 		l.highest.total = l.set.total
 	}
 	if l.highest.rate > l.set.rate && knows > l.lowered.rate && j.rate(j.now) <= l.set.rate {
@@ -114,7 +114,7 @@ func (l *limits) of(j *oracle, e *edgeNode) limit {
 	l.observe(j)
 	out := l.highest
 	i := slices.Index(j.edges.all, e)
-	if i >= len(l.edges) || j.centres[e.region].forsaken || !j.hears(int32(i)) {
+	if i >= len(l.edges) || j.centres[e.centre.id].forsaken || !j.hears(e) {
 		return out
 	}
 	since := l.edges[i].since
@@ -128,19 +128,15 @@ func (l *limits) of(j *oracle, e *edgeNode) limit {
 }
 
 // hears reports whether an edge is connected to its newest regional, and that to the newest coordinator.
-func (fl *fleet) hears(i int32) bool {
-	e := fl.edges.all[i]
-	r := fl.centres.all[e.region]
-	me, parent := nodeID{0, i}, nodeID{1, r.newest().id}
-	return !e.down && fl.up(&e.proc) && max(e.cutUp, e.cutDown) <= fl.now && !fl.net.deaf(me, parent) && !fl.net.deaf(parent, me) && fl.linked(r)
+func (fl *fleet) hears(n *edgeNode) bool {
+	return fl.edges.connected(n) && fl.linked(n.centre)
 }
 
 // linked reports whether the newest regional of a data centre is connected to the newest coordinator.
 func (fl *fleet) linked(r *dataCentre) bool {
 	n, g := r.newest(), fl.globals.newest()
-	me, top := nodeID{1, n.id}, nodeID{2, int32(len(fl.globals.all) - 1)}
 	return fl.up(&n.proc) && fl.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= fl.now && g.members == fl.list.store &&
-		!fl.net.deaf(me, top) && !fl.net.deaf(top, me)
+		fl.net.meet(&n.proc, &g.proc)
 }
 
 // up reports whether a process runs.

@@ -13,9 +13,9 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 		what string
 		end  func(w *World)
 	}{
-		{"regional", func(w *World) { w.centres.end(0, 1500*time.Millisecond) }},
+		{"regional", func(w *World) { w.centres.end(w.centres.all[0], 1500*time.Millisecond) }},
 		{"global", func(w *World) { w.globals.end(1500 * time.Millisecond) }},
-		{"edge in place of one that ended", func(w *World) { w.edges.end(0) }},
+		{"edge in place of one that ended", func(w *World) { w.edges.end(w.edges.all[0]) }},
 	} {
 		c := Defaults()
 		c.Centres, c.Edges, c.Total, c.Rate, c.Session, c.Length = 2, 2, 100, 6000, time.Minute, 6*time.Minute

@@ -58,35 +58,33 @@ func (ms *membership) publish() {
 		}
 		return time.Duration(ms.chaos.ExpFloat64() * float64(mean))
 	}
-	for i := range ms.globals.all {
-		if !ms.globals.all[i].gone {
-			ms.in(delay(), func() { ms.globals.tell(int32(i), version) })
+	for _, n := range ms.globals.all {
+		if !n.gone {
+			ms.in(delay(), func() { ms.globals.tell(n, version) })
 		}
 	}
-	for i := range ms.centres.aggs {
-		if !ms.centres.aggs[i].gone {
-			ms.in(delay(), func() { ms.centres.tell(int32(i), version) })
+	for _, n := range ms.centres.aggs {
+		if !n.gone {
+			ms.in(delay(), func() { ms.centres.tell(n, version) })
 		}
 	}
 }
 
 // tell makes a node read a version of the list. It refuses one older than its own.
-func (gs *coordinators) tell(i int32, version int) {
-	n := gs.all[i]
+func (gs *coordinators) tell(n *globalProc, version int) {
 	gs.deliver(&n.proc, func() {
 		if version > n.members {
 			n.members = version
 			n.core.SetMembers(n.clock.read(gs.now), gs.list.at(version))
-			gs.wake(i)
+			gs.wake(n)
 		}
 	})
 }
 
-func (cs *centres) tell(i int32, version int) {
-	n := cs.aggs[i]
-	r := cs.all[n.region]
+func (cs *centres) tell(n *regionProc, version int) {
+	r := n.centre
 	if until := max(r.cutUp, r.cutDown); until > cs.now { // the store is unreachable too
-		cs.in(time.Duration(until-cs.now), func() { cs.tell(i, version) })
+		cs.in(time.Duration(until-cs.now), func() { cs.tell(n, version) })
 		return
 	}
 	cs.deliver(&n.proc, func() {
@@ -94,8 +92,8 @@ func (cs *centres) tell(i int32, version int) {
 			n.members = version
 			r.members = max(r.members, version)
 			n.core.SetMembers(n.clock.read(cs.now), cs.list.at(version))
-			cs.store(i)
-			cs.wake(i)
+			cs.store(n)
+			cs.wake(n)
 		}
 	})
 }
@@ -258,15 +256,13 @@ func (ms *membership) oldLeader(f *fault) {
 			return
 		}
 	}
-	n := ms.globals.newest()
-	if n.gone {
+	if ms.globals.newest().gone {
 		return
 	}
 	version := len(ms.versions) - f.other%3
 	ms.globals.older, ms.globals.olderFor = max(1, version), f.last
 	ms.tracef("#%d the next coordinator goes by version %d of the list", f.number, ms.globals.older)
-	ms.globals.pending++
-	ms.replace(f, &n.proc, n.core, "the coordinator", ms.globals.next)
+	ms.globals.crashLeader(f)
 }
 
 // rollBack is a fault: the store is rolled back to an older list for a while. Nodes with a newer one refuse it.
@@ -318,24 +314,22 @@ func (ms *membership) copyCentre(f *fault) {
 		return
 	}
 	ms.centres.copies++
-	c := &dataCentre{name: r.name, copied: true, members: ms.store}
+	c := &dataCentre{id: int32(len(ms.centres.all)), name: r.name, copied: true, members: ms.store}
 	if f.other%3 > 0 { // its terms are of a later date; else of an earlier one
 		c.before = r.newest().term + uint64(f.other%2)
 	}
-	n := int32(len(ms.centres.all))
 	ms.centres.all = append(ms.centres.all, c)
 	ms.oracle.add(r.name)
 	ms.tracef("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
-	ms.centres.start(n, f.x < 0.5)
+	ms.centres.start(c, f.x < 0.5)
 	for k := range 1 + f.other%2 {
-		ms.edges.add(n, c, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
+		ms.edges.add(c, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 	}
-	ms.in(f.last, func() { ms.centres.endCopy(n) })
+	ms.in(f.last, func() { ms.centres.endCopy(c) })
 }
 
 // endCopy ends a copied data centre.
-func (cs *centres) endCopy(i int32) {
-	c := cs.all[i]
+func (cs *centres) endCopy(c *dataCentre) {
 	if c.lost {
 		return
 	}
@@ -346,8 +340,8 @@ func (cs *centres) endCopy(i int32) {
 		n.gone = true
 	}
 	cs.telling = 0
-	for _, k := range c.edges {
-		cs.edges.crash(k, 0, true)
+	for _, n := range c.edges {
+		cs.edges.crash(n, 0, true)
 	}
 }
 
@@ -355,8 +349,7 @@ func (cs *centres) endCopy(i int32) {
 const rejoinAfter = 20 * time.Second
 
 // rejoin is the operator's reaction to a data centre that lost its store and all nodes that knew its cluster ID.
-func (cs *centres) rejoin(i int32) {
-	r := cs.all[i]
+func (cs *centres) rejoin(r *dataCentre) {
 	n := r.newest()
 	if r.copied || r.lost || n.gone || n.asleep > cs.now || r.failing > cs.now || n.core.Rejoin() != nil {
 		return
@@ -370,5 +363,5 @@ func (cs *centres) rejoin(i int32) {
 			r.before = max(r.before, o.newest().term)
 		}
 	}
-	cs.start(i, false)
+	cs.start(r, false)
 }

@@ -3,16 +3,15 @@ package sim
 import (
 	"time"
 
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
 
 // Network configures the delivery of messages without faults.
 type Network struct {
 	LAN, WAN time.Duration // mean one-way delay; single messages take half to twice as long
-	Loss     float64       // fraction of lost messages
-	Encode   bool          // messages pass through the wire codec; slower
-	Sealed   bool          // tickets pass through the ticket codec as cookies; slower
+	Loss     float64       `without:"loss"`   // fraction of lost messages
+	Encode   bool          `without:"encode"` // messages pass through the wire codec; slower
+	Sealed   bool          `without:"sealed"` // tickets pass through the ticket codec as cookies; slower
 }
 
 // network carries the messages of nodes.
@@ -23,18 +22,12 @@ type network struct {
 
 // pairCut is a pair of processes with a cut direction between them.
 type pairCut struct {
-	from, to nodeID
+	from, to *proc
 	until    int64
 }
 
-// nodeID is one process: the number of an edge, an aggregator or a coordinator.
-type nodeID struct {
-	tier uint8 // 0 edge, 1 regional, 2 global
-	n    int32
-}
-
 // deaf reports whether messages from a process to another are cut.
-func (nw *network) deaf(from, to nodeID) bool {
+func (nw *network) deaf(from, to *proc) bool {
 	for _, p := range nw.pairs {
 		if p.from == from && p.to == to && p.until > nw.now {
 			return true
@@ -87,10 +80,13 @@ func (nw *network) travel(msg any) any {
 	return msg
 }
 
+// meet reports whether two processes hear each other.
+func (nw *network) meet(p, o *proc) bool { return !nw.deaf(p, o) && !nw.deaf(o, p) }
+
 // pass delivers a message of one process to another, unless the link is cut.
-func (nw *network) pass(from, to nodeID, p *proc, take func()) {
+func (nw *network) pass(from, to *proc, take func()) {
 	if !nw.deaf(from, to) {
-		nw.deliver(p, take)
+		nw.deliver(to, take)
 	}
 }
 
@@ -103,76 +99,4 @@ func (k *kernel) deliver(p *proc, take func()) {
 	default:
 		take()
 	}
-}
-
-// takeReport delivers the report of an aggregator to the coordinators.
-func (gs *coordinators) takeReport(e *event) {
-	m := e.msg.(*wire.Report)
-	for i, n := range gs.all {
-		if n.gone {
-			continue
-		}
-		gs.net.pass(nodeID{1, int32(e.gen)}, nodeID{2, int32(i)}, &n.proc, func() {
-			n.core.Observe(n.clock.read(gs.now), *m)
-			gs.run(int32(i))
-		})
-	}
-}
-
-// send sends reports of an edge.
-func (es *edges) send(i int32, reports []wire.Report) {
-	n := es.all[i]
-	for k := range reports {
-		m := event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}
-		es.net.send(m, es.cfg.Network.LAN, n.cutUp)
-	}
-}
-
-// takeReport delivers the report of an edge to the aggregators of its data centre.
-func (cs *centres) takeReport(e *event) {
-	m := e.msg.(*wire.Report)
-	for _, n := range cs.all[e.node].procs {
-		if n.gone {
-			continue
-		}
-		cs.net.pass(nodeID{0, int32(e.gen)}, nodeID{1, n.id}, &n.proc, func() {
-			n.core.Observe(n.clock.read(cs.now), *m)
-			cs.run(n.id)
-		})
-	}
-}
-
-// takeGrant delivers a grant of a coordinator to the aggregators of a data centre.
-func (cs *centres) takeGrant(e *event) {
-	g := e.msg.(*wire.Grant)
-	for _, n := range cs.all[e.node].procs {
-		if n.gone {
-			continue
-		}
-		cs.net.pass(nodeID{2, int32(e.gen)}, nodeID{1, n.id}, &n.proc, func() {
-			n.core.Apply(n.clock.read(cs.now), *g)
-			cs.run(n.id)
-		})
-	}
-}
-
-// takeGrant delivers a grant of an aggregator to an edge.
-func (es *edges) takeGrant(e *event) {
-	g := e.msg.(*wire.Grant)
-	i, n := e.node, es.all[e.node]
-	if n.down {
-		return
-	}
-	es.net.pass(nodeID{1, int32(e.gen)}, nodeID{0, i}, &n.proc, func() {
-		if n.down {
-			return
-		}
-		n.core.Apply(n.clock.read(es.now), *g)
-		n.applyBefore(n.clock.read(es.now), g)
-		n.keep()
-		n.synced = n.synced || n.core.TimeBound(n.clock.read(es.now)) != fleettime.Unsynced
-		es.touch(n.region)
-		es.release(i)
-		es.run(i)
-	})
 }

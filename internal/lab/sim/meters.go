@@ -16,24 +16,28 @@ type meters struct {
 	doc    *roomDoc
 	oracle *oracle
 
-	arrived, gaveUp int
-	inside          int // admitted visitors
+	counts
 	past            int // requests that bypassed the room by a rule
-	queuedFree      int // waiting pages while permits were free
-	queued          int
 	useT, useR, use float64
 	saturated       int     // samples while visitors waited
 	joined          []int64 // join times in the order of admission, while visitors waited
 	waits           []float64
 	back            []float64 // waits of subscribers since they came back
-	verdicts        map[admission.Reason]int
-	outcomes        []outcome
+	outcomes        outcomes
 	robots          int     // of the admitted visitors
 	early           int     // waiting pages within session_duration of the visitor's last page
 	told            float64 // sum of displayed estimates
 	people, real    float64 // displayed and true numbers of waiting visitors, summed
 	tellings        int
 	words           *Words // may be nil
+}
+
+// counts are of visitors.
+type counts struct {
+	Arrived, GaveUp int
+	Inside          int // admitted
+	Queued          int
+	QueuedFree      int // queued while permits were free
 }
 
 // outcome is a visitor's forecast at joining, and its actual wait, in seconds.
@@ -45,11 +49,40 @@ type outcome struct {
 // err returns the relative error of the forecast.
 func (o *outcome) err() float64 { return math.Abs(o.told-o.actual) / max(o.actual, 1) }
 
-// inside reports whether the wait was in the forecast range.
-func (o *outcome) inside() bool { return o.low <= o.actual && o.actual <= o.high }
+// outcomes are those of many visitors.
+type outcomes []outcome
+
+// median returns the median of the relative errors of the forecasts.
+func (all outcomes) median() float64 {
+	var errs []float64
+	for i := range all {
+		errs = append(errs, all[i].err())
+	}
+	return quantile(errs, 0.5)
+}
+
+// ratio returns the median of the waits, in parts of the forecasts.
+func (all outcomes) ratio() float64 {
+	var ratios []float64
+	for _, o := range all {
+		ratios = append(ratios, o.actual/max(o.told, 1))
+	}
+	return quantile(ratios, 0.5)
+}
+
+// inside returns the fraction of the waits in the forecast ranges.
+func (all outcomes) inside() float64 {
+	n := 0
+	for _, o := range all {
+		if o.low <= o.actual && o.actual <= o.high {
+			n++
+		}
+	}
+	return float64(n) / float64(max(1, len(all)))
+}
 
 func (m *meters) begin() {
-	*m = meters{kernel: m.kernel, doc: m.doc, oracle: m.oracle, verdicts: map[admission.Reason]int{}}
+	*m = meters{kernel: m.kernel, doc: m.doc, oracle: m.oracle}
 }
 
 // putOut records that an active visitor has to wait.
@@ -64,7 +97,7 @@ func (m *meters) putOut(v *visitor) {
 
 // entered records an admission.
 func (m *meters) entered(v *visitor, d admission.Decision) {
-	m.inside++
+	m.Inside++
 	if v.robot {
 		m.robots++
 		return
@@ -103,7 +136,6 @@ func (m *meters) orders() []float64 {
 
 // waitingPage records a waiting page.
 func (m *meters) waitingPage(v *visitor, d admission.Decision) {
-	m.verdicts[d.Reason]++
 	if d.Known && !v.robot {
 		m.told += d.Wait.Seconds()
 		m.people += float64(d.Waiting)
@@ -119,13 +151,13 @@ func (m *meters) waitingPage(v *visitor, d admission.Decision) {
 	if v.queued {
 		return
 	}
-	m.queued++
+	m.Queued++
 	if d.Known {
 		v.told = outcome{joined: m.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
 	}
-	free := min(m.cfg.Total-m.oracle.active, m.cfg.Rate-m.oracle.rate(m.now))
+	free := min(m.cfg.Total-len(m.oracle.tickets), m.cfg.Rate-m.oracle.rate(m.now))
 	if free > m.oracle.waiting {
-		m.queuedFree++
+		m.QueuedFree++
 	}
 }
 
@@ -141,9 +173,8 @@ func (m *meters) sample() {
 	}
 	m.oracle.tick()
 	m.saturated++
-	m.useT += float64(m.oracle.active) / float64(m.cfg.Total)
-	m.useR += float64(m.oracle.rate(m.now)) / float64(m.cfg.Rate)
-	m.use += max(float64(m.oracle.active)/float64(m.cfg.Total), float64(m.oracle.rate(m.now))/float64(m.cfg.Rate))
+	total, rate := m.oracle.use()
+	m.useT, m.useR, m.use = m.useT+total, m.useR+rate, m.use+max(total, rate)
 }
 
 // Result is the result of a run.
@@ -154,33 +185,24 @@ type Result struct {
 	Events  uint64
 	Elapsed time.Duration // simulated time
 
-	Arrived, Inside, GaveUp, Queued int
-	Peak, PeakRate                  int
-	UseT, UseR                      float64 // mean use while visitors waited; 0 if none did
-	Use                             float64 // of the effective limit
-	Saturated                       time.Duration
-	QueuedFree                      int
-	OrderP50, OrderP99              float64 // seconds
-	WaitP50, WaitP99                float64
-	Forecast                        float64       // median of |actual-forecast|/actual
-	Overcommit                      int           // maximum beyond T, of sessions moved away from a silent edge
-	Recovery                        time.Duration // from the last fault until every edge had a lease; 0 without faults
-	RecoveredUse                    float64       // use of the effective limit, under full demand after the last fault
-	Reasons                         map[admission.Reason]int
+	counts
+	Peak, PeakRate     int
+	UseT, UseR         float64 // mean use while visitors waited; 0 if none did
+	Use                float64 // of the effective limit
+	OrderP50, OrderP99 float64 // seconds
+	WaitP50, WaitP99   float64
+	Forecast           float64       // median of |actual-forecast|/actual
+	Recovery           time.Duration // from the last fault until every edge had a lease; 0 without faults
 }
 
 func (w *World) result() *Result {
 	m := w.meters
 	r := &Result{
 		Config: w.cfg, Fault: w.fault, Excused: w.excused, Events: w.events, Elapsed: time.Duration(w.now),
-		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
-		Peak: w.oracle.peak, PeakRate: w.oracle.peakRate, QueuedFree: m.queuedFree,
-		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
+		counts: m.counts, Peak: w.oracle.peak, PeakRate: w.oracle.peakRate,
 	}
-	r.Overcommit = max(0, w.oracle.overcommit)
 	if w.recovery.recovered > 0 {
 		r.Recovery = time.Duration(w.recovery.recovered - w.recovery.began)
-		r.RecoveredUse = w.recovery.use / float64(max(1, w.recovery.seconds))
 	}
 	if m.saturated > 0 {
 		n := float64(m.saturated)
@@ -189,11 +211,7 @@ func (w *World) result() *Result {
 	orders := m.orders()
 	r.OrderP50, r.OrderP99 = quantile(orders, 0.5), quantile(orders, 0.99)
 	r.WaitP50, r.WaitP99 = quantile(m.waits, 0.5), quantile(m.waits, 0.99)
-	var errs []float64
-	for i := range m.outcomes {
-		errs = append(errs, m.outcomes[i].err())
-	}
-	r.Forecast = quantile(errs, 0.5)
+	r.Forecast = m.outcomes.median()
 	return r
 }
 

@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/room"
 )
 
@@ -157,14 +159,8 @@ func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
 // lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
 func (o *operator) lookAtClocks() {
-	for i := range o.globals.all {
-		o.globals.read(int32(i), true)
-	}
-	for i := range o.centres.aggs {
-		o.centres.read(int32(i), true)
-	}
-	for i := range o.edges.all {
-		o.edges.read(int32(i), true)
+	for _, p := range o.processes() {
+		p.read(true)
 	}
 }
 
@@ -206,18 +202,6 @@ func isUnbound(r *room.Room) bool {
 // unboundSoon reports whether no limit may bind by the clock of a node. Until its start an event binds the edges alone.
 func (o *roomDoc) unboundSoon() bool {
 	return isUnbound(o.inForce(o.k.fleetTime().Add(fleettime.MaxError), 0))
-}
-
-// tell makes an edge read the room set.
-func (es *edges) tell(n *edgeNode, now fleettime.Mono) {
-	rooms := es.rooms(n)
-	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
-		n.told = rooms[0]
-	}
-	n.off, n.rules = es.doc.suspended && !es.doc.removed, nil
-	if !es.doc.removed {
-		n.rules = es.compiled(es.doc.inForce(n.core.Time(now), 0).Rules)
-	}
 }
 
 // announce publishes a control, and publishes again when it ends.
@@ -330,4 +314,103 @@ func (vs *visitors) rejected(i int32, d *admission.Decision) {
 		return
 	}
 	vs.next(i, vs.now+int64(2*time.Second)+vs.rng.Int64N(int64(10*time.Second)))
+}
+
+func (o *roomDoc) ledgerRooms(at fleettime.Time, bound time.Duration) []ledger.RoomConfig {
+	if o.removed {
+		return nil
+	}
+	r := ledger.ConfigOf(o.inForce(at, bound))
+	r.Session, r.Cap, r.LostWait = o.k.cfg.Session, o.k.cfg.Cap, 15*time.Minute
+	return []ledger.RoomConfig{r}
+}
+
+func (o *operator) editSession(f *fault) {
+	o.cfg.Session = max(5*time.Second, time.Duration(float64(o.oracle.first.session)*(0.4+1.6*f.x)).Round(time.Second))
+	o.tracef("#%d session_duration is now %v", f.number, o.cfg.Session)
+	o.publish()
+}
+
+func (o *operator) raiseEpoch(f *fault) {
+	o.epoch++
+	o.tracef("#%d the room's epoch is now %d", f.number, o.epoch)
+	o.publish()
+}
+
+// removeRoom removes the room from the set for a while.
+func (o *operator) removeRoom(f *fault) {
+	if o.removed {
+		return
+	}
+	last := f.last
+	if o.cfg.Faults.Drop && f.x < 0.7 {
+		last = dropLeast + time.Duration(f.y*float64(dropSpread))
+	}
+	o.tracef("#%d the room is removed for %v", f.number, last)
+	o.removed = true
+	o.publish()
+	o.in(last, func() {
+		if o.removed {
+			o.tracef("#%d the room is put back: %s", f.number, o.havingRoom())
+			o.removed = false
+			o.publish()
+		}
+	})
+}
+
+// Nodes drop a removed room about a minute after its last visitor, in the middle of this range.
+const (
+	dropLeast  = 45 * time.Second
+	dropSpread = 50 * time.Second
+)
+
+// havingRoom counts the nodes that have dropped a room, and describes those that have not.
+func (o *operator) havingRoom() string {
+	var have []string
+	edges, dropped := 0, 0
+	for _, n := range o.edges.all {
+		if n.down {
+			continue
+		}
+		if edges++; n.core.Rooms() == 0 {
+			dropped++
+		} else {
+			have = append(have, n.String())
+		}
+	}
+	for _, r := range o.centres.all {
+		if n := r.newest(); !n.gone && n.core.Rooms() > 0 {
+			have = append(have, r.name)
+		}
+	}
+	if g := o.globals.newest(); !g.gone && g.core.Rooms() > 0 {
+		have = append(have, "global")
+	}
+	if o.drops.edges += dropped; edges > 0 && len(have) == 0 {
+		o.drops.all++
+	}
+	return fmt.Sprintf("%d of %d edges have dropped it; left: %v", dropped, edges, have)
+}
+
+// changeLimits sets T and R to between half and twice their initial values.
+func (o *operator) changeLimits(f *fault) {
+	first := o.oracle.first
+	o.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
+	o.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
+	o.announce(f, "T is now %d, R %d", o.cfg.Total, o.cfg.Rate)
+}
+
+// edited publishes an edit, which may be one of the limits.
+func (o *operator) edited() {
+	o.oracle.raise()
+	o.publish()
+}
+
+// publish sends the room set to every node, with separate delays.
+func (o *operator) publish() {
+	o.edition++
+	delay := func() time.Duration { return time.Duration(o.chaos.ExpFloat64() * float64(300*time.Millisecond)) }
+	for _, p := range o.processes() {
+		o.in(delay(), func() { p.read(false) })
+	}
 }

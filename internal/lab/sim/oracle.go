@@ -22,10 +22,8 @@ type oracle struct {
 	*fleet
 
 	centres []truth
-	homes   map[uint64]int16  // data centres with a valid cookie of the ticket
-	latest  map[uint64]latest // the longest valid cookie of each ticket
-	active  int               // tickets with any valid cookie
-	peak    int
+	tickets map[uint64]*held // that have a valid cookie
+	peak    int              // most of them
 
 	first struct { // initial settings
 		total, rate int
@@ -45,10 +43,7 @@ type oracle struct {
 
 	// Under partition_policy serve: tickets that an edge without a lease renews although another edge stamped them too.
 	// They cannot be counted, and T may be exceeded by their number.
-	follows    bool
-	stamps     map[uint64]stamps
-	moved      int
-	overcommit int // maximum of sessions beyond T
+	moved int
 
 	releases    map[uint64]*releasing
 	lots        int                                // admissions by a call of a round
@@ -62,11 +57,10 @@ type oracle struct {
 // truth holds the tickets issued by one data centre.
 type truth struct {
 	home   ticket.DC
-	until  map[uint64]uint32 // newest expiry second of every ticket with a valid cookie
-	bucket map[int64][]uint64
-	ended  int64 // last second whose tickets have expired
-	here   int   // tickets whose latest cookie has this home
-	moved  int   // of those, the uncountable ones
+	bucket map[int64][]uint64 // tickets with a cookie until a second
+	ended  int64              // last second whose tickets have expired
+	here   int                // tickets whose latest cookie has this home
+	moved  int                // of those, the uncountable ones
 	minute window
 
 	// The data centre was removed by force, and may live on. It is not counted until the coordinator could reach it for
@@ -75,17 +69,17 @@ type truth struct {
 	reachable int64 // start of the coordinator's reach
 }
 
-type latest struct {
-	centre int
-	until  uint32
+// held is a ticket, with its valid cookies and their origin.
+type held struct {
+	until []uint32  // newest expiry second by home, 0 for none
+	home  int       // data centre that accounts for the ticket: the home of its longest cookie; -1 before the first
+	edge  *edgeNode // that stamped the first cookie
+	away  bool      // one was stamped by an edge without a lease
+	moved bool      // they were stamped by more than one edge
 }
 
-// stamps records the origin of a ticket's cookies.
-type stamps struct {
-	edge  int32
-	away  bool // stamped by an edge without a lease
-	moved bool // stamped by more than one edge
-}
+// uncountable reports whether the ticket cannot be counted.
+func (t *held) uncountable() bool { return t.away && t.moved }
 
 // deed is the ledger's view of a data centre's permits.
 type deed struct {
@@ -95,7 +89,7 @@ type deed struct {
 }
 
 func newOracle(fl *fleet) *oracle {
-	j := &oracle{fleet: fl, homes: map[uint64]int16{}, latest: map[uint64]latest{}, stamps: map[uint64]stamps{}, releases: map[uint64]*releasing{}}
+	j := &oracle{fleet: fl, tickets: map[uint64]*held{}, releases: map[uint64]*releasing{}}
 	for i := range j.cfg.Centres {
 		j.add(centreName(i))
 	}
@@ -103,13 +97,12 @@ func newOracle(fl *fleet) *oracle {
 	j.limits.set = limit{j.cfg.Total, j.cfg.Rate}
 	j.limits.highest = j.limits.set
 	j.ledgers.total, j.ledgers.rate = j.cfg.Total, j.cfg.Rate
-	j.follows = !j.cfg.Cap || j.cfg.Faults.Policy
 	return j
 }
 
 // add adds a data centre. Tickets of the home of a copy belong to the original.
 func (j *oracle) add(name string) {
-	j.centres = append(j.centres, truth{home: ticket.DCOf(name), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}})
+	j.centres = append(j.centres, truth{home: ticket.DCOf(name), bucket: map[int64][]uint64{}})
 	j.lines = append(j.lines, deed{})
 }
 
@@ -134,7 +127,7 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	if !j.cfg.Faults.any() && int64(until)*1000 <= int64(j.fleetTime())-250 {
 		j.fail("a ticket that expired at %d was served at %d", until, j.fleetTime()/1000)
 	}
-	e := j.edges.all[v.edge]
+	e := v.edge
 	if d.Verdict == admission.Admit {
 		j.admit(e)
 		j.checkDraw(e, &d.Ticket)
@@ -156,71 +149,66 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 		j.fail("a ticket of no data centre was served")
 		return
 	}
-	c := &j.centres[home]
-	old := c.until[id]
-	if until <= old || int64(until) <= c.ended {
+	c, t := &j.centres[home], j.tickets[id]
+	if t == nil {
+		t = &held{until: make([]uint32, j.cfg.Centres), home: -1, edge: e}
+	}
+	if until <= t.until[home] || int64(until) <= c.ended {
 		return
 	}
 	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal && until > last {
 		j.fail("%s renews a session until second %d that must end in second %d: renewal is switched off", e, until, last)
 	}
-	c.until[id] = until
+	j.tickets[id] = t
 	c.bucket[int64(until)] = append(c.bucket[int64(until)], id)
-	if old == 0 {
-		j.homes[id]++
-		if j.homes[id] == 1 {
-			j.active++
-		}
+	if t.home < 0 || until > t.until[t.home] {
+		j.account(t, home)
 	}
-	if l, known := j.latest[id]; !known || until > l.until {
-		lost := j.uncountable(id)
-		if known {
-			j.addTickets(l.centre, -1, lost)
-		}
-		j.addTickets(home, 1, lost)
-		j.latest[id] = latest{home, until}
-	}
-	j.follow(id, v.edge)
+	t.until[home] = until
+	j.follow(t, e)
 	total := j.limits.highest.total
 	if d.Verdict == admission.Admit {
 		total = j.limits.of(j, e).total
 	}
-	if j.active > j.peak || j.active > total-j.cfg.below {
+	if n := len(j.tickets); n > j.peak || n > total-j.cfg.below {
 		j.tick()
-		j.peak = max(j.peak, j.active)
-		j.overcommit = max(j.overcommit, j.active-total)
+		active := len(j.tickets)
+		j.peak = max(j.peak, active)
 		uncounted := j.moved
 		for i := range j.centres {
 			if c := &j.centres[i]; c.forsaken {
 				uncounted += c.here - c.moved
 			}
 		}
-		if j.active > total+uncounted-j.cfg.below {
-			j.fail("%d sessions are valid, the limit is %d%s", j.active, total, beside(uncounted))
+		if active > total+uncounted-j.cfg.below {
+			j.fail("%d sessions are valid, the limit is %d%s", active, total, beside(uncounted))
 		}
 	}
 }
 
-// uncountable reports whether a ticket cannot be counted.
-func (j *oracle) uncountable(id uint64) bool {
-	s := j.stamps[id]
-	return s.away && s.moved
-}
-
-// addTickets changes the number of tickets that a data centre accounts for.
-func (j *oracle) addTickets(centre, n int, lost bool) {
-	c := &j.centres[centre]
-	c.here += n
-	if lost {
-		c.moved += n
+// account makes a data centre account for a ticket, in place of another; -1 for none.
+func (j *oracle) account(t *held, home int) {
+	add := func(centre, n int) {
+		if centre < 0 {
+			return
+		}
+		c := &j.centres[centre]
+		if c.here += n; t.uncountable() {
+			c.moved += n
+		}
 	}
+	add(t.home, -1)
+	add(home, 1)
+	t.home = home
 }
 
 // dropTicket records that a visitor left and keeps no cookie.
 func (j *oracle) dropTicket(id uint64) {
-	for i := range j.centres {
-		if c := &j.centres[i]; c.until[id] != 0 {
-			j.end(c, id)
+	if t := j.tickets[id]; t != nil {
+		for home, until := range t.until {
+			if until != 0 {
+				j.end(id, home)
+			}
 		}
 	}
 }
@@ -244,24 +232,18 @@ func (j *oracle) homeOf(home ticket.DC) int {
 }
 
 // follow records the edge that stamped a ticket, and whether the ticket can be counted.
-func (j *oracle) follow(id uint64, edge int32) {
-	if !j.follows {
+func (j *oracle) follow(t *held, n *edgeNode) {
+	if j.cfg.Cap {
 		return // no stamps without a lease
 	}
-	n := j.edges.all[edge]
-	s, known := j.stamps[id]
-	was := s.away && s.moved
-	if !known {
-		s.edge = edge
-	}
+	was := t.uncountable()
 	leased := n.core.Leased(n.clock.read(j.now))
 	n.forgotten = n.forgotten && !leased
-	s.moved = s.moved || s.edge != edge || n.forgotten // a forgotten edge
-	s.away = s.away || !leased
-	j.stamps[id] = s
-	if !was && s.away && s.moved {
+	t.moved = t.moved || t.edge != n || n.forgotten // a forgotten edge
+	t.away = t.away || !leased
+	if !was && t.uncountable() {
 		j.moved++
-		j.centres[j.latest[id].centre].moved++
+		j.centres[t.home].moved++
 	}
 }
 
@@ -289,7 +271,7 @@ func (m *window) count(now int64) int {
 
 // admit records an admission and checks the window that ends with it.
 func (j *oracle) admit(e *edgeNode) {
-	j.centres[e.region].minute.add(j.now)
+	j.centres[e.centre.id].minute.add(j.now)
 	n := j.rate(j.now)
 	j.peakRate = max(j.peakRate, n)
 	if limit := j.limits.of(j, e).rate; n > limit {
@@ -322,20 +304,21 @@ func (j *oracle) tick() {
 		if !some {
 			t = j.fleetTime()
 		}
-		j.expire(c, t.Second())
+		j.expire(i, t.Second())
 	}
 }
 
 // expire ends the sessions of a data centre with tickets valid until second s or earlier.
-func (j *oracle) expire(c *truth, s int64) {
+func (j *oracle) expire(home int, s int64) {
+	c := &j.centres[home]
 	if c.ended == 0 {
 		c.ended = s
 	}
 	for ; c.ended < s; c.ended++ {
 		second := c.ended + 1
 		for _, id := range c.bucket[second] {
-			if int64(c.until[id]) == second {
-				j.end(c, id)
+			if t := j.tickets[id]; t != nil && int64(t.until[home]) == second {
+				j.end(id, home)
 			}
 		}
 		delete(c.bucket, second)
@@ -344,59 +327,27 @@ func (j *oracle) expire(c *truth, s int64) {
 
 // end removes the cookie of one home from the count. If it was the latest, another home accounts for the ticket: a copy
 // was renewed there before all its edges knew that the session had moved.
-func (j *oracle) end(c *truth, id uint64) {
-	delete(c.until, id)
-	if j.homes[id]--; j.homes[id] > 0 {
-		if l := j.latest[id]; c == &j.centres[l.centre] {
-			j.reassign(id, l.centre)
-		}
+func (j *oracle) end(id uint64, home int) {
+	t := j.tickets[id]
+	if t.until[home] = 0; t.home != home {
 		return
 	}
-	lost := j.uncountable(id)
-	j.addTickets(j.latest[id].centre, -1, lost)
-	delete(j.latest, id)
-	delete(j.homes, id)
-	delete(j.stamps, id)
-	j.active--
-	if lost {
-		j.moved--
-	}
-}
-
-// reassign finds the home that accounts for a ticket whose latest cookie has expired.
-func (j *oracle) reassign(id uint64, from int) {
-	next := latest{}
-	for i := range j.centres {
-		if until := j.centres[i].until[id]; until > next.until {
-			next = latest{i, until}
+	next, longest := -1, uint32(0)
+	for i, until := range t.until {
+		if until > longest {
+			next, longest = i, until
 		}
 	}
-	lost := j.uncountable(id)
-	j.addTickets(from, -1, lost)
-	j.addTickets(next.centre, 1, lost)
-	j.latest[id] = next
-	if c := &j.centres[next.centre]; !j.edges.accepted(id, c.home, next.until) {
-		j.end(c, id)
+	j.account(t, next)
+	switch {
+	case next < 0:
+		delete(j.tickets, id)
+		if t.uncountable() {
+			j.moved--
+		}
+	case !j.edges.accepted(id, j.centres[next].home, longest):
+		j.end(id, next)
 	}
-}
-
-// accepted reports whether any edge accepts a ticket.
-func (es *edges) accepted(id uint64, home ticket.DC, until uint32) bool {
-	t := ticket.Ticket{ID: id, Home: home, Until: until}
-	return slices.ContainsFunc(es.all, func(e *edgeNode) bool {
-		if e.down || !e.synced {
-			return false
-		}
-		oracle := home
-		switch e.core.Ended(es.room, t) {
-		case wire.Left:
-			return false
-		case wire.Moved:
-			oracle = ticket.Nobody
-		case wire.Cleared: // not a revocation
-		}
-		return t.Valid(e.core.ExpiryTime(e.clock.read(es.now), oracle))
-	})
 }
 
 // raise records an edit of the limits.
@@ -478,12 +429,11 @@ func (j *oracle) checkCentre(i int) {
 	line.held = int64(l.Granted) - int64(l.Returned)
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
 	line.known = !l.Reconstructed
-	if (j.cfg.Cap || j.cfg.Faults.Policy) && !n.core.Leased(n.clock.read(j.now)) {
+	if j.cfg.Cap && !n.core.Leased(n.clock.read(j.now)) {
 		line.known = false // global may have granted its permits to others
 	}
 	credit, rcredit := int64(0), int64(0)
-	for _, k := range r.edges {
-		e := j.edges.all[k]
+	for _, e := range r.edges {
 		now := e.clock.read(j.now)
 		if e.down {
 			continue
@@ -537,5 +487,7 @@ func (j *oracle) checkTotals() {
 	}
 }
 
-// alive reports whether a ticket is valid anywhere.
-func (j *oracle) alive(id uint64) bool { return j.homes[id] > 0 }
+// use returns the used parts of T and R.
+func (j *oracle) use() (total, rate float64) {
+	return float64(len(j.tickets)) / float64(j.cfg.Total), float64(j.rate(j.now)) / float64(j.cfg.Rate)
+}

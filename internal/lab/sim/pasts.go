@@ -100,16 +100,15 @@ func (n *edgeNode) pastDue() fleettime.Mono {
 }
 
 // runPasts sends the due reports of earlier processes, and takes a due snapshot.
-func (es *edges) runPasts(i int32) {
-	n := es.all[i]
+func (es *edges) runPasts(n *edgeNode) {
 	now := n.clock.read(es.now)
 	for _, p := range n.pasts.before {
 		if p.Due() <= now {
-			es.send(i, p.Report(now))
+			es.send(n, p.Report(now))
 		}
 	}
 	if n.core.SnapshotDue() <= now {
-		es.takeSnapshot(i)
+		es.takeSnapshot(n)
 	}
 }
 
@@ -142,8 +141,7 @@ func (es *edges) snapshotOf(n *edgeNode) [][]byte {
 }
 
 // takeSnapshot takes a snapshot and plans the end of its write. The folder has it from some time in between on.
-func (es *edges) takeSnapshot(i int32) {
-	n := es.all[i]
+func (es *edges) takeSnapshot(n *edgeNode) {
 	core, data := n.core, es.snapshotOf(n)
 	took, fails, lands := time.Millisecond+time.Duration(es.chaos.Int64N(int64(4*time.Millisecond))), false, true
 	if n.pasts.failing > es.now {
@@ -171,7 +169,7 @@ func (es *edges) takeSnapshot(i int32) {
 	if lag := 300 * time.Millisecond; took > lag {
 		then(lag, func() {
 			core.FolderLags(n.clock.read(es.now))
-			es.wake(i)
+			es.wake(n)
 		})
 	}
 	then(took, func() {
@@ -183,10 +181,10 @@ func (es *edges) takeSnapshot(i int32) {
 			core.SnapshotFailed(now, emptied)
 		} else {
 			core.Snapshotted(now)
-			es.release(i)
+			es.release(n)
 		}
-		es.touch(n.region)
-		es.wake(i)
+		es.touch(n.centre.id)
+		es.wake(n)
 	})
 }
 
@@ -200,7 +198,7 @@ func (es *edges) keepPast(n *edgeNode, data [][]byte) {
 
 // failFolder makes the writes of an edge's snapshots fail or take long.
 func (es *edges) failFolder(f *fault) {
-	n := es.all[es.of(f)]
+	n := es.of(f)
 	es.tracef("#%d the data folder of %s can hardly be written for %v", f.number, n, f.last)
 	n.pasts.failing = max(n.pasts.failing, es.until(f))
 }

@@ -12,7 +12,7 @@ import (
 // Demand configures the arrivals.
 type Demand struct {
 	PerMinute float64 // mean arrivals per minute, in total
-	Spikes    []Spike // added to it
+	Spikes    []Spike `without:"spikes"` // added to it
 	Skew      float64 // 0: equal in all data centres; 1: all in the first
 }
 
@@ -29,17 +29,17 @@ type People struct {
 	Think    time.Duration // mean time between two pages
 	Patience time.Duration // mean time until a waiting visitor abandons; 0 for never
 	Stay     float64       // share of requests to the same edge as the previous one
-	Robots   float64       // share of arrivals that never return and keep no cookie
-	Parallel float64       // share of pages with two to eight parallel requests, at any edges
-	Lost     float64       // share of replies that are lost; the visitor asks again
-	Move     float64       // share of requests before which the visitor moves to another data centre
-	Copy     float64       // share of replies with a copied cookie, which another browser uses anywhere
-	Old      float64       // share of requests with an old cookie
-	Drop     float64       // share of requests before which the visitor drops all cookies
-	Burst    float64       // share of pages with fifty parallel requests
-	Quit     float64       // share of leaving visitors that log out
-	Bound    bool          // tickets are bound to networks
-	Roam     float64       // share of requests before which the visitor moves to another network, with Bound
+	Robots   float64       `without:"robots"`   // share of arrivals that never return and keep no cookie
+	Parallel float64       `without:"parallel"` // share of pages with two to eight parallel requests, at any edges
+	Lost     float64       `without:"lost"`     // share of replies that are lost; the visitor asks again
+	Move     float64       `without:"move"`     // share of requests before which the visitor moves to another data centre
+	Copy     float64       `without:"copy"`     // share of replies with a copied cookie, which another browser uses anywhere
+	Old      float64       `without:"old"`      // share of requests with an old cookie
+	Drop     float64       `without:"drop"`     // share of requests before which the visitor drops all cookies
+	Burst    float64       `without:"burst"`    // share of pages with fifty parallel requests
+	Quit     float64       `without:"quit"`     // share of leaving visitors that log out
+	Bound    bool          `without:"bound"`    // tickets are bound to networks
+	Roam     float64       `without:"bound"`    // share of requests before which the visitor moves to another network, with Bound
 
 	// Share of waiting visitors that subscribe and close the page, and of those that do not come when they are called.
 	Subscribe, Never float64
@@ -71,7 +71,7 @@ type visitor struct {
 	pass   pass
 	old    pass // an old cookie
 	centre int32
-	edge   int32
+	edge   *edgeNode
 	came   int64
 	leaves int64 // time of abandonment
 	pages  int32 // remaining pages
@@ -156,7 +156,7 @@ func (vs *visitors) arrive() {
 		return // thinned out
 	}
 	i := vs.newcomer(centre)
-	vs.meters.arrived++
+	vs.meters.Arrived++
 	vs.request(i)
 }
 
@@ -259,7 +259,7 @@ func (vs *visitors) pick() int32 {
 	return int32(vs.rng.IntN(vs.cfg.Centres))
 }
 
-func (vs *visitors) anyEdge(centre int32) int32 {
+func (vs *visitors) anyEdge(centre int32) *edgeNode {
 	edges := vs.centres.all[centre].edges
 	if vs.centres.copies > 0 && vs.rng.IntN(3) == 0 {
 		for _, r := range vs.centres.all[vs.cfg.Centres:] { // the load balancer includes the copy
@@ -285,7 +285,7 @@ func (vs *visitors) visit(i int32, gen uint64) {
 		return
 	}
 	if !v.inside && vs.now >= v.leaves {
-		vs.meters.gaveUp++
+		vs.meters.GaveUp++
 		vs.oracle.setWaiting(v, false)
 		vs.end(i)
 		return
@@ -314,7 +314,7 @@ func (vs *visitors) visit(i int32, gen uint64) {
 
 // quit logs a visitor out, or just ends its visits. The session is over, since no one else has the cookie.
 func (vs *visitors) quit(v *visitor) {
-	p, n := vs.cfg.People.Quit, vs.edges.all[v.edge]
+	p, n := vs.cfg.People.Quit, v.edge
 	if p == 0 || v.copied || v.shared || vs.rng.Float64() >= p || !vs.reachable(n) {
 		return
 	}
@@ -330,8 +330,7 @@ func (vs *visitors) quit(v *visitor) {
 func (vs *visitors) parallel(v *visitor, n int) {
 	last := v.pass
 	for range n {
-		k := vs.anyEdge(v.centre)
-		e := vs.edges.all[k]
+		e := vs.anyEdge(v.centre)
 		if !vs.reachable(e) || e.off {
 			continue
 		}
@@ -340,13 +339,13 @@ func (vs *visitors) parallel(v *visitor, n int) {
 			continue
 		}
 		d := e.core.Arrive(e.clock.read(vs.now), vs.room, t)
-		vs.edges.wake(k)
-		vs.touch(e.region)
+		vs.edges.wake(e)
+		vs.touch(e.centre.id)
 		if !d.Enters() {
 			continue // the session has just ended, or there was none; the page shows it
 		}
 		page := v.edge
-		v.edge = k
+		v.edge = e
 		queued := v.queued
 		vs.oracle.issued(v, d)
 		vs.oracle.setWaiting(v, queued)
@@ -363,10 +362,10 @@ func (vs *visitors) parallel(v *visitor, n int) {
 // request sends the visitor's request to its edge and handles the answer.
 func (vs *visitors) request(i int32) {
 	v := &vs.all[i]
-	n := vs.edges.all[v.edge]
+	n := v.edge
 	if !vs.reachable(n) {
 		// A balancer picks another edge, or there is no answer.
-		if v.edge = vs.anyEdge(v.centre); !vs.reachable(vs.edges.all[v.edge]) {
+		if v.edge = vs.anyEdge(v.centre); !vs.reachable(v.edge) {
 			if vs.centres.all[v.centre].lost || (vs.cfg.People.Move > 0 && vs.rng.IntN(5) == 0) {
 				v.centre = int32(vs.rng.IntN(vs.cfg.Centres)) // or another data centre answers
 				v.edge = vs.anyEdge(v.centre)
@@ -374,7 +373,7 @@ func (vs *visitors) request(i int32) {
 			vs.next(i, vs.now+int64(time.Second))
 			return
 		}
-		n = vs.edges.all[v.edge]
+		n = v.edge
 	}
 	if n.off || vs.letPast(n, v) {
 		vs.passBy(i)
@@ -390,24 +389,24 @@ func (vs *visitors) request(i int32) {
 	if d.Fresh == admission.Elsewhere && !v.roamed && !v.shared && !v.copied {
 		vs.fail("%s takes a visitor for a copy that was always in one network", n)
 	}
-	vs.touch(n.region)
+	vs.touch(n.centre.id)
 	if d.Verdict == admission.Hold {
 		h := &admission.Visit{Room: vs.room, Ticket: d.Ticket, Data: i}
 		n.core.Hold(now, h)
 		v.hold = h
 		v.gen++
 		vs.plan(event{at: vs.now + int64(d.Retry), kind: evGiveUp, node: i, gen: v.gen})
-		vs.edges.wake(v.edge)
+		vs.edges.wake(n)
 		return
 	}
 	vs.answer(i, &d)
-	vs.edges.wake(v.edge)
+	vs.edges.wake(n)
 }
 
 // dropHeld drops the connections of an edge's long-polled visitors, which ask again.
-func (vs *visitors) dropHeld(edge int32) {
+func (vs *visitors) dropHeld(n *edgeNode) {
 	for k := range vs.all {
-		if v := &vs.all[k]; v.hold != nil && v.edge == edge {
+		if v := &vs.all[k]; v.hold != nil && v.edge == n {
 			v.hold = nil
 			vs.next(int32(k), vs.now+int64(time.Second))
 		}
@@ -431,7 +430,7 @@ func (vs *visitors) answer(i int32, d *admission.Decision) {
 		return
 	}
 	if d.Reseal {
-		v.pass = vs.keys.seal(vs.edges.all[v.edge], d.Ticket)
+		v.pass = vs.keys.seal(v.edge, d.Ticket)
 	}
 	if p := &vs.cfg.People; p.Copy > 0 && !v.copied && !vs.calm && vs.rng.Float64() < p.Copy {
 		vs.copyPass(i)
@@ -483,8 +482,7 @@ func (vs *visitors) giveUp(i int32, gen uint64) {
 	if v.gen != gen || v.hold == nil {
 		return
 	}
-	n := vs.edges.all[v.edge]
-	h := v.hold
+	n, h := v.edge, v.hold
 	if n.asleep > vs.now {
 		vs.plan(event{at: n.asleep, kind: evGiveUp, node: i, gen: gen})
 		return
@@ -494,16 +492,16 @@ func (vs *visitors) giveUp(i int32, gen uint64) {
 	}
 	v.hold = nil
 	vs.answer(i, &h.Decision)
-	vs.edges.wake(v.edge)
+	vs.edges.wake(n)
 }
 
 // answerHeld answers long-polled visitors, about whom an edge has decided.
-func (vs *visitors) answerHeld(edge int32, decided []*admission.Visit) {
+func (vs *visitors) answerHeld(n *edgeNode, decided []*admission.Visit) {
 	for _, h := range decided {
 		i := h.Data.(int32)
 		if i < 0 { // not a visitor: see replay
 			if h.Decision.Enters() {
-				vs.oracle.issued(&visitor{edge: edge}, h.Decision)
+				vs.oracle.issued(&visitor{edge: n}, h.Decision)
 			}
 			continue
 		}

@@ -66,25 +66,25 @@ func (rc *recovery) begin() {
 	for i := range rc.globals.all[:len(rc.globals.all)-1] {
 		rc.globals.all[i].gone = true
 	}
-	for i, r := range rc.centres.all {
+	for _, r := range rc.centres.all {
 		if r.copied {
-			rc.centres.endCopy(int32(i))
+			rc.centres.endCopy(r)
 		}
 		r.failing = 0
 		if r.cutUp, r.cutDown = 0, 0; r.lost {
 			continue
 		}
 		if n := r.newest(); n.gone || n.doomed {
-			rc.centres.start(int32(i), false)
+			rc.centres.start(r, false)
 		}
 		for _, n := range r.procs[:len(r.procs)-1] {
 			n.gone = true
 		}
-		rc.centres.rejoin(int32(i))
+		rc.centres.rejoin(r)
 	}
-	for i, n := range rc.edges.all {
+	for _, n := range rc.edges.all {
 		n.cutUp, n.cutDown = 0, 0
-		rc.edges.revive(int32(i))
+		rc.edges.revive(n)
 	}
 	// More visitors than the limits can take.
 	stay := time.Duration(rc.cfg.People.Pages*float64(rc.cfg.People.Think)) + rc.cfg.Session
@@ -99,8 +99,8 @@ func (rc *recovery) begin() {
 	deadline := handshake + life + wire.RateWindow + 3*time.Second
 	rc.in(deadline, func() { rc.wholeBy(deadline) })
 	rc.in(handshake, func() { // an operator reacts to alarms
-		for i := range rc.centres.all {
-			rc.centres.rejoin(int32(i))
+		for _, r := range rc.centres.all {
+			rc.centres.rejoin(r)
 		}
 	})
 	rc.in(handshake+life, func() { rc.measure(fullDemand) })
@@ -152,7 +152,7 @@ func (rc *recovery) atHome() {
 // report the data centre knew it, so the coordinator waits for it, as for any that reported so recently.
 func (rc *recovery) hearLastWord(from *regionProc, m *wire.Report) {
 	g, knew := rc.globals.newest(), m.AsOf > 0 && m.AsOfBound <= fleettime.Rough
-	if rc.calm && rc.centres.all[from.region].lost && knew && g.core.Time(g.clock.read(rc.now)) == 0 {
+	if rc.calm && from.centre.lost && knew && g.core.Time(g.clock.read(rc.now)) == 0 {
 		rc.lastWord = rc.now
 	}
 }
@@ -217,7 +217,7 @@ func (rc *recovery) watch() {
 func (rc *recovery) homeless() string {
 	for _, e := range rc.edges.all {
 		st := e.core.Status(e.clock.read(rc.now))
-		if n := rc.centres.all[e.region].newest(); !e.lost && (!st.Leased || !st.Sure || st.Follows.N != n.term) {
+		if n := e.centre.newest(); !e.lost && (!st.Leased || !st.Sure || st.Follows.N != n.term) {
 			return fmt.Sprintf("%s has no lease from aggregator %d", e, n.term)
 		}
 	}
@@ -261,7 +261,7 @@ func (rc *recovery) measure(left time.Duration) {
 	}
 	rc.oracle.tick()
 	rc.seconds++
-	rc.use += max(float64(rc.oracle.active)/float64(rc.cfg.Total), float64(rc.oracle.rate(rc.now))/float64(rc.cfg.Rate))
+	rc.use += max(rc.oracle.use())
 	rc.in(time.Second, func() { rc.measure(left - time.Second) })
 }
 
@@ -275,11 +275,11 @@ func (rc *recovery) goQuiet() {
 		if v.hold == nil {
 			continue
 		}
-		if n := rc.edges.all[v.edge]; n.core.GiveUp(n.clock.read(rc.now), v.hold) {
+		if n := v.edge; n.core.GiveUp(n.clock.read(rc.now), v.hold) {
 			v.hold = nil
 			rc.oracle.setWaiting(v, false)
 			rc.visitors.end(int32(i))
-			rc.edges.wake(v.edge)
+			rc.edges.wake(n)
 		}
 	}
 }
@@ -312,8 +312,7 @@ func (rc *recovery) leftOver() string {
 		}
 		l := r.newest().core.Ledger(rc.room)
 		idle, rateIdle, silent := max(0, l.Free), max(0, l.RateFree), false
-		for _, k := range r.edges {
-			e := rc.edges.all[k]
+		for _, e := range r.edges {
 			silent = silent || e.lost || e.misjudged // reserved until its real end
 			if !e.lost {
 				credit, ridle := e.core.Spendable(e.clock.read(rc.now), rc.room)

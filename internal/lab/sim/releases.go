@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -38,19 +37,19 @@ func (o *operator) releaseNext(n int) {
 	pause.Release = &room.Release{ID: id, N: n, At: int64(o.fleetTime())}
 	o.control.Pause = &pause
 	o.edition++
-	for i := range o.globals.all {
+	for _, n := range o.globals.all {
 		delay := time.Duration(o.chaos.Int64N(int64(500 * time.Millisecond))) // documents are read twice a second
 		if o.cfg.Faults.any() && o.chaos.IntN(4) == 0 {
 			delay *= 10
 		}
-		o.in(delay, func() { o.globals.read(int32(i), false) })
+		o.in(delay, func() { n.read(false) })
 	}
 }
 
 // tendRelease does the work of a coordinator's shell: it claims a release in the store before the core may use it. The
 // first writer wins.
-func (o *operator) tendRelease(i int32) {
-	n, control := o.globals.all[i], &o.control
+func (o *operator) tendRelease(n *globalProc) {
+	control := &o.control
 	r := control.Untaken(int64(o.fleetTime()))
 	if r == nil || n.edition != o.edition || n.writing == r.ID {
 		return
@@ -64,17 +63,17 @@ func (o *operator) tendRelease(i int32) {
 		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
 		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(o.fleetTime()))
 		o.control = *taken.Rooms[""]
-		o.tracef("release %d is taken by coordinator %d", r.ID, i+1)
+		o.tracef("release %d is taken by coordinator %d", r.ID, n.id+1)
 		o.edition++
 		if o.crashAt == r.ID && !o.calm {
 			o.crashAt = 0
-			o.globals.crashLeader(&fault{number: o.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
+			o.globals.crashLeader(&fault{number: o.telling, who: int(n.id), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
 		}
-		for k := range o.globals.all { // the writer knows it at once
-			if k == int(i) {
-				o.globals.read(int32(k), false)
+		for _, g := range o.globals.all { // the writer knows it at once
+			if g == n {
+				g.read(false)
 			} else {
-				o.in(time.Duration(o.chaos.Int64N(int64(500*time.Millisecond))), func() { o.globals.read(int32(k), false) })
+				o.in(time.Duration(o.chaos.Int64N(int64(500*time.Millisecond))), func() { g.read(false) })
 			}
 		}
 	})
@@ -144,35 +143,28 @@ func quietRelease(seed uint64) (w *World, n int) {
 
 // releasesInPeace measures whether releases without faults admit their exact number, and how long that takes from the
 // write.
-func releasesInPeace(seeds uint64) Finding {
-	fewer, took, people, fault := 0, time.Duration(0), 0, ""
+func releasesInPeace(f *Finding, seeds uint64) {
+	fewer, took, people := 0, time.Duration(0), 0
 	for seed := range seeds {
 		w, n := quietRelease(seed)
-		if r := w.Run(); r.Fault != "" {
-			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
-		}
+		f.run(w)
 		r := w.oracle.releases[1]
 		people += r.in
 		if took = max(took, time.Duration(r.last-r.at)); r.in != n {
 			fewer++
 		}
 	}
-	return Finding{
-		Seen: fmt.Sprintf("%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds, people, took.Seconds()),
-		Met:  fewer == 0 && took <= 3*time.Second, Fault: fault,
-	}
+	f.add("", fewer == 0 && took <= 3*time.Second, "%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds, people, took.Seconds())
 }
 
 // releasesInTrouble measures whether any release admits more than its number, with all kinds of faults.
-func releasesInTrouble(seeds uint64) Finding {
-	more, all, let, of, fault := 0, 0, 0, 0, ""
+func releasesInTrouble(f *Finding, seeds uint64) {
+	more, all, let, of := 0, 0, 0, 0
 	for seed := range seeds {
 		c := Releases(seed)
 		c.Length = 2 * time.Minute
 		w := New(c)
-		if r := w.Run(); r.Fault != "" {
-			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
-		}
+		f.run(w)
 		for _, r := range w.oracle.releases {
 			all, let, of = all+1, let+r.in, of+r.n
 			if r.in > r.n {
@@ -180,8 +172,5 @@ func releasesInTrouble(seeds uint64) Finding {
 			}
 		}
 	}
-	return Finding{
-		Seen: fmt.Sprintf("%d of %d in %d worlds; %d people of %d", more, all, seeds, let, of),
-		Met:  more == 0, Fault: fault,
-	}
+	f.add("", more == 0, "%d of %d in %d worlds; %d people of %d", more, all, seeds, let, of)
 }

@@ -24,7 +24,7 @@ func TestReleasesLetInNoMore(t *testing.T) {
 // virtual time within seconds.
 func TestAReleaseLetsInAllOfThem(t *testing.T) {
 	t.Parallel()
-	if f := releasesInPeace(6); !f.Met || f.Fault != "" {
+	if f := measured(func(f *Finding) { releasesInPeace(f, 6) }); !f.Met || f.Fault != "" {
 		t.Errorf("%s: %s", f.Seen, f.Fault)
 	}
 }

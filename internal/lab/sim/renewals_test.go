@@ -12,9 +12,9 @@ import (
 func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{50, 100, 200, 400} {
-		early, use, fault := shortSessions(total, 2*time.Minute, false)
-		if early > 0 || use < 0.98 || fault != "" {
-			t.Errorf("T %d: %d people put out, use of T %.4f, want 0 and 0.98 or more; %s", total, early, use, fault)
+		var f Finding
+		if early, use := shortSessions(&f, total, 2*time.Minute, false); early > 0 || use < 0.98 || f.Fault != "" {
+			t.Errorf("T %d: %d people put out, use of T %.4f, want 0 and 0.98 or more; %s", total, early, use, f.Fault)
 		}
 	}
 }
@@ -22,7 +22,7 @@ func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 // TestCopiesAtEdgesOfTheirOwn: each edge sees one copy of a ticket, which behaves like a browser.
 func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	if f := copies(4, false); !f.Met || f.Fault != "" {
+	if f := measured(func(f *Finding) { copies(f, 4, false) }); !f.Met || f.Fault != "" {
 		t.Errorf("inside after 15 s / 30 s / 60 s / 120 s: %s, want one from 60 s on; %s", f.Seen, f.Fault)
 	}
 }
@@ -31,9 +31,9 @@ func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 // versions.
 func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
 	for _, clients := range []int{4, 12} {
-		seen, fault := copying{clients: clients, roam: true, session: true}.inside()
-		if seen[0] != clients || seen[3] != 1 || fault != "" {
-			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen, fault)
+		var f Finding
+		if seen := (copying{clients: clients, roam: true, session: true}).inside(&f); seen[0] != clients || seen[3] != 1 || f.Fault != "" {
+			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen, f.Fault)
 		}
 	}
 }
@@ -42,9 +42,10 @@ func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
 func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 	t.Parallel()
 	for _, session := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute} {
-		out, twice, _, fault := tabs(7, session)
-		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || fault != "" {
-			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out, twice, life, fault)
+		var f Finding
+		out, twice, _ := tabs(&f, 7, session)
+		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || f.Fault != "" {
+			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out, twice, life, f.Fault)
 		}
 	}
 }
@@ -52,7 +53,7 @@ func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 // TestCopiesInAnyRhythm: one of many clients with one ticket stays, however they time their renewals.
 func TestCopiesInAnyRhythm(t *testing.T) {
 	t.Parallel()
-	if f := copiesInAnyRhythm(8); !f.Met || f.Fault != "" {
+	if f := measured(func(f *Finding) { copiesInAnyRhythm(f, 8) }); !f.Met || f.Fault != "" {
 		t.Errorf("inside: %s %s", f.Seen, f.Fault)
 	}
 }

@@ -18,60 +18,34 @@ func (fl *fleet) keepTime() {
 	if fl.cfg.Faults.Forgetful {
 		return
 	}
-	for _, n := range fl.edges.all {
-		if !n.down && n.asleep <= fl.now {
-			fl.keep(&n.proc, 0, n.core.Known(n.clock.read(fl.now)))
+	for _, p := range fl.processes() {
+		if p.down || p.asleep > fl.now {
+			continue
 		}
-	}
-	for _, n := range fl.centres.aggs {
-		if !n.gone && n.asleep <= fl.now {
-			fl.keep(&n.proc, 0, n.core.Known(n.clock.read(fl.now)))
-		}
-	}
-	for _, n := range fl.globals.all {
-		if !n.gone && n.asleep <= fl.now {
-			fl.keep(&n.proc, n.offset, n.core.Known(n.clock.read(fl.now)))
-		}
-	}
-}
-
-// keep stores a process's fleet time; offset is that of its machine's wall clock.
-func (k *kernel) keep(p *proc, offset time.Duration, is fleettime.Known) {
-	if is.OK() {
-		p.memory.record = fleettime.Record{
-			Boot: p.memory.boot, At: time.Duration(p.clock.read(k.now)), Wall: k.fleetTime().Add(offset), Time: is.Time, Bound: is.Bound, Guess: is.Guess,
+		if is := p.known(); is.OK() {
+			p.memory.record = fleettime.Record{
+				Boot: p.memory.boot, At: time.Duration(p.clock.read(fl.now)), Wall: fl.fleetTime().Add(p.offset), Time: is.Time, Bound: is.Bound, Guess: is.Guess,
+			}
 		}
 	}
 }
 
 // remembers returns fleet time from the data folder of a starting process.
-func (k *kernel) remembers(p *proc, offset time.Duration) fleettime.Known {
-	known, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(k.now)), k.fleetTime().Add(offset))
+func (k *kernel) remembers(p *proc) fleettime.Known {
+	known, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(k.now)), k.fleetTime().Add(p.offset))
 	if err != nil {
 		return fleettime.Known{}
 	}
 	return known
 }
 
-// newMachine starts a process on a rebooted machine: its monotonic clock starts anew.
-func (k *kernel) newMachine(p *proc, clock nodeClock) {
+// newMachine starts a process on the machine of an earlier one, if there is one, else on a rebooted machine: its
+// monotonic clock starts anew.
+func (k *kernel) newMachine(p *proc, earlier **proc) {
 	k.boots++
-	p.clock, p.memory.boot = clock, fmt.Sprint("boot", k.boots)
-}
-
-// next returns a function that starts an aggregator in a data centre as soon as its store is readable.
-func (cs *centres) next(i int32) (next func() bool) {
-	r := cs.all[i]
-	return func() bool {
-		if r.failing > cs.now { // it cannot open the promises
-			cs.succeed(time.Duration(r.failing-cs.now)+time.Second, r.name+"'s aggregator", cs.next(i))
-			return false
-		}
-		if r.lost {
-			return false
-		}
-		cs.start(i, false)
-		return true
+	p.clock, p.memory.boot = k.clock(), fmt.Sprint("boot", k.boots)
+	if old := *earlier; old != nil {
+		p.clock, p.memory, p.offset, *earlier = old.clock, old.memory, old.offset, nil
 	}
 }
 
@@ -104,23 +78,23 @@ func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
 	back := func() time.Duration { return d + time.Second + time.Duration(fl.chaos.Int64N(int64(2*time.Second))) }
 	anew := func(p *proc) {
 		if fl.chaos.Float64() < reboots {
-			fl.newMachine(p, fl.clock())
+			fl.newMachine(p, new(*proc))
 		}
 	}
-	for i, n := range fl.edges.all {
+	for _, n := range fl.edges.all {
 		if n.lost || n.down {
 			continue
 		}
 		if clean && n.asleep <= fl.now {
-			fl.edges.leave(int32(i))
+			fl.edges.leave(n)
 		} else {
 			n.down = true
-			fl.edges.hangUp(int32(i))
+			fl.edges.hangUp(n)
 		}
 		anew(&n.proc)
-		fl.in(back(), func() { fl.edges.revive(int32(i)) })
+		fl.in(back(), func() { fl.edges.revive(n) })
 	}
-	for i, r := range fl.centres.all {
+	for _, r := range fl.centres.all {
 		if n := r.newest(); !n.gone && !n.doomed && !r.lost {
 			n.doomed = true
 			later(func() {
@@ -128,7 +102,7 @@ func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
 				r.again = &proc{clock: n.clock, memory: n.memory}
 				anew(r.again)
 			})
-			fl.succeed(back()+ended, r.name+"'s aggregator", fl.centres.next(int32(i)))
+			fl.succeed(back()+ended, r.name+"'s aggregator", fl.centres.next(r))
 		}
 	}
 	if g := fl.globals.newest(); !g.gone && !g.doomed {
@@ -136,8 +110,8 @@ func (fl *fleet) restartFleet(clean bool, d time.Duration, reboots float64) {
 		fl.globals.pending++
 		later(func() {
 			g.gone = true
-			fl.globals.again = &globalProc{proc: proc{clock: g.clock, memory: g.memory}, offset: g.offset}
-			anew(&fl.globals.again.proc)
+			fl.globals.again = &proc{clock: g.clock, memory: g.memory, offset: g.offset}
+			anew(fl.globals.again)
 		})
 		fl.succeed(back()+ended, "the coordinator", fl.globals.next)
 	}

@@ -134,11 +134,10 @@ func crowded(random bool) Config {
 }
 
 // randomRounds compares a random room with the law of its rounds, and with a fifo room, while the queue is long.
-func randomRounds() Finding {
+func randomRounds(f *Finding) {
 	const from, to, until = 4 * time.Minute, 11 * time.Minute, 14 * time.Minute
-	var out Finding
-	var ratio []float64
-	worst, people, ordered, drawn, inside := 0.0, 0, 0, 0, 0
+	var those outcomes
+	worst, people, ordered, drawn := 0.0, 0, 0, 0
 	for seed := range uint64(3) {
 		for _, random := range []bool{false, true} {
 			c := crowded(random)
@@ -151,11 +150,10 @@ func randomRounds() Finding {
 				w.oracle.seeAdmitted = l.admitted
 				n = &drawn
 			}
-			w.in(from, func() { *n -= w.meters.inside })
-			w.in(until, func() { *n += w.meters.inside })
-			r := w.Run()
-			out.Fault += r.Fault
-			out.Bound += fmt.Sprintf("%s: waits p50 / p99 %.0f / %.0f s; ", c.method(), r.WaitP50, r.WaitP99)
+			w.in(from, func() { *n -= w.meters.Inside })
+			w.in(until, func() { *n += w.meters.Inside })
+			r := f.run(w)
+			f.Bound += fmt.Sprintf("%s: waits p50 / p99 %.0f / %.0f s; ", c.method(), r.WaitP50, r.WaitP99)
 			if !random {
 				continue
 			}
@@ -163,16 +161,12 @@ func randomRounds() Finding {
 			worst, people = max(worst, off), people+joined
 			for _, o := range w.meters.outcomes {
 				if at := time.Duration(o.joined); at >= from && at < to {
-					ratio = append(ratio, o.actual/o.told)
-					if o.inside() {
-						inside++
-					}
+					those = append(those, o)
 				}
 			}
 		}
 	}
-	through, wrong, coverage := float64(drawn)/float64(ordered), math.Abs(1/quantile(ratio, 0.5)-1), float64(inside)/float64(max(1, len(ratio)))
-	out.Seen = fmt.Sprintf("%.2f %% of %d; %.3f; %.3f; %.2f", 100*worst, people, through, wrong, coverage)
-	out.Met = worst <= 0.02 && people > 20_000 && through >= 0.99 && wrong <= 0.1 && math.Abs(coverage-0.8) <= 0.05
-	return out
+	through, wrong, coverage := float64(drawn)/float64(ordered), math.Abs(1/those.ratio()-1), those.inside()
+	f.add("", worst <= 0.02 && people > 20_000 && through >= 0.99 && wrong <= 0.1 && math.Abs(coverage-0.8) <= 0.05,
+		"%.2f %% of %d; %.3f; %.3f; %.2f", 100*worst, people, through, wrong, coverage)
 }

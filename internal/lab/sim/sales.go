@@ -1,10 +1,8 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"vestibule/internal/core/room"
@@ -52,7 +50,7 @@ func between(rng *rand.Rand, a, b float64) float64 { return a + (b-a)*rng.Float6
 
 // sellOut draws a sale and runs it until the queue is empty. The effective limit, the session length and the patience
 // are drawn too: R limits one room in three, and in another third R limits until T does.
-func sellOut(seed uint64) soldOut {
+func sellOut(f *Finding, seed uint64) (name string, those outcomes) {
 	rng := rand.New(rand.NewPCG(seed, 0x73616c65))
 	s := sales[seed%uint64(len(sales))]
 	c := Defaults()
@@ -85,54 +83,23 @@ func sellOut(seed uint64) soldOut {
 	for w.oracle.waiting > 0 && w.now < int64(6*time.Hour) && !w.broken() {
 		w.runFor(10 * time.Second)
 	}
-	return soldOut{s.name, w.meters.outcomes, w.result()}
-}
-
-// soldOut is a finished sale.
-type soldOut struct {
-	name     string
-	outcomes []outcome
-	result   *Result
+	f.take(w.result())
+	return s.name, w.meters.outcomes
 }
 
 // forecasts runs many sales, and compares the forecasts at joining with the outcomes.
-func forecasts(seeds int) Finding {
-	type seen struct {
-		errs   []float64
-		inside int
-	}
-	var all seen
-	kinds := map[string]*seen{}
+func forecasts(f *Finding, seeds int) {
+	var all outcomes
+	kinds := map[string]outcomes{}
 	for seed := range uint64(seeds) {
-		s := sellOut(seed)
-		if s.result.Fault != "" {
-			return Finding{Fault: fmt.Sprintf("sale %d: %s", seed, s.result.Fault)}
-		}
-		kind := kinds[s.name]
-		if kind == nil {
-			kind = &seen{}
-			kinds[s.name] = kind
-		}
-		for i := range s.outcomes {
-			o := &s.outcomes[i]
-			for _, x := range []*seen{&all, kind} {
-				x.errs = append(x.errs, o.err())
-				if o.inside() {
-					x.inside++
-				}
-			}
-		}
+		name, those := sellOut(f, seed)
+		all, kinds[name] = append(all, those...), append(kinds[name], those...)
 	}
-	share := func(x *seen) float64 { return float64(x.inside) / float64(len(x.errs)) }
-	f := Finding{
-		Seen: fmt.Sprintf("%.3f / %.3f (%d people in %d sales)", quantile(all.errs, 0.5), share(&all), len(all.errs), seeds),
-		Met:  quantile(all.errs, 0.5) <= 0.1 && math.Abs(share(&all)-0.8) <= 0.05,
-	}
+	f.add("", all.median() <= 0.1 && math.Abs(all.inside()-0.8) <= 0.05,
+		"%.3f / %.3f (%d people in %d sales)", all.median(), all.inside(), len(all), seeds)
 	for _, s := range sales {
-		if x := kinds[s.name]; x != nil {
-			f.Bound += fmt.Sprintf("%s: %.3f / %.3f; ", s.name, quantile(x.errs, 0.5), share(x))
+		if those := kinds[s.name]; len(those) > 0 {
+			f.note("%s: %.3f / %.3f", s.name, those.median(), those.inside())
 		}
 	}
-	f.Bound = strings.TrimSuffix(f.Bound, "; ")
-	return f
 }

@@ -6,11 +6,9 @@ import "testing"
 // "vestibule simulate figures".
 func TestForecastsInASale(t *testing.T) {
 	t.Parallel()
-	s := sellOut(8)
-	if s.result.Fault != "" {
-		t.Fatal(s.result.Fault)
-	}
-	if n := len(s.outcomes); n < 500 || s.result.Forecast > 0.15 {
-		t.Errorf("%s: the forecasts of %d people were off by %.3f in the middle", s.name, n, s.result.Forecast)
+	var f Finding
+	name, those := sellOut(&f, 8)
+	if f.Fault != "" || len(those) < 500 || those.median() > 0.15 {
+		t.Errorf("%s: the forecasts of %d people were off by %.3f in the middle; %s", name, len(those), those.median(), f.Fault)
 	}
 }

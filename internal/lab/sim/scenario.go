@@ -1,74 +1,17 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 )
 
-// This file is the actions of scenarios, at chosen times instead of drawn by [Faults]. Edges are numbered through all
-// data centres, from 0.
-
-// end ends the process of an edge; its long-polled visitors lose the connection and ask again.
-func (es *edges) end(i int32) {
-	n := es.all[i]
-	if n.down {
-		return
-	}
-	es.tracef("%s crashes", n)
-	n.down = true
-	es.hangUp(i)
-}
-
-// leave shuts an edge down with a goodbye.
-func (es *edges) leave(i int32) {
-	n := es.all[i]
-	es.tracef("%s ends", n)
-	now := n.clock.read(es.now)
-	es.answer(i, n.core.Drain(now))
-	reports := n.core.Leave(now)
-	if es.cfg.Faults.Pasts {
-		if data := es.snapshotOf(n); n.pasts.failing <= es.now {
-			es.keepPast(n, data)
-		}
-	}
-	for _, m := range reports {
-		es.net.send(event{kind: evReport, node: n.region, msg: &m}, es.cfg.Network.LAN, n.cutUp)
-	}
-	n.down = true
-	n.ended = n.core.AllEnded()
-}
-
-// end ends the leading aggregator of a data centre; another begins after d.
-func (cs *centres) end(i int32, d time.Duration) {
-	cs.tracef("the aggregator of %s crashes", cs.all[i].name)
-	cs.all[i].newest().gone = true
-	cs.in(d, func() { cs.start(i, false) })
-}
-
-// end ends the coordinator; another begins after d.
-func (gs *coordinators) end(d time.Duration) {
-	gs.tracef("the coordinator crashes")
-	gs.newest().gone = true
-	gs.in(d, func() { gs.start(false) })
-}
-
-// takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
-// stored one.
-func (gs *coordinators) takeOver(version int) {
-	gs.older, gs.olderFor = version, time.Hour
-	gs.end(2 * time.Second)
-}
-
-// cutFor disconnects a data centre from global for d.
-func (cs *centres) cutFor(i int32, d time.Duration) {
-	cs.tracef("%s is cut off for %v", cs.all[i].name, d)
-	cs.all[i].cutUp, cs.all[i].cutDown = cs.now+int64(d), cs.now+int64(d)
-}
+// This file has the robots and the crowds of scenarios, and what happens in them at chosen times. Edges are numbered
+// through all data centres, from 0.
 
 // isolate disconnects every edge from its regional for d, and every regional from global, like a loss of NATS.
 func (fl *fleet) isolate(d time.Duration) {
@@ -92,51 +35,35 @@ func (vs *visitors) goHome() {
 	}
 }
 
-// goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.
-func (vs *visitors) goAway(centre int32) {
-	for i := range vs.all {
-		v := &vs.all[i]
-		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
-			continue
-		}
-		if n := vs.edges.all[v.edge]; v.hold != nil {
-			n.core.Abandon(n.clock.read(vs.now), v.hold)
-			vs.edges.wake(v.edge)
-		}
-		vs.oracle.setWaiting(v, false)
-		vs.end(int32(i))
-	}
-}
-
 // crowd is arrivals in addition to the demand.
 type crowd struct {
 	from, until time.Duration
 	perSecond   float64
-	centre      int32 // -1 for all
-	rng         *rand.Rand
 	came        int
 	behave      func(v *visitor)
 }
 
 // bring adds a crowd.
 func (vs *visitors) bring(c *crowd) {
-	c.rng = rand.New(rand.NewPCG(vs.cfg.Seed, 0x63726f7764))
-	var next func()
-	next = func() {
-		if vs.now > int64(c.until) {
-			return
-		}
-		centre := c.centre
-		if centre < 0 {
-			centre = int32(c.rng.IntN(vs.cfg.Centres))
-		}
-		i := vs.newcomer(centre)
+	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x63726f7764))
+	vs.again(rng, c.from, c.until, c.perSecond, func() {
+		i := vs.newcomer(int32(rng.IntN(vs.cfg.Centres)))
 		c.came++
 		c.behave(&vs.all[i])
 		vs.request(i)
-		vs.in(time.Duration(c.rng.ExpFloat64()/c.perSecond*1e9), next)
+	})
+}
+
+// again calls do again and again, as often as perSecond on average.
+func (k *kernel) again(rng *rand.Rand, from, until time.Duration, perSecond float64, do func()) {
+	var next func()
+	next = func() {
+		if k.now <= int64(until) {
+			do()
+			k.in(time.Duration(rng.ExpFloat64()/perSecond*1e9), next)
+		}
 	}
-	vs.in(c.from, next)
+	k.in(from, next)
 }
 
 // replays present tickets again and again, each at any edge, by clients that ignore the answers.
@@ -149,31 +76,17 @@ type replays struct {
 
 func (vs *visitors) replay(p *replays) {
 	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x7265706c6179))
-	var next func()
-	next = func() {
-		if vs.now > int64(p.until) {
-			return
-		}
-		k := int32(rng.IntN(len(vs.edges.all)))
-		n, t := vs.edges.all[k], p.tickets[rng.IntN(len(p.tickets))]
+	vs.again(rng, p.from, p.until, p.perSecond, func() {
+		n, t := vs.edges.all[rng.IntN(len(vs.edges.all))], p.tickets[rng.IntN(len(p.tickets))]
 		p.shown++
 		switch d := n.core.Arrive(n.clock.read(vs.now), vs.room, t); {
 		case d.Enters():
-			vs.oracle.issued(&visitor{edge: k}, d)
+			vs.oracle.issued(&visitor{edge: n}, d)
 		case d.Verdict == admission.Hold:
-			vs.edges.hold(k, &admission.Visit{Room: vs.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
+			vs.edges.hold(n, d.Ticket, t, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
-		vs.edges.wake(k)
-		vs.in(time.Duration(rng.ExpFloat64()/p.perSecond*1e9), next)
-	}
-	vs.in(p.from, next)
-}
-
-// hold makes an edge hold a request whose client hangs up after d.
-func (es *edges) hold(edge int32, v *admission.Visit, d time.Duration) {
-	n := es.all[edge]
-	n.core.Hold(n.clock.read(es.now), v)
-	es.in(d, func() { n.core.Abandon(n.clock.read(es.now), v) })
+		vs.edges.wake(n)
+	})
 }
 
 // oldTickets returns n tickets of each kind: valid places and sessions, expired sessions, and tickets of an earlier
@@ -229,42 +142,36 @@ func (w *World) runFor(d time.Duration) {
 // sessions returns the number of valid sessions.
 func (w *World) sessions() int {
 	w.oracle.tick()
-	return w.oracle.active
+	return len(w.oracle.tickets)
 }
 
-// counted returns the number of sessions counted by the regionals, and the reserved part.
-func (cs *centres) counted() (n, reserved int64) {
-	for _, r := range cs.all {
-		l := r.newest().core.Ledger(cs.room)
-		n += l.Active
-		reserved += l.Reserved
+// ask sends a request with a ticket to an edge. The client is not among the visitors; the oracle sees its admission.
+func (vs *visitors) ask(n *edgeNode, t ticket.Ticket) admission.Decision {
+	d := n.core.Arrive(n.clock.read(vs.now), vs.room, t)
+	vs.edges.wake(n)
+	if d.Enters() {
+		vs.oracle.issued(&visitor{edge: n}, d)
 	}
-	return n, reserved
+	return d
 }
 
-// parallelRequests sends n parallel requests with the same ticket to the edges of a data centre in turn, and returns
-// the resulting tickets.
-func (vs *visitors) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.Ticket {
-	v := &visitor{centre: centre}
-	var out []ticket.Ticket
-	for k := range n {
-		i := vs.centres.all[centre].edges[k%len(vs.centres.all[centre].edges)]
-		e := vs.edges.all[i]
-		v.edge = i
-		d := e.core.Arrive(e.clock.read(vs.now), vs.room, t)
-		vs.edges.wake(i)
-		if d.Enters() {
-			vs.oracle.issued(v, d)
-			out = append(out, d.Ticket)
+// inside returns the active visitors.
+func (vs *visitors) inside() (out []*visitor) {
+	for i := range vs.all {
+		if v := &vs.all[i]; v.inside {
+			out = append(out, v)
 		}
 	}
 	return out
 }
 
-// clockTime formats a time of a scenario.
-func clockTime(ns int64) string {
-	d := time.Duration(ns)
-	return fmt.Sprintf("%3d:%02.0f", int(d.Minutes()), math.Mod(d.Seconds(), 60))
+// expect gives the room an event that begins at start. Visitors gather from the fifth second on.
+func (w *World) expect(start time.Duration, e *room.Event) {
+	w.in(time.Second, func() {
+		e.Name, e.Prequeue, e.Start = "launch", int64(epoch.Add(5*time.Second)), int64(epoch.Add(start))
+		w.operator.giveEvent(e)
+		w.operator.edited()
+	})
 }
 
 // foreign returns the ticket of a visitor that joined just now at some edge.

@@ -146,7 +146,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 func TestTheJudgeSees(t *testing.T) {
 	t.Parallel()
 	enter := func(w *World, id uint64, until int64) {
-		w.oracle.issued(&visitor{}, admission.Decision{
+		w.oracle.issued(&visitor{edge: w.edges.all[0]}, admission.Decision{
 			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.oracle.centres[0].home},
 		})
 	}
@@ -197,8 +197,8 @@ func TestTheJudgeSees(t *testing.T) {
 				w.now = s*int64(time.Second) + int64(100*time.Millisecond) // edges are a little behind
 				w.oracle.tick()
 			}
-			if w.oracle.active != want {
-				t.Errorf("after %d s %d sessions are valid, want %d", at, w.oracle.active, want)
+			if len(w.oracle.tickets) != want {
+				t.Errorf("after %d s %d sessions are valid, want %d", at, len(w.oracle.tickets), want)
 			}
 		}
 	})

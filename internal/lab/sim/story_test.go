@@ -11,7 +11,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
 )
@@ -160,11 +159,11 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		after := length(arg("for", "1000h"))
 		switch word(0) {
 		case "edge":
-			i := int32(number(word(1)) - 1)
-			w.edges.end(i)
-			w.in(after, func() { w.edges.start(i) })
+			n := w.edges.all[number(word(1))-1]
+			w.edges.end(n)
+			w.in(after, func() { w.edges.start(n) })
 		case "region":
-			w.centres.end(int32(number(word(1))-1), after)
+			w.centres.end(w.centres.all[number(word(1))-1], after)
 		case "global":
 			w.globals.end(after)
 		default:
@@ -200,10 +199,10 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.restartFleet(!is("killed"), length(arg("for", "1s")), share)
 			return
 		}
-		for i := range w.edges.all {
+		for i, n := range w.edges.all {
 			at := time.Duration(i) * length(arg("every", "10s"))
-			w.in(at, func() { w.edges.leave(int32(i)) })
-			w.in(at+2*time.Second, func() { w.edges.start(int32(i)) })
+			w.in(at, func() { w.edges.leave(n) })
+			w.in(at+2*time.Second, func() { w.edges.start(n) })
 		}
 
 	case "twin":
@@ -212,8 +211,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		if is("copied") || is("proves") {
 			folder = n.folder
 		}
-		k := w.edges.add(n.region, n.centre, n.name, folder, is("proves"))
-		s.printf("it is edge %d", k+1)
+		s.printf("it is edge %d", 1+w.edges.add(n.centre, n.name, folder, is("proves")).id)
 
 	case "status":
 		for _, r := range w.centres.all {
@@ -238,7 +236,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.isolate(length(arg("for", "")))
 			break
 		}
-		w.centres.cutFor(int32(number(word(1))-1), length(arg("for", "")))
+		w.centres.cutFor(w.centres.all[number(word(1))-1], length(arg("for", "")))
 
 	case "home":
 		w.visitors.goHome()
@@ -342,7 +340,7 @@ func (s *story) pass(d time.Duration) {
 		}
 	}
 	s.printf("%s  %-5s  %-7s  %-7s  %-8s  %-12s  %s", clockTime(w.now), tenths(used/float64(looks)/float64(w.cfg.Total)), waiting, order,
-		some(reserved/float64(looks)), some(float64(m.queuedFree)/float64(max(1, m.arrived))), some(float64(m.early)/float64(w.cfg.Total)))
+		some(reserved/float64(looks)), some(float64(m.QueuedFree)/float64(max(1, m.Arrived))), some(float64(m.early)/float64(w.cfg.Total)))
 }
 
 // tenths formats a fraction in tenths.
@@ -372,7 +370,6 @@ func some(part float64) string {
 // ask sends n parallel requests of a visitor to the named edges in turn.
 func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Network, number func(string) int) {
 	w := s.w
-	v := &visitor{}
 	brought, known := s.people[who]
 	if !known { // joined a moment ago, anywhere
 		brought = w.visitors.foreign()
@@ -381,14 +378,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	brought.Network = network
 	var told []string
 	for k := range n {
-		i := int32(number(at[k%len(at)]) - 1)
-		e := w.edges.all[i]
-		v.edge, v.centre = i, e.region
-		d := e.core.Arrive(e.clock.read(w.now), w.room, brought)
-		w.edges.wake(i)
-		if d.Verdict == admission.Admit || d.Verdict == admission.Serve {
-			w.oracle.issued(v, d)
-		}
+		d := w.visitors.ask(w.edges.all[number(at[k%len(at)])-1], brought)
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {
 			verdict += fmt.Sprintf(", valid for %d s", int64(d.Ticket.Until)-w.fleetTime().Second())
@@ -401,4 +391,26 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 		}
 	}
 	s.printf("%s: %s", who, strings.Join(told, " / "))
+}
+
+// goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.
+func (vs *visitors) goAway(centre int32) {
+	for i := range vs.all {
+		v := &vs.all[i]
+		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
+			continue
+		}
+		if n := v.edge; v.hold != nil {
+			n.core.Abandon(n.clock.read(vs.now), v.hold)
+			vs.edges.wake(n)
+		}
+		vs.oracle.setWaiting(v, false)
+		vs.end(int32(i))
+	}
+}
+
+// clockTime formats a time of a scenario.
+func clockTime(ns int64) string {
+	d := time.Duration(ns)
+	return fmt.Sprintf("%3d:%02.0f", int(d.Minutes()), math.Mod(d.Seconds(), 60))
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -26,10 +25,10 @@ func (vs *visitors) subscribes(i int32) bool {
 		vs.each(time.Second, vs.callSubscribers)
 	}
 	v.kept = true
-	n := vs.edges.all[v.edge]
+	n := v.edge
 	t, _ := vs.ticketOf(n, v)
 	n.core.Away(n.clock.read(vs.now), vs.room, t, t.Answer)
-	vs.edges.wake(v.edge)
+	vs.edges.wake(n)
 	vs.pushes.of[t.ID] = i
 	vs.pushes.book.Set(vs.fleetTime(), vs.room, t.ID, 1, &push.Record{Place: t.Place(), Told: push.Confirmed, Sealed: []byte{1}})
 	return true
@@ -65,38 +64,27 @@ func (vs *visitors) callSubscribers() {
 
 // awayUntilCalled has half of a long line subscribe and close the page, and half of those never come back. It compares the
 // waits of the others with those in a fleet where these never came, and with what they were told.
-func awayUntilCalled() Finding {
-	run := func(subscribe, never, perMinute float64) (w *World, r *Result) {
+func awayUntilCalled(f *Finding) {
+	run := func(subscribe, never, perMinute float64) (*meters, *Result) {
 		c := busy(1)
 		c.Length, c.People.Patience, c.People.Stay = 25*time.Minute, 0, 1
 		c.People.Subscribe, c.People.Never = subscribe, never
 		c.Demand = Demand{PerMinute: perMinute, Spikes: []Spike{{At: 2 * time.Minute, Length: time.Minute, PerMinute: 3 * perMinute}}}
-		w = New(c)
-		w.in(fill, w.meters.begin)
-		return w, w.Run()
+		w := filled(c, nil)
+		return w.meters, f.run(w)
 	}
 	with, r := run(0.5, 0.5, 2000)
-	without, other := run(1.0/3, 0, 1500)
+	without, _ := run(1.0/3, 0, 1500)
 	mean := func(x []float64) (m float64) {
 		for _, s := range x {
 			m += s / float64(len(x))
 		}
 		return m
 	}
-	a, b := mean(with.meters.waits), mean(without.meters.waits)
-	inside := 0
-	var ratio []float64
-	for _, o := range with.meters.outcomes {
-		if o.inside() {
-			inside++
-		}
-		ratio = append(ratio, o.actual/max(o.told, 1))
-	}
+	a, b := mean(with.waits), mean(without.waits)
 	off := a/b - 1
-	return Finding{
-		Seen: fmt.Sprintf("%.4f; %+.1f %% (%.0f s, %.0f s without them)", r.UseT, 100*off, a, b),
-		Met:  r.UseT >= 0.95 && math.Abs(off) <= 0.05 && r.Peak <= r.Config.Total && len(with.meters.back) > 1000, Fault: r.Fault + other.Fault,
-		Bound: fmt.Sprintf("waits of the others: %.2f of what they were told, %.2f inside the range; %d came back and were in after p50 / p99 %.0f / %.0f s; peak sessions / T %.4f",
-			quantile(ratio, 0.5), float64(inside)/float64(max(1, len(ratio))), len(with.meters.back), quantile(with.meters.back, 0.5), quantile(with.meters.back, 0.99), float64(r.Peak)/float64(r.Config.Total)),
-	}
+	f.add("", r.UseT >= 0.95 && math.Abs(off) <= 0.05 && r.Peak <= r.Config.Total && len(with.back) > 1000,
+		"%.4f; %+.1f %% (%.0f s, %.0f s without them)", r.UseT, 100*off, a, b)
+	f.note("waits of the others: %.2f of what they were told, %.2f inside the range; %d came back and were in after p50 / p99 %.0f / %.0f s; peak sessions / T %.4f",
+		with.outcomes.ratio(), with.outcomes.inside(), len(with.back), quantile(with.back, 0.5), quantile(with.back, 0.99), float64(r.Peak)/float64(r.Config.Total))
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,6 @@ type Variant struct {
 	Seed    uint64
 	Only    []int    // numbers of the faults that happen; nil for all
 	Without []string // other parts left out, see Enemies
-	Policy  bool     // partition_policy is edited too, see Faults.Policy
 
 	Minutes        float64
 	Centres, Edges int
@@ -38,7 +38,6 @@ type Variant struct {
 func (v *Variant) Config() Config {
 	c := v.Profile.Draw(v.Seed)
 	c.Faults.Only = v.Only
-	c.Faults.Policy = c.Faults.Policy || v.Policy
 	for _, name := range v.Without {
 		for _, e := range enemies {
 			if e.name == name {
@@ -72,9 +71,6 @@ func (v *Variant) Command() string {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	if v.Only != nil {
 		out += " --only " + FormatNumbers(v.Only)
-	}
-	if v.Policy {
-		out += " --policy-edits"
 	}
 	if len(v.Without) > 0 {
 		out += " --without " + strings.Join(v.Without, ",")
@@ -122,78 +118,53 @@ func ParseNumbers(text string) ([]int, error) {
 	return ns, nil
 }
 
-// enemy is a hostile part that can be left out of an experiment.
+// enemy is a hostile part that can be left out of an experiment: the fields of Config, by their indices, that have its
+// name as their tag "without".
 type enemy struct {
 	name   string
-	listed bool // as single faults, which can be left out one by one
-	off    func(c *Config)
+	fields [][]int
 }
 
-var enemies = []enemy{
-	{"crash-edge", true, func(c *Config) { c.Faults.CrashEdge = false }},
-	{"crash-regional", true, func(c *Config) { c.Faults.CrashRegion = false }},
-	{"crash-global", true, func(c *Config) { c.Faults.CrashGlobal = false }},
-	{"zombies", false, func(c *Config) { c.Faults.Zombies = false }},
-	{"twins", true, func(c *Config) { c.Faults.Twins = false }},
-	{"folders", true, func(c *Config) { c.Faults.Folders = false }},
-	{"bad-folders", true, func(c *Config) { c.Faults.BadFolders = false }},
-	{"old-images", true, func(c *Config) { c.Faults.OldImages = false }},
-	{"pasts", false, func(c *Config) { c.Faults.Pasts, c.Faults.BadFolders, c.Faults.OldImages = false, false, false }},
-	{"forget", true, func(c *Config) { c.Faults.Forget = false }},
-	{"ephemeral", true, func(c *Config) { c.Faults.Ephemeral = false }},
-	{"forever", true, func(c *Config) { c.Faults.Forever = false }},
-	{"cut-edge", true, func(c *Config) { c.Faults.CutEdge = false }},
-	{"cut-region", true, func(c *Config) { c.Faults.CutRegion = false }},
-	{"cut-pair", true, func(c *Config) { c.Faults.CutPair = false }},
-	{"stop", true, func(c *Config) { c.Faults.Stop = false }},
-	{"limits", true, func(c *Config) { c.Faults.Limits = false }},
-	{"session", true, func(c *Config) { c.Faults.Session = false }},
-	{"policy", true, func(c *Config) { c.Faults.Policy = false }},
-	{"epoch", true, func(c *Config) { c.Faults.Epoch = false }},
-	{"remove", true, func(c *Config) { c.Faults.Remove = false }},
-	{"dropped", true, func(c *Config) { c.Faults.Drop = false }},
-	{"wipe", false, func(c *Config) { c.Faults.Wipe = false }},
-	{"blank", true, func(c *Config) { c.Faults.Blank = false }},
-	{"rollback", true, func(c *Config) { c.Faults.Rollback = false }},
-	{"keys", true, func(c *Config) { c.Faults.Keys = false }},
-	{"members", true, func(c *Config) { c.Faults.Members = false }},
-	{"forsake", true, func(c *Config) { c.Faults.Forsake = false }},
-	{"fail", true, func(c *Config) { c.Faults.Fail = false }},
-	{"torn", false, func(c *Config) { c.Faults.Torn = false }},
-	{"copies", true, func(c *Config) { c.Faults.Copies = false }},
-	{"methods", true, func(c *Config) { c.Faults.Methods = false }},
-	{"pause", true, func(c *Config) { c.Faults.Pause = false }},
-	{"for-now", true, func(c *Config) { c.Faults.ForNow = false }},
-	{"suspend", true, func(c *Config) { c.Faults.Suspend = false }},
-	{"renewal", true, func(c *Config) { c.Faults.Renewal = false }},
-	{"events", true, func(c *Config) { c.Faults.Events = false }},
-	{"draws", true, func(c *Config) { c.Faults.Draws = false }},
-	{"rules", true, func(c *Config) { c.Faults.Rules = false }},
-	{"rename", true, func(c *Config) { c.Faults.Rename = false }},
-	{"release", true, func(c *Config) { c.Faults.Release = false }},
-	{"restart", true, func(c *Config) { c.Faults.Restart = false }},
-	{"forgetful", false, func(c *Config) { c.Faults.Forgetful = false }},
-	{"disk", false, func(c *Config) { c.Faults.Disk = false }},
-	{"clocks", false, func(c *Config) { c.Faults.Clocks = false }},
-	{"vague", false, func(c *Config) { c.Faults.Vague = 0 }},
-	{"doubled", false, func(c *Config) { c.Faults.Doubled = 0 }},
-	{"late", false, func(c *Config) { c.Faults.Tardy = 0 }},
-	{"loss", false, func(c *Config) { c.Network.Loss = 0 }},
-	{"encode", false, func(c *Config) { c.Network.Encode = false }},
-	{"sealed", false, func(c *Config) { c.Network.Sealed = false }},
-	{"spikes", false, func(c *Config) { c.Demand.Spikes = nil }},
-	{"robots", false, func(c *Config) { c.People.Robots = 0 }},
-	{"parallel", false, func(c *Config) { c.People.Parallel = 0 }},
-	{"lost", false, func(c *Config) { c.People.Lost = 0 }},
-	{"move", false, func(c *Config) { c.People.Move = 0 }},
-	{"copy", false, func(c *Config) { c.People.Copy = 0 }},
-	{"bound", false, func(c *Config) { c.People.Bound, c.People.Roam = false, 0 }},
-	{"old", false, func(c *Config) { c.People.Old = 0 }},
-	{"drop", false, func(c *Config) { c.People.Drop = 0 }},
-	{"burst", false, func(c *Config) { c.People.Burst = 0 }},
-	{"quit", false, func(c *Config) { c.People.Quit = 0 }},
-	{"probation", false, func(c *Config) { c.Probation = 0 }},
-	{"hop", false, func(c *Config) { c.People.Stay = 1 }},
+// hop is the enemy that is left out by a one: visitors change edges.
+const hop = "hop"
+
+var enemies = append(enemiesOf(reflect.TypeFor[Config]()), enemy{name: hop})
+
+// enemiesOf returns the enemies in the fields of a struct, and in those of its structs.
+func enemiesOf(t reflect.Type, at ...int) (out []enemy) {
+	for i := range t.NumField() {
+		f, here := t.Field(i), append(slices.Clone(at), i)
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, enemiesOf(f.Type, here...)...)
+		}
+		for name := range strings.SplitSeq(f.Tag.Get("without"), ",") {
+			k := slices.IndexFunc(out, func(e enemy) bool { return e.name == name })
+			switch {
+			case name == "":
+			case k < 0:
+				out = append(out, enemy{name, [][]int{here}})
+			default:
+				out[k].fields = append(out[k].fields, here)
+			}
+		}
+	}
+	return out
+}
+
+// off leaves the part out.
+func (e *enemy) off(c *Config) {
+	if e.name == hop {
+		c.People.Stay = 1
+	}
+	for _, at := range e.fields {
+		reflect.ValueOf(c).Elem().FieldByIndex(at).SetZero()
+	}
+}
+
+// listed reports whether the part is single faults, which can be left out one by one.
+func (e *enemy) listed() bool {
+	is := func(k faultKind) bool { return k.part == e.name }
+	return slices.ContainsFunc(faultKinds, is) || slices.ContainsFunc(operatorKinds, is)
 }
 
 // Enemies returns the names that Variant.Without accepts.
@@ -247,7 +218,7 @@ func Shrink(v Variant, tries int, step func(v *Variant, r *Result)) (smallest Va
 	if v.Only == nil {
 		c := v.Config()
 		all := []int{}
-		for _, f := range c.Faults.draw(c.Seed, c.Length) {
+		for _, f := range c.drawFaults() {
 			all = append(all, f.number)
 		}
 		if v.Only = all; !s.try(v) {
@@ -328,7 +299,7 @@ func (s *shrinker) faults() (any bool) {
 // enemies leaves out the parts that are not single faults.
 func (s *shrinker) enemies() (any bool) {
 	for _, e := range enemies {
-		if e.listed || slices.Contains(s.best.Without, e.name) {
+		if e.listed() || slices.Contains(s.best.Without, e.name) {
 			continue
 		}
 		v := s.best

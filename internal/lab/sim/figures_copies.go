@@ -1,0 +1,316 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire"
+)
+
+// This file has the figures of robots, and of tickets that are shown more than once.
+
+// flood sends robots to a room of 600 with a queue of 500, and compares those minutes with the same minutes without
+// robots. Chance moves the estimate of one run by some per cent, so there are several.
+func flood(f *Finding) {
+	type seen struct{ people, told float64 }
+	const length = 2 * time.Minute
+	run := func(s *seen, seed uint64, robots bool) (hits int) {
+		c := busy(seed)
+		c.Total, c.Demand.PerMinute, c.People.Patience = 600, 450, 3*time.Minute
+		c.Length = fill + length
+		w := filled(c, nil)
+		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, behave: noCookies}
+		if robots {
+			w.visitors.bring(all)
+		}
+		f.run(w)
+		m := w.meters
+		s.people, s.told = s.people+float64(m.Inside-m.robots), s.told+m.told/float64(max(1, m.tellings))
+		return all.came
+	}
+	var with, without seen
+	hits := 0
+	for seed := range uint64(6) {
+		run(&without, seed+1, false)
+		hits += run(&with, seed+1, true)
+	}
+	people, told := with.people/without.people-1, with.told/without.told-1
+	f.add("", math.Abs(people) < 0.05 && math.Abs(told) < 0.05, "%+.1f %% / %+.1f %% (%d hits)", 100*people, 100*told, hits)
+}
+
+// replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without. A
+// single ticket is a waiting visitor's. The displayed numbers are compared with the true queue: a few of the tickets
+// are valid and take their permits.
+func replayed(f *Finding, tickets int, perSecond float64) {
+	type seen struct{ let, people, told, real, tellings float64 }
+	const length = 5 * time.Minute
+	run := func(s *seen, seed uint64, perSecond float64) (shown int) {
+		c := busy(seed)
+		c.Centres, c.Edges = 2, 2
+		c.Demand.PerMinute, c.People.Patience = 1150, 3*time.Minute
+		c.Length = fill + length
+		w := filled(c, nil)
+		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
+		w.in(fill-30*time.Second, func() {
+			if old.tickets = w.visitors.oldTickets((tickets + 3) / 4); tickets == 1 {
+				old.tickets = old.tickets[2:3]
+			}
+		})
+		if perSecond > 0 {
+			w.visitors.replay(old)
+		}
+		f.run(w)
+		m := w.meters
+		s.let += float64(m.Inside - m.robots)
+		s.people, s.told, s.real, s.tellings = s.people+m.people, s.told+m.told, s.real+m.real, s.tellings+float64(m.tellings)
+		return old.shown
+	}
+	var with, without, used seen // used: the same tickets, each as often as an active visitor requests
+	shown := 0
+	for seed := range uint64(6) {
+		run(&without, seed+1, 0)
+		run(&used, seed+1, float64(tickets)/10)
+		shown += run(&with, seed+1, perSecond)
+	}
+	let := with.let/without.let - 1
+	people := with.people/with.real/(without.people/without.real) - 1
+	told := with.told/with.real/(without.told/without.real) - 1
+	raw := func(than *seen) string {
+		per := func(a, b float64) float64 { return 100 * (a/with.tellings/(b/than.tellings) - 1) }
+		return fmt.Sprintf("%+.1f %% let in, %+.1f %% told of, %+.1f %% estimate, %+.1f %% really waiting",
+			100*(with.let/than.let-1), per(with.people, than.people), per(with.told, than.told), per(with.real, than.real))
+	}
+	f.add("", let >= -0.05 && people <= 0.05 && told <= 0.05,
+		"%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown)
+	f.Bound = "against the runs without replays: " + raw(&without) + "; in which each of those tickets is shown every 10 s: " + raw(&used)
+}
+
+// copies gives one ticket near its turn to many independent clients, in a room filled by others.
+func copies(f *Finding, clients int, roam bool) {
+	seen := copying{clients: clients, roam: roam}.inside(f)
+	f.add("", seen[2] == 1 && seen[3] == 1, "%d / %d / %d / %d", seen[0], seen[1], seen[2], seen[3])
+}
+
+// boundCopies compares copies by the binding of tickets: none, to networks of five clients each, to the address of each
+// client.
+func boundCopies(f *Finding, session bool) {
+	none := math.MaxInt // clients inside at first, without binding
+	for i, bind := range []struct {
+		name string
+		of   func(client int) ticket.Network
+	}{
+		{"none", func(int) ticket.Network { return 0 }},
+		{"network", func(client int) ticket.Network { return ticket.Network(2 + 2*(client%10)) }},
+		{"strict", func(client int) ticket.Network { return ticket.Network(3 + 2*client) }},
+	} {
+		seen := copying{clients: 50, roam: true, session: session, network: bind.of}.inside(f)
+		f.add("; ", seen[0] < none && seen[2] == 1 && seen[3] == 1, "%s %d / %d / %d / %d", bind.name, seen[0], seen[1], seen[2], seen[3])
+		if i == 0 {
+			none = seen[0]
+		}
+	}
+}
+
+// copiesInAnyRhythm gives one ticket to clients that renew it in several rhythms.
+func copiesInAnyRhythm(f *Finding, sizes ...int) {
+	const every = 5 * time.Second
+	for _, next := range []func(now int64, client, clients int, rng *rand.Rand) time.Duration{
+		func(now int64, _, _ int, rng *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + time.Duration(rng.Int64N(int64(4900*time.Millisecond)))
+		},
+		func(now int64, client, clients int, _ *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + every*time.Duration(client)/time.Duration(clients)
+		},
+		func(_ int64, _, _ int, rng *rand.Rand) time.Duration {
+			return time.Duration(rng.Int64N(int64(2 * every)))
+		},
+	} {
+		sep := "; "
+		for _, clients := range sizes {
+			seen := copying{clients: clients, roam: true, life: 5 * time.Minute, next: next}.inside(f)
+			f.add(sep, seen[3] == 1, "%d", seen[3])
+			sep = " / "
+		}
+	}
+}
+
+// copying has clients with copies of one ticket: of the place, or of the session.
+type copying struct {
+	clients int
+	roam    bool // to any edge with every request
+	session bool
+	network func(client int) ticket.Network                                    // nil for none
+	life    time.Duration                                                      // of sessions; a minute by default
+	next    func(now int64, client, clients int, rng *rand.Rand) time.Duration // time to the next request inside; nil for 5 to 15 s
+}
+
+// inside returns how many clients are inside with the ticket, 15 s, 30 s, 60 s and 120 s after the first admission; in
+// place of the last, five sessions after it where their length is given.
+func (o copying) inside(f *Finding) (seen [4]int) {
+	c := Defaults()
+	c.Centres, c.Edges, c.Length = 1, 4, 12*time.Minute
+	c.Total, c.Rate, c.Session, c.Demand.PerMinute = 100, 6000, time.Minute, 200
+	c.People.Think = 10 * time.Second
+	last := 2 * time.Minute
+	if o.life > 0 {
+		c.Session, last = o.life, 5*o.life
+		c.Length, c.Total, c.Demand.PerMinute = 4*time.Minute+last, 2000, 0
+	}
+	w := New(c)
+	place := w.visitors.foreign()
+	jars := make([]ticket.Ticket, o.clients)
+	rng := rand.New(rand.NewPCG(1, 0x636f7079))
+	entered := false
+	inside := func() (n int) {
+		for _, t := range jars {
+			if t.ID == place.ID && t.Valid(w.fleetTime()) {
+				n++
+			}
+		}
+		return n
+	}
+	seen = [4]int{-1, -1, -1, -1}
+	var ask func(i int)
+	ask = func(i int) {
+		n := w.edges.all[i%4]
+		if o.roam {
+			n = w.edges.all[rng.IntN(4)]
+		}
+		if o.network != nil {
+			jars[i].Network = o.network(i)
+		}
+		d := w.visitors.ask(n, jars[i])
+		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
+		switch {
+		case d.Enters():
+			if next = 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second))); o.next != nil {
+				next = o.next(w.now, i, o.clients, rng)
+			}
+			if !entered && d.Ticket.ID == place.ID {
+				entered = true
+				for j, later := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, last} {
+					w.in(later, func() { seen[j] = inside() })
+				}
+				for j := 1; o.session && j < o.clients; j++ {
+					jars[j] = d.Ticket
+					w.in(time.Duration(rng.Int64N(int64(2*time.Second))), func() { ask(j) })
+				}
+			}
+		case d.Verdict == admission.Hold:
+			w.edges.hold(n, d.Ticket, jars[i], 500*time.Millisecond)
+		}
+		jars[i] = d.Ticket
+		w.in(next, func() { ask(i) })
+	}
+	w.in(3*time.Minute, func() {
+		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.operator.epoch, uint32(w.fleetTime().Second())
+		for i := range jars {
+			if jars[i] = place; i == 0 || !o.session {
+				ask(i)
+			}
+		}
+	})
+	f.run(w)
+	return seen
+}
+
+// manyTabs has browsers with many parallel requests, from changing networks, behind a balancer that picks any edge.
+// Answers are lost and late.
+func manyTabs(f *Finding) {
+	out := 0
+	for _, session := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute} {
+		longest, twice := time.Duration(0), 0.0
+		for seed := range uint64(4) {
+			n, d, part := tabs(f, seed+1, session)
+			out, longest, twice = out+n, max(longest, d), twice+part/4
+		}
+		f.add(" / ", longest <= time.Duration(wire.Life(session))*time.Second, "%.1f s (%.1f %% of the time)", longest.Seconds(), 100*twice)
+	}
+	f.Seen, f.Met = fmt.Sprintf("%d; %s", out, f.Seen), f.Met && out == 0
+}
+
+// tabs returns how often a browser with many tabs loses its session within an hour, the longest time of being counted
+// more than once, and the fraction of that time.
+func tabs(f *Finding, seed uint64, session time.Duration) (out int, longest time.Duration, part float64) {
+	c := Defaults()
+	c.Seed, c.Centres, c.Edges, c.Length = seed, 1, 4, time.Hour
+	c.Total, c.Rate, c.Session, c.Demand.PerMinute = 100, 600, session, 0
+	w := New(c)
+	rng := rand.New(rand.NewPCG(seed, 0x74616273))
+	var jar ticket.Ticket
+	var page func()
+	page = func() {
+		requests := 1 + rng.IntN(20)
+		if rng.IntN(4) == 0 {
+			requests = 50
+		}
+		for range requests {
+			d := w.visitors.ask(w.edges.all[rng.IntN(4)], jar)
+			if !d.Enters() {
+				out++
+			}
+			if !d.Reseal || rng.IntN(10) == 0 {
+				continue
+			}
+			late := time.Duration(rng.Int64N(int64(2 * time.Second)))
+			if slow := time.Duration(rng.Int64N(int64(session / 3))); rng.IntN(10) == 0 && slow > reuse.InFlight*time.Second/2 {
+				late += slow
+				d.Ticket.Seen += uint32(slow / time.Second)
+			}
+			w.in(late, func() { jar = d.Ticket })
+		}
+		w.in(time.Duration(rng.Int64N(int64(session/3))), page)
+	}
+	twice := int64(0)
+	w.in(10*time.Second, func() {
+		jar = w.visitors.foreign()
+		jar.Epoch = w.operator.epoch
+		page()
+		w.each(100*time.Millisecond, func() {
+			if n, _ := w.centres.counted(); n <= 1 {
+				twice = w.now
+			} else {
+				part += 0.1 / time.Hour.Seconds()
+			}
+			longest = max(longest, time.Duration(w.now-twice))
+		})
+		twice = w.now
+	})
+	f.run(w)
+	return out, longest, part
+}
+
+// parallelAsOne sends fifty parallel requests with one ticket, twice: when its turn has come, and when its session
+// needs renewal.
+func parallelAsOne(f *Finding) {
+	c := Defaults()
+	c.Centres, c.Edges, c.Length = 1, 4, 4*time.Minute
+	c.Total, c.Rate, c.Session, c.Demand.PerMinute = 100, 600, time.Minute, 0
+	w := New(c)
+	var admitted, renewed, later int64
+	w.in(10*time.Second, func() {
+		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.visitors.foreign())
+		last := first.Ticket
+		parallel := func(t ticket.Ticket) {
+			for k := range 50 {
+				if d := w.visitors.ask(w.edges.all[k%4], t); d.Enters() {
+					last = d.Ticket
+				}
+			}
+		}
+		parallel(last)
+		w.in(2*time.Second, func() { admitted, _ = w.centres.counted() })
+		w.in(20*time.Second, func() { parallel(last) })
+		w.in(22*time.Second, func() { renewed, _ = w.centres.counted() })
+		// The second of its first stamp is over, that of the renewal is not.
+		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.centres.counted() })
+	})
+	f.run(w)
+	f.add("", admitted == 1 && renewed == 1 && later == 1,
+		"%d admitted, %d renewed, %d once the first second is over", admitted, renewed, later)
+}

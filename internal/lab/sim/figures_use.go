@@ -1,0 +1,199 @@
+package sim
+
+import (
+	"time"
+
+	"vestibule/internal/core/room"
+)
+
+// useOf measures the use of T in a busy room in which something happens.
+func useOf(f *Finding, goal float64, capped bool, happen func(w *World)) {
+	c := busy(1)
+	c.Cap = capped
+	r := f.run(filled(c, happen))
+	f.add("", r.UseT >= goal, "%.4f", r.UseT)
+}
+
+// crashEveryEdge ends every edge once within ten minutes, evenly spread; each restarts after later.
+func crashEveryEdge(later time.Duration) func(w *World) {
+	return func(w *World) {
+		for i, n := range w.edges.all {
+			at := 10 * time.Minute * time.Duration(i) / time.Duration(len(w.edges.all))
+			w.in(at, func() { w.edges.end(n) })
+			w.in(at+later, func() { w.edges.start(n) })
+		}
+	}
+}
+
+// killedForGood ends four of ten edges for good. told says whether an operator declares them dead.
+func killedForGood(f *Finding, goal float64, told bool) {
+	c := busy(1)
+	c.Centres, c.Edges, c.Length = 2, 5, fill+10*time.Minute
+	w := New(c)
+	w.in(fill, func() {
+		for _, i := range []int{0, 1, 5, 6} {
+			n := w.edges.all[i]
+			w.edges.crash(n, 0, true)
+			if told {
+				w.in(10*time.Second, func() { w.centres.forgetEdge(n) })
+			}
+		}
+	})
+	w.in(fill+c.Session+time.Minute, w.meters.begin)
+	r := f.run(w)
+	f.add("", r.UseT >= goal, "%.4f", r.UseT)
+}
+
+func cutOneCentre(w *World) { w.centres.cutFor(w.centres.all[0], 12*time.Minute) }
+
+func loseGlobal(w *World) { w.globals.end(10 * time.Minute) }
+
+// hourWithoutGlobal has no coordinator for so long that no data centre is certain of the time any more.
+func hourWithoutGlobal(f *Finding) {
+	c := busy(1)
+	c.Length = fill + time.Hour + 5*time.Minute
+	w := filled(c, func(w *World) { w.globals.end(time.Hour) })
+	r := f.run(w)
+	f.add("", r.UseT >= 0.97 && w.meters.early == 0, "%.4f; %d", r.UseT, w.meters.early)
+}
+
+// shortSessions fills one data centre with sessions of ten seconds, which are renewed every second, and returns the
+// number of active visitors that lost their session.
+func shortSessions(f *Finding, total int, length time.Duration, crashes bool) (early int, use float64) {
+	c := Defaults()
+	c.Seed, c.Length, c.Centres = uint64(total), time.Minute+length, 1
+	c.Total, c.Rate, c.Session = total, 100_000, 10*time.Second
+	c.People.Pages, c.People.Think = 30, 4*time.Second
+	c.Demand.PerMinute = float64(total) * 4
+	w := New(c)
+	w.in(time.Minute, w.meters.begin)
+	if crashes {
+		w.in(time.Minute, func() { crashEveryEdge(2 * time.Second)(w) })
+	}
+	r := f.run(w)
+	return w.meters.early, r.UseT
+}
+
+func sessionsOfTenSeconds(f *Finding) {
+	early, least := 0, 1.0
+	for _, total := range []int{50, 100, 200, 400} {
+		n, _ := shortSessions(f, total, 10*time.Minute, false)
+		_, use := shortSessions(f, total, 10*time.Minute, true)
+		early, least = early+n, min(least, use)
+	}
+	f.add("", early == 0 && least >= 0.97, "%d; %.4f", early, least)
+}
+
+// spikeIntoOne starts without visitors, then raises demand to 4,000 per minute within ten seconds, all in the second
+// of four data centres.
+func spikeIntoOne(f *Finding, peak bool) {
+	var came, early, most int
+	const total = 2000
+	for seed := range uint64(5) {
+		c := busy(seed + 1)
+		c.Centres, c.Length = 4, 5*time.Minute
+		c.Demand = Demand{Spikes: []Spike{{At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000, Centre: 2}}}
+		r := f.run(New(c))
+		came, early, most = came+r.Arrived, early+r.QueuedFree, max(most, r.Peak)
+	}
+	if peak {
+		f.add("", most <= total, "%d / %d = %.4f", most, total, float64(most)/total)
+		return
+	}
+	part := float64(early) / float64(came)
+	f.add("", part <= 0.001, "%d of %d = %.3f %%", early, came, 100*part)
+}
+
+func orderStrict(f *Finding) {
+	r := f.run(filled(busy(1), nil))
+	f.add("", r.OrderP50 <= 1 && r.OrderP99 <= 4, "%.2f s / %.2f s at use %.4f", r.OrderP50, r.OrderP99, r.UseT)
+}
+
+// restartedEdge crashes an edge in a full room whose visitors all leave then; the edge restarts two seconds later. It
+// measures when the room is full again.
+func restartedEdge(f *Finding) {
+	for _, d := range []time.Duration{time.Minute, 5 * time.Minute} {
+		c := busy(1)
+		c.Session, c.Length = d, fill+3*d+4*time.Minute
+		c.Demand.PerMinute = 4000
+		w := New(c)
+		took := time.Duration(-1)
+		left := map[uint64]bool{}
+		w.in(fill+d, func() {
+			for _, v := range w.visitors.inside() {
+				left[v.pass.ticket.ID] = true
+			}
+			w.edges.end(w.edges.all[0])
+			w.visitors.goHome()
+			w.in(2*time.Second, func() { w.edges.start(w.edges.all[0]) })
+			began := w.now
+			var look func()
+			look = func() {
+				others := w.sessions()
+				for id := range left {
+					if w.oracle.tickets[id] != nil {
+						others--
+					} else {
+						delete(left, id)
+					}
+				}
+				if took < 0 && float64(others) >= 0.999*float64(c.Total) {
+					took = time.Duration(w.now - began)
+					return
+				}
+				w.in(100*time.Millisecond, look)
+			}
+			look()
+		})
+		f.run(w)
+		f.add(", ", took >= 0 && took <= d+30*time.Second, "%v + %.1f s", d, (took - d).Seconds())
+	}
+}
+
+// peakOverFaults runs fleets under cap with all kinds of faults.
+func peakOverFaults(f *Finding, seeds int) {
+	worst, done := 0.0, 0
+	for seed := uint64(1); done < seeds; seed++ {
+		c := VaryFaults(seed)
+		if x := &c.Faults; !c.Cap || x.Limits || x.Events || x.ForNow { // peak / T is meaningless while T changes
+			continue
+		}
+		done++
+		r := f.run(New(c))
+		worst = max(worst, float64(r.Peak)/float64(c.Total))
+	}
+	f.add("", worst <= 1, "%.3f over %d seeds", worst, done)
+}
+
+// hourAlone lets visitors continue for an hour without any message between nodes.
+func hourAlone(f *Finding) {
+	c := busy(1)
+	c.Length = fill + time.Hour + time.Minute
+	c.Session = 5 * time.Minute
+	c.People.Pages, c.People.Think = 400, 20*time.Second
+	c.Demand.PerMinute = 1000
+	people, stayed := 0, 0
+	w := filled(c, func(w *World) { people = len(w.visitors.inside()); w.isolate(time.Hour) })
+	w.in(fill+time.Hour, func() { stayed = len(w.visitors.inside()) })
+	f.run(w)
+	f.add("", w.meters.early == 0, "%d of %d people, %d of whom were still there after the hour", w.meters.early, people, stayed)
+}
+
+// abandoners adds visitors that abandon to a room that is four fifths full.
+func abandoners(f *Finding) {
+	run := func(leavers bool) (people float64) {
+		c := Defaults()
+		c.Length, c.Total, c.Rate, c.Probation = 20*time.Minute, 20_000, 100_000, room.DefaultProbation
+		c.Demand.PerMinute = 2400
+		w := New(c)
+		w.in(10*time.Minute, w.meters.begin)
+		if leavers {
+			w.visitors.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, behave: oneLook})
+		}
+		f.run(w)
+		return float64(w.meters.Inside - w.meters.robots)
+	}
+	without := run(false)
+	part := run(true) / without
+	f.add("", part >= 0.8, "%.1f %%", 100*part)
+}
