@@ -14,7 +14,7 @@ type Census struct {
 	Drained  []string   // may leave the list: they drain, they know it, and nothing of them is out
 	Released []string   // removed by force, and nothing of them can be valid any more
 	Enrolled []Identity // members to add to the list with their cluster ID: the first that was heard of each name
-	Unlisted []Identity // heard, and not in the list
+	Unlisted []Identity // they report, and are not in the list
 }
 
 // Identity is a data centre by its name and its cluster ID.
@@ -44,7 +44,7 @@ func (a *Allocator) Census(now fleettime.Mono) Census {
 		switch id := (Identity{Name: d.name, ClusterID: d.clusterID, Copy: c.isCopy(d), Gone: d.removed}); {
 		case d.listed && d.clusterID != d.recorded:
 			out.Enrolled = append(out.Enrolled, id)
-		case d.heard && !d.listed:
+		case d.heard && !d.listed && now.Sub(d.recv) <= silentAfter:
 			out.Unlisted = append(out.Unlisted, id)
 		}
 	}

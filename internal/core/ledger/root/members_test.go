@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 )
 
@@ -274,8 +275,17 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	if r.exchange(2); r.centres["lima"].confirmed {
 		t.Error("what a data centre that is not listed reckons that it was lent may be used")
 	}
-	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) {
-		t.Errorf("alarm about %v", got)
+	why := func() stop.Stop {
+		all := r.root.Centres(r.now)
+		i := slices.IndexFunc(all, func(d root.CentreTotals) bool { return d.Name == "lima" })
+		return r.root.CentreStop(r.now, &all[i], stop.Stop{})
+	}
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) || why().Reason != stop.Unlisted {
+		t.Errorf("alarm about %v, %v", got, why())
+	}
+	r.now = r.now.Add(time.Minute) // it was stopped, as after a drain
+	if got := r.root.Census(r.now).Unlisted; len(got) != 0 || !why().OK() {
+		t.Errorf("it does not report any more, and there is an alarm: %v, %v", got, why())
 	}
 }
 

@@ -154,8 +154,10 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 func (a *Allocator) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) (s stop.Stop) {
 	defer func() { s.Centre = t.Name }()
 	switch {
-	case t.Heard > silentAfter && t.Standing != wire.Unlisted:
-		s.Reason, s.Ended = stop.Silent, t.Gone || a.centres.only(t.Name)
+	case t.Heard > silentAfter && (t.Gone || t.Standing == wire.Unlisted):
+		return s // it was removed, or has drained and stopped: nobody expects it to report
+	case t.Heard > silentAfter:
+		s.Reason, s.Ended = stop.Silent, a.centres.only(t.Name)
 		if a.clock.Bound(now) != fleettime.Unsynced {
 			s.Since = a.clock.Now(now).Add(-t.Heard)
 		}

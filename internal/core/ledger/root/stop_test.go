@@ -59,6 +59,9 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	if s := why("nairobi", stop.Stop{}); s.Command() != "" {
 		t.Errorf("dublin was removed: %+v", s)
 	}
+	if s := why("dublin", told); !s.OK() {
+		t.Errorf("it was removed, and nobody expects its report: %+v", s)
+	}
 	list.Version, list.List = 10, list.List[:1]
 	l.root.SetMembers(l.now, list)
 	l.now = l.now.Add(time.Minute)
