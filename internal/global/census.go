@@ -106,7 +106,7 @@ func (c *census) waits() []string {
 		if !u.Alive {
 			until := ""
 			if u.Until != 0 {
-				until = ", at most until " + time.UnixMilli(int64(u.Until)).UTC().Format("15:04:05") + " UTC while others are"
+				until = ", at most until " + stop.Clock(u.Until) + " UTC while others are"
 			}
 			if why = "does not report" + until; u.Gone {
 				why += "; it was removed"

@@ -80,17 +80,17 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 		return w.Stop(s.Config.DataCenter).Advice()
 	case region.WaitRate:
 		return fmt.Sprintf("%d admissions a minute stay unused, fewer every second, until %s UTC: silent edges may have made these admissions",
-			w.Rate, clock(w.Until))
+			w.Rate, stop.Clock(w.Until))
 	case region.WaitGuess:
 		return fmt.Sprintf("none of the %d session permits in use becomes free until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts",
-			w.Sessions, clock(w.Until))
+			w.Sessions, stop.Clock(w.Until))
 	case region.WaitFleet:
 		return fmt.Sprintf("only the %d session permits are used that this data centre certainly held before: global does not know those of all data centres, see the alarms of its /readyz",
 			w.Sessions)
 	case region.WaitSessions:
 		until := ""
 		if w.Until != 0 {
-			until = clock(w.Until) + " UTC at most, or until "
+			until = stop.Clock(w.Until) + " UTC at most, or until "
 		}
 		why := w.Stop(s.Config.DataCenter)
 		who, first := why.Awaited()
@@ -103,9 +103,6 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 	}
 	return fmt.Sprintf("permits stay unused for reason %d", w.Why)
 }
-
-// clock formats fleet time as time of day.
-func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }
 
 // alarmEvery is the interval of checks for new waits.
 const alarmEvery = time.Second

@@ -226,7 +226,7 @@ func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 	was.conn.Close()
 	eventually(t, "the successor leads", next.leads)
 	alarms := func() string { return strings.Join(next.Ready().Alarms, "\n") }
-	waits := regexp.MustCompile(`no visitor is admitted in dublin until ..:..:.. UTC at most, or until edge edge-1 .*vestibule fleet forget edge-1 --dc dublin`)
+	waits := regexp.MustCompile(`no visitor is admitted in dublin until ....-..-.. ..:..:.. UTC at most, or until edge edge-1 .*vestibule fleet forget edge-1 --dc dublin`)
 	eventually(t, "it says that it waits", func() bool { return waits.MatchString(alarms()) })
 	if done := forget(t, next, `{"edge": "edge-1"}`); !strings.HasPrefix(done, "1 processes of edge-1 have ended") {
 		t.Error(done)

@@ -66,6 +66,7 @@ type Stop struct {
 	Edges    int            `json:",omitempty"`        // number of edges at which the site does not answer
 	Room     string         `json:",omitempty"`        // the room; "" for all
 	Text     string         `json:",omitempty"`        // the operator's reason, or the name of an event
+	ForNow   bool           `json:",omitempty"`        // of QueueAll: by a control, which a change of the room does not end
 }
 
 // View is a stop as /readyz shows it.
@@ -112,6 +113,7 @@ func Of(r *room.Settings, in *room.Control, phase room.Phase, now fleettime.Time
 	case in != nil && in.Pause != nil:
 		return mark(Paused, &in.Pause.Mark)
 	case in != nil && in.QueueAll != nil:
+		s.ForNow = true
 		return mark(QueueAll, in.QueueAll)
 	case r.QueueAll:
 		s.Reason = QueueAll
@@ -120,6 +122,9 @@ func Of(r *room.Settings, in *room.Control, phase room.Phase, now fleettime.Time
 		s.Since, s.Until = fleettime.Time(phase.Event.Prequeue), fleettime.Time(phase.Event.Start)
 	case r.QueueingMethod == room.MethodReject:
 		s.Reason = Rejecting
+		if phase.Event != nil && phase.Event.Overrides["queueing_method"] != nil {
+			s.Text = phase.Event.Name
+		}
 	default:
 		return Stop{}
 	}
@@ -143,7 +148,7 @@ func (s Stop) place() string {
 func (s Stop) String() string {
 	until := ""
 	if s.Until != 0 {
-		until = " until " + clock(s.Until) + " UTC at most, or"
+		until = " until " + Clock(s.Until) + " UTC at most, or"
 	}
 	nobody := "no visitor is admitted " + s.place()
 	switch s.Reason {
@@ -154,6 +159,9 @@ func (s Stop) String() string {
 	case QueueAll:
 		return withText("every visitor waits (queue_all)", s.Text) + end(s.Until)
 	case Rejecting:
+		if s.Text != "" {
+			return fmt.Sprintf("event %s rejects newcomers (queueing_method: reject)", s.Text)
+		}
 		return "the room rejects newcomers (queueing_method: reject)"
 	case BeforeEvent:
 		return fmt.Sprintf("visitors gather for event %s", s.Text) + end(s.Until)
@@ -169,7 +177,10 @@ func (s Stop) String() string {
 	case Copy:
 		return nobody + ": another data centre of this name is in the fleet's list; rename one of them, unless this is the listed one and its store was lost"
 	case AwaitsEdge:
-		if s.Ended {
+		switch {
+		case s.Ended && s.Edge == UnknownEdge:
+			return fmt.Sprintf("%s%s until the admissions of edges that the store has lost have expired", nobody, until)
+		case s.Ended:
 			return fmt.Sprintf("%s%s until the admissions of edge %s, which has ended, have expired", nobody, until, s.Edge)
 		}
 		who, first := s.Awaited()
@@ -236,7 +247,7 @@ func end(until fleettime.Time) string {
 	if until == 0 {
 		return ""
 	}
-	return ", until " + clock(until) + " UTC"
+	return ", until " + Clock(until) + " UTC"
 }
 
 // away says what to find out before a data centre is removed.
@@ -249,13 +260,20 @@ func (s Stop) Command() string {
 	case Paused:
 		return "vestibule resume " + s.Room
 	case QueueAll:
+		if s.ForNow {
+			return "vestibule resume " + s.Room
+		}
 		return fmt.Sprintf("vestibule rooms set %s queue_all=false", s.Room)
 	case Rejecting:
+		if s.Text != "" {
+			return fmt.Sprintf("vestibule events set %s %s queueing_method=fifo", s.Room, s.Text)
+		}
 		return fmt.Sprintf("vestibule rooms set %s queueing_method=fifo", s.Room)
 	case BeforeEvent:
 		return fmt.Sprintf("vestibule events start %s %s", s.Room, s.Text)
 	case Full:
-		return fmt.Sprintf("vestibule rooms set %s total_active_users=N", s.Room)
+		// It works where limits for now or an event override the room's, and where the rooms come from a file.
+		return fmt.Sprintf("vestibule limits %s --total N --for 30m", s.Room)
 	case Draining, Unlisted:
 		return "vestibule fleet add " + s.Centre
 	case Copy:
@@ -311,4 +329,5 @@ func (s Stop) Advice() string {
 	return s.String()
 }
 
-func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }
+// Clock returns the time with its day: a pause or an event may end days from now.
+func Clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.DateTime) }

@@ -41,13 +41,16 @@ func TestEveryReasonIsExplained(t *testing.T) {
 
 func TestAdvice(t *testing.T) {
 	for want, s := range map[string]Stop{
-		"no visitor is admitted in dublin until 13:14:41 UTC at most, or until edge e2 (instance 7) reports: only it knows its counts; " +
+		"no visitor is admitted in dublin until 2026-11-22 13:14:41 UTC at most, or until edge e2 (instance 7) reports: only it knows its counts; " +
 			"first look on its machine or in its scheduler whether its process has ended: vestibule fleet forget e2 --dc dublin": {
 			Reason: AwaitsEdge, Centre: "dublin", Edge: "e2", Instance: 7, Until: day,
 		},
 		"no visitor is admitted in dublin until any edge that the store has lost reports: only it knows its counts; " +
 			"first make sure that every running edge reports: vestibule fleet forget --all --dc dublin": {
 			Reason: AwaitsEdge, Centre: "dublin", Edge: UnknownEdge,
+		},
+		"no visitor is admitted in dublin until the admissions of edges that the store has lost have expired": {
+			Reason: AwaitsEdge, Centre: "dublin", Edge: UnknownEdge, Ended: true,
 		},
 		"no visitor is admitted in dublin until the admissions of edge e2, which has ended, have expired": {
 			Reason: AwaitsEdge, Centre: "dublin", Edge: "e2", Ended: true,
@@ -56,9 +59,17 @@ func TestAdvice(t *testing.T) {
 			"first make sure that its edges are lost, not cut off: vestibule fleet remove lima --force": {Reason: AwaitsCentre, Centre: "dublin", Edge: "lima"},
 		"no visitor is admitted in dublin until data centre lima reports its permits: global lends at most returned ones; " +
 			"it waits itself, see the alarms of its regional's /readyz": {Reason: AwaitsCentre, Centre: "dublin", Edge: "lima", Ended: true},
-		"data centre dublin does not report: check that its regional runs and reaches NATS": {Reason: Silent, Centre: "dublin", Ended: true},
-		"the room is paused: till is down, until 13:14:41 UTC: vestibule resume shop":       {Reason: Paused, Room: "shop", Text: "till is down", Until: day},
-		"the site does not answer 3 edges in dublin: they admit nobody until it does":       {Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 3},
+		"data centre dublin does not report: check that its regional runs and reaches NATS":      {Reason: Silent, Centre: "dublin", Ended: true},
+		"the room is paused: till is down, until 2026-11-22 13:14:41 UTC: vestibule resume shop": {Reason: Paused, Room: "shop", Text: "till is down", Until: day},
+		"every visitor waits (queue_all): vestibule rooms set shop queue_all=false":              {Reason: QueueAll, Room: "shop"},
+		"every visitor waits (queue_all): slow: vestibule resume shop":                           {Reason: QueueAll, Room: "shop", Text: "slow", ForNow: true},
+		"event sale rejects newcomers (queueing_method: reject): vestibule events set shop sale queueing_method=fifo": {
+			Reason: Rejecting, Room: "shop", Text: "sale",
+		},
+		"total_active_users is reached: a visitor enters when a session ends: vestibule limits shop --total N --for 30m": {
+			Reason: Full, Room: "shop",
+		},
+		"the site does not answer 3 edges in dublin: they admit nobody until it does": {Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 3},
 	} {
 		if got := s.Advice(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -77,13 +88,18 @@ func TestStopsOfOperators(t *testing.T) {
 		phase room.Phase
 		want  Stop
 	}{
-		"open":           {},
-		"paused":         {in: &room.Control{Pause: &room.Pause{Mark: mark}}, want: Stop{Reason: Paused, Since: day - 1000, Until: day + 1000, Text: "why"}},
-		"a pause's end":  {in: &room.Control{Pause: &room.Pause{Mark: room.Mark{Until: int64(day)}}}},
-		"all wait":       {in: &room.Control{QueueAll: &mark}, want: Stop{Reason: QueueAll, Since: day - 1000, Until: day + 1000, Text: "why"}},
-		"queue_all":      {edit: func(s *room.Settings) { s.QueueAll = true }, want: Stop{Reason: QueueAll}},
-		"reject":         {edit: func(s *room.Settings) { s.QueueingMethod = room.MethodReject }, want: Stop{Reason: Rejecting}},
-		"before a sale":  {phase: room.Phase{Kind: room.Prequeue, Event: sale}, want: Stop{Reason: BeforeEvent, Since: day - 5000, Until: day + 5000, Text: "sale"}},
+		"open":          {},
+		"paused":        {in: &room.Control{Pause: &room.Pause{Mark: mark}}, want: Stop{Reason: Paused, Since: day - 1000, Until: day + 1000, Text: "why"}},
+		"a pause's end": {in: &room.Control{Pause: &room.Pause{Mark: room.Mark{Until: int64(day)}}}},
+		"all wait":      {in: &room.Control{QueueAll: &mark}, want: Stop{Reason: QueueAll, Since: day - 1000, Until: day + 1000, Text: "why", ForNow: true}},
+		"queue_all":     {edit: func(s *room.Settings) { s.QueueAll = true }, want: Stop{Reason: QueueAll}},
+		"reject":        {edit: func(s *room.Settings) { s.QueueingMethod = room.MethodReject }, want: Stop{Reason: Rejecting}},
+		"before a sale": {phase: room.Phase{Kind: room.Prequeue, Event: sale}, want: Stop{Reason: BeforeEvent, Since: day - 5000, Until: day + 5000, Text: "sale"}},
+		"a sale rejects": {
+			edit:  func(s *room.Settings) { s.QueueingMethod = room.MethodReject },
+			phase: room.Phase{Kind: room.Active, Event: &room.Event{Name: "last", Overrides: room.Overrides{"queueing_method": room.MethodReject}}},
+			want:  Stop{Reason: Rejecting, Text: "last"},
+		},
 		"during a sale":  {phase: room.Phase{Kind: room.Active, Event: sale}},
 		"suspended":      {edit: func(s *room.Settings) { s.Suspended = true }, in: &room.Control{Pause: &room.Pause{Mark: mark}}},
 		"other controls": {in: &room.Control{Message: &room.Message{Mark: mark, Text: "x"}}},

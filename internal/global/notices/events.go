@@ -138,7 +138,7 @@ func (w *Watch) event(now fleettime.Time, r *Room, rw *roomWatch, e *Event) {
 }
 
 // varying are the parts of an alarm's text that change while it lasts: durations and times of day.
-var varying = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|µs|s|m|h)\b|\b\d\d:\d\d:\d\d\b`)
+var varying = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|µs|s|m|h)\b|\b(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\b`)
 
 // alarmKey identifies an alarm while its text varies: the reason after a colon may become another one.
 func alarmKey(text string) string {
