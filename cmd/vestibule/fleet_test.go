@@ -90,6 +90,10 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitError, "7 permits of T and 3 of R are out, 5 sessions", "remove", "lima")
 	s.does(node.ExitOK, "lima         draining  7             3             5         0", "list")
 	s.does(node.ExitOK, "oslo         unlisted  2", "list")
+	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
+		{Name: "lima", State: "draining", Told: true, Overcommit: 4},
+	}})
+	s.does(node.ExitError, "4 sessions may go on at edges that were counted as lost, until these report or another regional leads", "remove", "lima")
 	s.does(node.ExitOK, "lima         active", "add", "lima")
 	s.does(node.ExitOK, "lima         removed", "remove", "lima", "--force")
 

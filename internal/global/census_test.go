@@ -74,7 +74,7 @@ func TestSessionsBeyondPermitsRaiseAnAlarm(t *testing.T) {
 		"within":          {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 300, Held: 400}}}, ""},
 		"a lowered limit": {root.Ledger{Total: 100, Centres: []root.CentreLedger{{Active: 300, Held: 400}}}, ""},
 		"passthrough":     {root.Ledger{Unbound: true, Centres: []root.CentreLedger{{Active: 300}}}, ""},
-		"counted":         {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 532, Held: 400}, {Held: 200}}}, "room shop has 132 sessions beyond its permits"},
+		"counted":         {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 532, Held: 400}, {Held: 200}}}, "room shop counts 132 sessions beyond its permits: after a loss or a takeover, sessions that moved count twice"},
 		"possible":        {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 300, Held: 400, Overcommit: 20}}}, "room shop may have 20 sessions beyond its permits"},
 	} {
 		got := strings.Join(beyondOf("shop", &c.l), "; ")
