@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -81,6 +82,9 @@ func (m *memberCommand) runs(
 			if err != nil {
 				return err
 			}
+			if do != nil {
+				noteSilent(cmd.ErrOrStderr(), all, args[0])
+			}
 			c := client{output: m.flags.output, out: cmd.OutOrStdout()}
 			return c.show(all, func(row func(...any)) { showMembers(row, all) })
 		}
@@ -95,6 +99,16 @@ func (m *memberCommand) runs(
 		})
 	}
 	return cmd
+}
+
+// noteSilent says that an active data centre of a name has never reported: the name may be mistyped.
+func noteSilent(w io.Writer, all *api.Members, name string) {
+	for _, d := range all.DataCenters {
+		if d.Name == name && d.State == members.Active && !d.Known {
+			fmt.Fprintf(w, "note: data centre %s has not reported yet, and gets permits once its regional does; "+
+				"to take back a mistyped name: vestibule fleet remove %s --force\n", name, name)
+		}
+	}
 }
 
 func newFleetListCmd() *cobra.Command {

@@ -95,6 +95,7 @@ func (l *leadership) forget(question []byte) []byte {
 // forgetEdge handles an operator's declaration that an edge has ended.
 func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 	var err error
+	processes := 0
 	if !ask.All || ask.Edge != "" {
 		err = wire.CheckName(ask.Edge)
 	}
@@ -104,19 +105,20 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 		f, err = l.agg.Forget(l.s.Clock.Now(), ask.Edge, ask.Instance, ask.Over && ask.All)
 		l.s.mu.Unlock()
 		who := ask.Edge
+		processes = len(f.Instances)
 		if ask.All {
 			who = "silent edges"
 		}
-		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most",
-			len(f.Instances), who, f.Sessions, f.Within.Round(time.Second))
+		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most", processes, who, f.Sessions, f.Within.Round(time.Second))
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		out = wire.ForgetAnswer{Error: err.Error()}
 		l.s.log.Warn("edge not forgotten", slog.Any("error", err))
-	} else {
-		l.s.log.Warn("an operator declared an edge ended",
-			slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.Bool("over", ask.Over),
-			slog.String("result", out.Done))
+	case processes == 0:
+		out.Done = "every edge reports or has ended: nothing was declared"
+	default:
+		l.s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.Bool("over", ask.Over), slog.String("result", out.Done))
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"vestibule/internal/core/wire"
@@ -119,6 +120,9 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 	}
 	if len(f) > 0 {
 		return nil, invalid(f)
+	}
+	if all, err := s.members.View(ctx); err == nil && !slices.ContainsFunc(all.DataCenters, func(d api.Member) bool { return d.Name == dc }) {
+		return nil, refusef(http.StatusNotFound, codeNotFound, "no data centre %q is listed or reports", short(dc))
 	}
 	what := struct {
 		Forget string `json:"forget"`
