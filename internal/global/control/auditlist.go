@@ -217,21 +217,22 @@ func flat(data json.RawMessage) map[string]any {
 		return nil
 	}
 	out := map[string]any{}
+	flatInto(out, "", m)
+	return out
+}
+
+func flatInto(out map[string]any, prefix string, m map[string]any) {
 	for key, v := range m {
-		nested, ok := v.(map[string]any)
-		if !ok {
-			out[key] = v
+		if nested, ok := v.(map[string]any); ok {
+			out[prefix+key] = true
+			flatInto(out, prefix+key+".", nested)
 			continue
 		}
-		out[key] = true
-		for inner, v := range nested {
-			if ms, ok := v.(float64); ok && inner == "until" {
-				v = moment(int64(ms))
-			}
-			out[key+"."+inner] = v
+		if ms, ok := v.(float64); ok && prefix != "" && key == "until" {
+			v = moment(int64(ms))
 		}
+		out[prefix+key] = v
 	}
-	return out
 }
 
 func nonNil(m map[string]any) map[string]any {
@@ -241,12 +242,15 @@ func nonNil(m map[string]any) map[string]any {
 	return m
 }
 
-// flatChanges returns the fields that differ, without those that every control has.
+// unlisted are the fields that every control has, and those of a release that say nothing to people.
+var unlisted = []string{"since", "by", "reason", "keys", "key", "at", "lender", "term", "nonce"}
+
+// flatChanges returns the fields that differ, without unlisted ones.
 func flatChanges(before, after map[string]any) []api.AppliedSetting {
 	out := []api.AppliedSetting{}
 	for _, key := range union(before, after) {
-		_, inner, _ := strings.Cut(key, ".")
-		if slices.Contains([]string{"since", "by", "reason", "keys"}, inner) || reflect.DeepEqual(before[key], after[key]) {
+		inner := strings.LastIndexByte(key, '.')
+		if inner >= 0 && slices.Contains(unlisted, key[inner+1:]) || reflect.DeepEqual(before[key], after[key]) {
 			continue
 		}
 		out = append(out, api.AppliedSetting{Key: key, Before: before[key], After: after[key]})
@@ -254,10 +258,10 @@ func flatChanges(before, after map[string]any) []api.AppliedSetting {
 	return out
 }
 
-// reasonIn returns the reason of a control that is new.
+// reasonIn returns the reason of a control or a release that is new.
 func reasonIn(before, after map[string]any) string {
 	for key, v := range after {
-		if _, inner, _ := strings.Cut(key, "."); inner == "reason" && v != before[key] {
+		if strings.HasSuffix(key, ".reason") && v != before[key] {
 			text, _ := v.(string)
 			return text
 		}

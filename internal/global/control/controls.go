@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -187,7 +188,11 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.show(r, q.room(), c), nil
+	var notes []api.Note
+	if r.Suspended && c.Rooms[q.room()].At(s.fleet()) != nil {
+		notes = append(notes, api.Note{Code: codeKept, Message: fmt.Sprintf("room %s is suspended: every visitor passes, its controls have no effect", r.Name)})
+	}
+	return tagged{s.show(r, q.room(), c), 0, notes}, nil
 }
 
 // applyControls applies a body to the controls of a room.

@@ -79,6 +79,22 @@ func TestControlsAreNoPartOfTheRoom(t *testing.T) {
 	}
 }
 
+// TestControlsOfASuspendedRoom: they have no effect, and the answer says so.
+func TestControlsOfASuspendedRoom(t *testing.T) {
+	f := start(t)
+	id := f.made()
+	at := "/vestibule/rooms/" + id + "/controls"
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"suspended":true}`); a.code != http.StatusOK {
+		t.Fatalf("%+v", a)
+	}
+	if a := f.ask(Operator, "PATCH", at, `{"pause":{}}`); len(a.Messages) != 1 || !strings.Contains(a.Messages[0].Message, "room shop is suspended") {
+		t.Errorf("a pause: %+v", a)
+	}
+	if a := f.ask(Operator, "PATCH", at, `{"pause":null}`); a.code != http.StatusOK || len(a.Messages) != 0 {
+		t.Errorf("its end: %+v", a)
+	}
+}
+
 func TestControlsThatAreRefused(t *testing.T) {
 	f := start(t)
 	id := f.made()

@@ -49,6 +49,10 @@ func TestReleases(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	first := a.field("id")
+	entry := f.ask(Admin, "GET", "/vestibule/audit?per_page=1", "").list()[0]
+	if text := fmt.Sprint(entry["changes"]); entry["reason"] != "row one" || !strings.Contains(text, "map[after:5 before:<nil> key:pause.release.n]") || strings.Contains(text, "release.at") {
+		t.Errorf("the audit entry: %+v", entry)
+	}
 	if a := f.ask(Operator, "POST", at, `{"people":2}`); a.code != http.StatusConflict {
 		t.Errorf("a second one while the first is open: %+v", a)
 	}

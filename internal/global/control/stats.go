@@ -170,8 +170,11 @@ func eventMarks(r *roomstore.Room, x span) []api.StatsMark {
 	return out
 }
 
-// maxMarks bounds the actions of a chart: the newest are shown.
-const maxMarks = 50
+// maxMarks bounds the actions of a chart: the newest are shown. maxMark bounds the bytes of one: two times fit.
+const (
+	maxMarks = 50
+	maxMark  = 120
+)
 
 // actionMarks returns the changes of a room within a time, by its audit entries.
 func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x span) (out []api.StatsMark, err error) {
@@ -196,8 +199,8 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 		if err != nil {
 			return nil, err
 		}
-		if e.At.Unix() > x.to || len(e.Changes) == 0 {
-			continue
+		if e.At.Unix() > x.to || len(e.Changes) == 0 || e.Changes[0].Kind == api.AppliedChangeKindControls && len(e.Changes[0].Settings) == 0 {
+			continue // as the second end of a pause
 		}
 		out = append(out, api.StatsMark{
 			Time: e.At.Unix(), Kind: api.StatsMarkKindAction, Text: changeText(&e.Changes[0]), By: &e.By, Reason: &e.Reason,
@@ -219,6 +222,10 @@ func changeText(c *api.AppliedChange) string {
 			if text := "rules changed"; !slices.Contains(parts, text) {
 				parts = append(parts, text)
 			}
+		case x.Key == "pause.release" && x.After != nil, x.Key == "pause.release.id":
+			continue // its number of visitors follows
+		case x.Key == "pause.release.n" && x.After != nil:
+			parts = append(parts, fmt.Sprintf("release of %v visitors", x.After))
 		case strings.Contains(key, ".") && len(parts) > 0 && x.Before == nil != (x.After == nil):
 			continue // a detail of what begins or ends
 		case x.After == nil:
@@ -232,13 +239,25 @@ func changeText(c *api.AppliedChange) string {
 		case x.Before == nil:
 			parts = append(parts, fmt.Sprintf("%s %v", key, x.After))
 		default:
-			parts = append(parts, fmt.Sprintf("%s from %v to %v", key, x.Before, x.After))
+			parts = append(parts, fmt.Sprintf("%s from %v to %v", key, plainTime(x.Before), plainTime(x.After)))
 		}
 	}
 	if len(parts) == 0 {
 		return string(c.Kind) + " " + string(c.Change)
 	}
-	return short(strings.Join(parts[:min(len(parts), 4)], ", "))
+	text := strings.Join(parts[:min(len(parts), 4)], ", ")
+	if len(text) > maxMark {
+		text = strings.ToValidUTF8(text[:maxMark], "") + "…"
+	}
+	return text
+}
+
+// plainTime returns a time in the short form of a report, and any other value as it is.
+func plainTime(v any) any {
+	if t, ok := v.(time.Time); ok {
+		return t.UTC().Format(time.DateTime)
+	}
+	return v
 }
 
 // composite reports whether a setting is a list or an object, which has no short form.

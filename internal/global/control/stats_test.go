@@ -9,6 +9,7 @@ import (
 
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
 )
 
 // past is a history with a point a minute: an admission in each, and an inside that rises.
@@ -99,5 +100,24 @@ func TestStats(t *testing.T) {
 	a = f.ask(Viewer, "GET", at+"/stats?step=60&event="+eventID, "")
 	if from, _ := a.field("from").(string); a.code != 200 || from != begin.UTC().Truncate(time.Second).Format(time.RFC3339) {
 		t.Errorf("of the event: %+v", a)
+	}
+}
+
+// TestMarksOfAReport: what an audit entry says in a report. A time is short, a release has its number.
+func TestMarksOfAReport(t *testing.T) {
+	begin := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	set := func(key string, before, after any) api.AppliedSetting {
+		return api.AppliedSetting{Key: key, Before: before, After: after}
+	}
+	for want, settings := range map[string][]api.AppliedSetting{
+		"event sale.event_start_time from 2026-11-27 12:00:00 to 2026-11-27 13:00:00": {
+			set("events[sale].event_start_time", begin, begin.Add(time.Hour)),
+		},
+		"release of 3 visitors": {set("pause.release", nil, true), set("pause.release.id", nil, 7.0), set("pause.release.n", nil, 3.0)},
+		"pause set":             {set("pause", nil, true), set("pause.until", nil, begin)},
+	} {
+		if got := changeText(&api.AppliedChange{Kind: api.AppliedChangeKindControls, Settings: settings}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
