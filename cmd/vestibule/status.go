@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/global/control/api"
 )
 
@@ -134,8 +135,13 @@ func stateWords(s *api.Status) string {
 	words := []string{map[api.StatusStatus]string{
 		api.NotQueueing: "open", api.Queueing: "queueing", api.EventPrequeueing: "before event", api.Suspended: "suspended",
 	}[s.Status]}
-	if slices.Contains(own.Controls, "pause") {
+	switch {
+	case s.Status == api.Suspended: // whatever the controls say, every visitor passes
+		return words[0]
+	case slices.Contains(own.Controls, "pause"):
 		words[0] = "paused"
+	case own.QueueingMethod == room.MethodReject && s.Status != api.EventPrequeueing:
+		words[0] = "rejecting"
 	}
 	if slices.Contains(own.Controls, "queue_all") {
 		words = append(words, "all wait")

@@ -78,7 +78,7 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 		"suspended":         {settings: map[string]any{"suspended": true}, want: []string{"Suspended All visitors go straight to the site."}},
 		"queue all":         {settings: map[string]any{"queue_all": true}, want: []string{"All wait"}},
 		"method":            {settings: map[string]any{"queueing_method": "passthrough"}, want: []string{"Passthrough"}},
-		"reject":            {settings: map[string]any{"queueing_method": "reject"}, numbers: control.Numbers{Active: 300}, want: []string{"Rejecting"}},
+		"reject":            {settings: map[string]any{"queueing_method": "reject"}, numbers: control.Numbers{Active: 3}, want: []string{"Rejecting"}},
 		"limits": {
 			controls: map[string]any{"limits": map[string]any{"total_active_users": 250, "until": time.Now().Add(30*time.Minute + time.Second).UTC().Format(time.RFC3339)}},
 			want:     []string{"inside, of 250", "Ben set total active users to 250", "in 30 minutes"},

@@ -62,8 +62,8 @@ func stateOf(f facts) state {
 		return state{"before", "Pre-queue", "Visitors gather for an event. Nobody is let in before its start."}
 	case slices.ContainsFunc(f.stops(), isFault):
 		return state{"trouble", "Stopped", "Nobody is let in where a fault stops it. People inside stay."}
-	case f.method == room.MethodReject && f.status.EstimatedTotalActiveUsers >= f.limit:
-		return state{"busy", "Rejecting", "The room is full. New visitors are turned away."}
+	case f.method == room.MethodReject:
+		return state{"busy", "Rejecting", "The line is closed. New visitors are turned away."}
 	case f.method == room.MethodPassthrough:
 		return state{"open", "Passthrough", "All visitors enter; sessions are counted."}
 	case f.status.EstimatedQueuedUsers > 0 || f.status.Status == api.Queueing:
