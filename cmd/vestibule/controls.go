@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -41,6 +42,9 @@ func (l *lasting) Type() string { return "duration" }
 
 func (l *lasting) Set(text string) error {
 	d, err := parseDuration(text)
+	if err == nil && d <= 0 {
+		err = errors.New("must be above 0")
+	}
 	*l = lasting(d)
 	return err
 }
@@ -51,8 +55,6 @@ func (c *controlFlags) mark(now time.Time) (m object, fault string) {
 	switch {
 	case c.until != "" && c.lasts != 0:
 		return nil, "until, for: one of them only"
-	case c.lasts < 0:
-		return nil, fmt.Sprintf("for: must be above 0, got %v", c.lasts)
 	case c.lasts > 0:
 		m["until"] = now.Add(c.lasts).UTC().Format(time.RFC3339Nano)
 	case c.until != "":
@@ -86,6 +88,11 @@ func (c *controlFlags) control(body func(words []string, mark object) (b object,
 			if b == nil {
 				method = http.MethodGet
 			}
+			if limits, ok := b["limits"].(object); ok {
+				if err := keepOther(cl, r, limits); err != nil {
+					return err
+				}
+			}
 			now, err := call[api.Controls](cl, method, ofOurs("rooms", r.Id, "controls"), b)
 			if err != nil {
 				return err
@@ -93,6 +100,25 @@ func (c *controlFlags) control(body func(words []string, mark object) (b object,
 			return cl.show(now, func(row func(...any)) { showControls(row, &now) })
 		})(cmd, args)
 	}
+}
+
+// keepOther adds to limits for now the one that is in force for now and is not given: the API replaces both.
+func keepOther(c *client, r *api.Room, limits object) error {
+	if len(limits) == 3 { // both, and the end
+		return nil
+	}
+	now, err := call[api.Controls](c, http.MethodGet, ofOurs("rooms", r.Id, "controls"), nil)
+	if err != nil || now.Limits == nil {
+		return err
+	}
+	for key, n := range map[string]*int{
+		"total_active_users": now.Limits.TotalActiveUsers, "new_users_per_minute": now.Limits.NewUsersPerMinute,
+	} {
+		if limits[key] == nil && n != nil {
+			limits[key] = *n
+		}
+	}
+	return nil
 }
 
 func showControls(row func(...any), c *api.Controls) {
@@ -153,12 +179,12 @@ vestibule resume, --until or --for. Changes of the room (the API, Terraform, roo
 func newResumeCmd() *cobra.Command {
 	flags := &controlFlags{}
 	cmd := &cobra.Command{
-		Use: "resume ROOM", Short: "End a pause",
+		Use: "resume ROOM", Short: "End a pause, or a queue_all for now",
 		RunE: flags.control(func(_ []string, mark object) (object, string) {
 			if len(mark) > 0 {
 				return nil, "until, for: a pause ends at once"
 			}
-			return object{"pause": nil}, ""
+			return object{"pause": nil, "queue_all": nil}, ""
 		}),
 	}
 	flags.add(cmd)
@@ -190,9 +216,17 @@ func newLimitsCmd() *cobra.Command {
 	flags, total, rate, clear := &controlFlags{}, 0, 0, false
 	cmd := &cobra.Command{
 		Use: "limits ROOM", Short: "Set a room's limits for now, or show those in force",
-		Long: `Set total_active_users and new_users_per_minute for now; --until or --for is needed. Without flags: show the limits in
-force.`,
+		Long: `Set total_active_users and new_users_per_minute for now; --until or --for is needed. Where both have values for now, the
+one that is not given keeps its value, until the new end. Without flags: show the limits in force.`,
 		Example: "  vestibule limits shop --total 300 --per-minute 60 --for 30m",
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			for name, n := range map[string]int{"total": total, "per-minute": rate} {
+				if cmd.Flags().Changed(name) && n < 1 {
+					return usagef("%s: must be above 0, got %d; vestibule pause admits nobody", name, n)
+				}
+			}
+			return nil
+		},
 		RunE: flags.control(func(_ []string, mark object) (object, string) {
 			set := total != 0 || rate != 0
 			switch {
@@ -200,7 +234,7 @@ force.`,
 				return nil, "clear: must be given alone"
 			case clear:
 				return object{"limits": nil}, ""
-			case !set && len(mark) > 0:
+			case !set && (len(mark) > 0 || flags.reason != ""):
 				return nil, "total, per-minute: one of them is needed"
 			case !set:
 				return nil, ""

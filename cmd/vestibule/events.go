@@ -158,13 +158,19 @@ func (c *client) event(r *api.Room, name string) (event *api.Event, err error) {
 	return event, nil
 }
 
+// needEvent is event for a caller that needs one.
+func (c *client) needEvent(r *api.Room, name string) (*api.Event, error) {
+	e, err := c.event(r, name)
+	if err == nil && e == nil {
+		err = fmt.Errorf("room %s has no event %q", r.Name, name)
+	}
+	return e, err
+}
+
 // ofEvent is ofRoom for a command whose second argument is EVENT. do gets the event, and the arguments after it.
 func (c *clientFlags) ofEvent(do func(c *client, r *api.Room, e *api.Event, args []string) error) runFunc {
 	return c.ofRoom(func(cl *client, r *api.Room, args []string) error {
-		e, err := cl.event(r, args[0])
-		if err == nil && e == nil {
-			err = fmt.Errorf("room %s has no event %q", r.Name, args[0])
-		}
+		e, err := cl.needEvent(r, args[0])
 		if err != nil {
 			return err
 		}

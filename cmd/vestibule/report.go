@@ -34,7 +34,7 @@ func newReportCmd() *cobra.Command {
 				return err
 			}
 			if event != "" {
-				e, err := c.event(r, event)
+				e, err := c.needEvent(r, event)
 				if err != nil {
 					return err
 				}
