@@ -79,8 +79,7 @@ func (l *Links) Collect(ch chan<- prometheus.Metric) {
 // LeaseAlarms returns an alarm if the store has rejected leases for longer than a server replacement takes.
 func LeaseAlarms(l wire.Leadership) []string {
 	if d, why := l.Trouble(); d > leaseAlarmAfter {
-		return []string{fmt.Sprintf("the store has accepted no lease for %v, no process can lead: %s (after a full disk, restart nats-server once there is space)",
-			d.Round(time.Second), why)}
+		return []string{fmt.Sprintf("the store has accepted no lease for %v, no process can lead: %s (if its disk is full, make room: then our nats-server goes on, restart any other)", d.Round(time.Second), why)}
 	}
 	return nil
 }
