@@ -43,16 +43,9 @@ func newAuditListCmd(flags *clientFlags) *cobra.Command {
 		RunE: flags.run(func(c *client, _ []string) error {
 			filter := url.Values{}
 			if since != "" {
-				now := time.Now()
-				if _, err := parseDuration(since); err == nil {
-					since += " ago"
-				}
-				at, err := parseTime(since, now)
+				at, err := parsePast(since, time.Now())
 				if err != nil {
 					return usagef("since: %v", err)
-				}
-				if at.After(now) && isClock(since) { // the last such time
-					at = at.AddDate(0, 0, -1)
 				}
 				filter.Set("since", at.UTC().Format(time.RFC3339))
 			}
@@ -111,6 +104,9 @@ func listAudit(c *client, limit int, filter url.Values) error {
 		}
 		filter.Set("before", fmt.Sprint(some[len(some)-1].Sequence))
 	}
+	if len(list) == 0 {
+		fmt.Fprintln(c.err, "note: no entry matches: check the names and the time")
+	}
 	return c.show(list, func(row func(...any)) {
 		row("NUMBER", "AT", "WHO", "WHAT", "REASON")
 		for i := range list {
@@ -154,6 +150,19 @@ func showAudit(c *client, number string) error {
 	})
 }
 
+// nameIn returns the name of a token or a webhook that was made or deleted, after a blank; "" for other objects.
+func nameIn(x *api.AppliedChange) string {
+	if x.Kind != api.AppliedChangeKindToken && x.Kind != api.AppliedChangeKindWebhook {
+		return ""
+	}
+	for _, s := range x.Settings {
+		if s.Key == "name" {
+			return fmt.Sprintf(" %v", cmp.Or(s.After, s.Before))
+		}
+	}
+	return ""
+}
+
 // what describes an entry in one line.
 func what(e *api.AuditEntry) string {
 	var out []string
@@ -169,7 +178,7 @@ func what(e *api.AuditEntry) string {
 		}
 		switch {
 		case x.Change != api.Changed && x.Kind != api.AppliedChangeKindControls:
-			text = fmt.Sprintf("%s %s", x.Change, text)
+			text = fmt.Sprintf("%s %s%s", x.Change, text, nameIn(&x))
 		case len(settings) > 0:
 			text += ": " + strings.Join(settings, ", ")
 		case x.Kind == api.AppliedChangeKindControls:
@@ -182,7 +191,7 @@ func what(e *api.AuditEntry) string {
 		return "cannot be read: vestibule audit verify"
 	}
 	if full.Failed != "" {
-		out = append(out, "change "+full.Failed+" was not made")
+		out = append(out, fmt.Sprintf("the change of %s was not made (%s)", full.Target, full.Failed))
 	}
 	if full.Omitted > 0 {
 		out = append(out, fmt.Sprintf("%d rooms and hosts not listed", full.Omitted))

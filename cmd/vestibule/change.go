@@ -142,6 +142,18 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
+// parsePast is parseTime for a time that is over: a duration such as 2h is one ago, and 22:30 the last such time.
+func parsePast(text string, now time.Time) (time.Time, error) {
+	if _, err := parseDuration(text); err == nil {
+		text += " ago"
+	}
+	at, err := parseTime(text, now)
+	if err == nil && at.After(now) && isClock(text) {
+		at = at.AddDate(0, 0, -1)
+	}
+	return at, err
+}
+
 // isClock reports whether a time is one of the day, such as 22:30.
 func isClock(text string) bool {
 	return !strings.ContainsAny(text, "- ") && strings.Contains(text, ":")

@@ -25,12 +25,20 @@ import (
 // exitUnreachable is the exit code if the API did not answer.
 const exitUnreachable = 3
 
-// unreachableError means that the API could not be reached.
+// unreachableError means that the API could not be reached, or cannot serve the request now.
 type unreachableError struct{ err error }
 
-func (e *unreachableError) Error() string { return "the API cannot be reached: " + e.err.Error() }
+func (e *unreachableError) Error() string {
+	if _, ok := errors.AsType[*unavailableError](e.err); ok {
+		return "the API cannot do this now: " + e.err.Error()
+	}
+	return "the API cannot be reached: " + e.err.Error()
+}
 
 func (e *unreachableError) Unwrap() error { return e.err }
+
+// unavailableError is an answer with status 503.
+type unavailableError struct{ error }
 
 // client calls the API from the command line.
 type client struct {
@@ -183,6 +191,17 @@ func (c *clientFlags) ofRoom(do func(c *client, r *api.Room, args []string) erro
 	})
 }
 
+// notFound is the message of the API, as of the hosted product, that does not name the object.
+const notFound = "Object not found."
+
+// missingError says which object is not there.
+type missingError struct {
+	object string // path in the API
+	code   int
+}
+
+func (e *missingError) Error() string { return fmt.Sprintf("there is no %s (%d)", e.object, e.code) }
+
 // call returns the result in an answer of the API, or all refusals. The target is a path of openapi.yaml, with its
 // query; body is nil for none.
 func call[T any](c *client, method, target string, body object, edit ...func(*http.Request)) (out T, err error) {
@@ -221,10 +240,15 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 	var errs []error
 	for _, n := range answer.Errors {
 		text := strings.TrimSuffix(n.Message, ": invalid data")
+		if res.StatusCode == http.StatusNotFound && text == notFound {
+			object, _, _ := strings.Cut(strings.TrimPrefix(target, "/vestibule/"), "?")
+			errs = append(errs, &missingError{object, n.Code})
+			continue
+		}
 		errs = append(errs, fmt.Errorf("%s (%d)", text, n.Code))
 	}
 	if res.StatusCode == http.StatusServiceUnavailable {
-		return out, &unreachableError{errors.Join(errs...)}
+		return out, &unreachableError{&unavailableError{errors.Join(errs...)}}
 	}
 	return out, errors.Join(errs...)
 }

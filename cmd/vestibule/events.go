@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -63,7 +64,11 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 		&cobra.Command{
 			Use: "start ROOM EVENT", Short: "Start an event now",
 			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
-				return setEvent(c, r, e, startNow(e, time.Now()))
+				now := time.Now()
+				if !e.Suspended && !e.EventStartTime.After(now) { // another start would move it, and be another draw
+					return fmt.Errorf("event %q has started already, at %s, and ends at %s", e.Name, cellText(e.EventStartTime), cellText(e.EventEndTime))
+				}
+				return setEvent(c, r, e, startNow(e, now))
 			}),
 		},
 		&cobra.Command{
@@ -128,6 +133,9 @@ func endEvent(c *client, r *api.Room, e *api.Event, _ []string) error {
 		return fmt.Errorf("event %q has not started: suspend it by events set %s %s suspended=true, or delete it", e.Name,
 			r.Name, e.Name)
 	}
+	if !e.EventEndTime.After(now) {
+		return fmt.Errorf("event %q has ended already, at %s", e.Name, cellText(e.EventEndTime))
+	}
 	end := e.EventStartTime.Add(leastEvent)
 	if now.After(end) {
 		end = now
@@ -191,6 +199,9 @@ func (c *clientFlags) ofDraw(do func(c *client, event string, d *api.Draw) error
 		}
 		at := ofOurs("rooms", r.Id, "events", id, "draw")
 		d, err := call[api.Draw](cl, http.MethodGet, at, nil)
+		if _, none := errors.AsType[*missingError](err); none && e != nil && !e.ShuffleAtEventStart {
+			return fmt.Errorf("event %q has no draw: its shuffle_at_event_start is false", args[0])
+		}
 		if err != nil {
 			return fmt.Errorf("the draw of event %q: %w", args[0], err)
 		}

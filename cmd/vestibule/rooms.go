@@ -188,9 +188,13 @@ func pairs(after int) cobra.PositionalArgs {
 // body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative.
 // The value of waiting_page is a file, as in rooms.yaml.
 func body(pairs []string) (object, error) {
-	all := object{}
+	all, given := object{}, map[string]bool{}
 	for _, p := range pairs {
 		key, value, _ := strings.Cut(p, "=")
+		if given[key] {
+			return nil, usagef("%s: is given twice", key)
+		}
+		given[key] = true
 		var v any = value
 		switch {
 		case key == "waiting_page" && value != "":

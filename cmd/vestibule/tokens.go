@@ -22,11 +22,8 @@ func newTokensCmd() *cobra.Command {
 		},
 		newTokensCreateCmd(flags),
 		&cobra.Command{
-			Use: "revoke ID", Short: "Revoke a token",
-			RunE: flags.run(func(c *client, args []string) error {
-				return change(c, http.MethodDelete, ofOurs("tokens", args[0]), nil,
-					func(any) string { return "revoked " + args[0] })
-			}),
+			Use: "revoke TOKEN", Short: "Revoke a token, by name or ID",
+			RunE: flags.run(func(c *client, args []string) error { return revokeToken(c, args[0]) }),
 		})
 }
 
@@ -86,15 +83,66 @@ func expiryOf(now time.Time, text string) (string, error) {
 	return now.Add(life).UTC().Format(time.RFC3339), nil
 }
 
+// revokeToken revokes a token by its ID, or by the name of one alone.
+func revokeToken(c *client, name string) error {
+	list, err := call[[]api.Token](c, http.MethodGet, ofOurs("tokens"), nil)
+	if err != nil {
+		return err
+	}
+	var found []api.Token
+	for _, t := range list {
+		if t.Id == name {
+			found = []api.Token{t}
+			break
+		}
+		if t.Name == name {
+			found = append(found, t)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return fmt.Errorf("no token %s: see vestibule tokens list", name)
+	case 1:
+	default:
+		return fmt.Errorf("several tokens are named %s: give an ID, see vestibule tokens list", name)
+	}
+	t := &found[0]
+	return change(c, http.MethodDelete, ofOurs("tokens", t.Id), nil,
+		func(any) string { return fmt.Sprintf("revoked %s (%s)", t.Name, t.Id) })
+}
+
+// namesOfRooms returns a function that turns IDs of rooms into names. The ID of a deleted room stays.
+func (c *client) namesOfRooms() (func(ids []string) []string, error) {
+	all, err := c.all()
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]string, len(all))
+	for _, r := range all {
+		names[r.Id] = r.Name
+	}
+	return func(ids []string) []string {
+		out := make([]string, len(ids))
+		for i, id := range ids {
+			out[i] = cmp.Or(names[id], id)
+		}
+		return out
+	}, nil
+}
+
 func listTokens(c *client) error {
 	list, err := call[[]api.Token](c, http.MethodGet, ofOurs("tokens"), nil)
+	if err != nil {
+		return err
+	}
+	names, err := c.namesOfRooms()
 	if err != nil {
 		return err
 	}
 	return c.show(list, func(row func(...any)) {
 		row("ID", "NAME", "ROLE", "ROOMS", "ISSUED", "EXPIRES", "LAST USED")
 		for _, t := range list {
-			row(t.Id, t.Name, t.Role, cmp.Or(strings.Join(t.Rooms, " "), "all"), t.IssuedOn, t.ExpiresOn, t.LastUsedOn)
+			row(t.Id, t.Name, t.Role, cmp.Or(strings.Join(names(t.Rooms), " "), "all"), t.IssuedOn, t.ExpiresOn, t.LastUsedOn)
 		}
 	})
 }

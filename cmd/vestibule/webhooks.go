@@ -110,6 +110,10 @@ func listWebhooks(c *client) error {
 	if err != nil {
 		return err
 	}
+	names, err := c.namesOfRooms()
+	if err != nil {
+		return err
+	}
 	return c.show(list, func(row func(...any)) {
 		row("ID", "NAME", "URL", "KINDS", "ROOMS", "STATE")
 		for _, w := range list {
@@ -117,7 +121,7 @@ func listWebhooks(c *client) error {
 			if w.DisabledBecause != nil {
 				state = "off: " + *w.DisabledBecause
 			}
-			row(w.Id, w.Name, w.Url, orAll(w.Kinds), orAll(w.Rooms), state)
+			row(w.Id, w.Name, w.Url, orAll(w.Kinds), orAll(names(w.Rooms)), state)
 		}
 	})
 }
