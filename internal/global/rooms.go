@@ -86,6 +86,8 @@ func (p *publisher) readFile() {
 	p.rejected, p.again = false, p.file.good
 	p.metrics.trouble.refuse(err)
 	if err != nil {
+		p.again, p.good, p.rejected = false, false, false
+		p.metrics.trouble.refuse(fmt.Errorf("%s: %w", p.file, err))
 		p.metrics.roomsValid.Set(0)
 		p.metrics.roomsRefused.Inc()
 		p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file.name), slog.Any("error", err))

@@ -268,7 +268,7 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	// With faults: refused with all of them, and the last good one stays.
 	overwrite(t, file, "rooms:\n  - {name: a, colour: blue, total_active_users: 0}\n")
 	eventually(t, "the file is refused", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 })
-	if a := c.Ready().Alarms; len(a) != 1 || !strings.HasPrefix(a[0], "the rooms file is refused, the last good rooms stay: ") {
+	if a := c.Ready().Alarms; len(a) != 1 || !strings.HasPrefix(a[0], "the rooms file is refused, the last good rooms stay: "+file+": ") {
 		t.Errorf("alarms %q", a)
 	}
 	if n := value(t, c, "vestibule_global_rooms_refused_total"); n != 1 {

@@ -226,10 +226,13 @@ func streamFleet(q *request) error {
 	})
 }
 
-// title returns a word with a capital letter.
+// title returns a word or a sentence with a capital letter. The name of a setting stays as it is.
 func title(word string) string {
 	if word == "" {
 		return unknown
+	}
+	if first, _, _ := strings.Cut(word, " "); strings.Contains(first, "_") {
+		return word
 	}
 	return strings.ToUpper(word[:1]) + word[1:]
 }
