@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -227,6 +228,16 @@ func (c *fleetConfig) connect(cmd *cobra.Command, do func(ctx context.Context, c
 	return do(ctx, conn)
 }
 
+// cause returns why a connection cannot be made, with what to do next, after a colon; "" for unknown.
+func cause(c *node.ClientConfig, name, inbox string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // that of the command is over
+	defer cancel()
+	if err := natsbus.Diagnose(ctx, c.Options(name, inbox, slog.New(slog.DiscardHandler)), ""); err != nil {
+		return ": " + err.Error()
+	}
+	return ""
+}
+
 // await returns once there is a connection, or the reason for none when ctx ends.
 func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -237,7 +248,7 @@ func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
 			if why := conn.Refused(); why != "" {
 				return fmt.Errorf("NATS at %s refuses this user (see --nats-creds, --nats-cert): %s", c.NATS.URL, why)
 			}
-			return fmt.Errorf("NATS at %s does not answer within %v (see --nats-url, --wait)", c.NATS.URL, c.Wait)
+			return fmt.Errorf("NATS at %s does not answer within %v (see --nats-url, --wait)%s", c.NATS.URL, c.Wait, cause(&c.NATS, "vestibule-fleet", natsbus.OperatorInbox))
 		case <-tick.C:
 		}
 	}

@@ -119,7 +119,7 @@ func TestTheFleetCommandsUsage(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") {
+	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") || !strings.Contains(out.String(), "nothing listens there; start nats-server") {
 		t.Errorf("exit %d, %s", code, out.String())
 	}
 }
