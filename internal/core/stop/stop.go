@@ -67,6 +67,7 @@ type Stop struct {
 	Room     string         `json:",omitempty"`        // the room; "" for all
 	Text     string         `json:",omitempty"`        // the operator's reason, or the name of an event
 	ForNow   bool           `json:",omitempty"`        // of QueueAll: by a control, which a change of the room does not end
+	Draw     bool           `json:",omitempty"`        // of BeforeEvent: the event begins with a draw, which has its time
 }
 
 // View is a stop as /readyz shows it.
@@ -118,7 +119,7 @@ func Of(r *room.Settings, in *room.Control, phase room.Phase, now fleettime.Time
 	case r.QueueAll:
 		s.Reason = QueueAll
 	case phase.Kind == room.Prequeue && phase.Event != nil:
-		s.Reason, s.Text = BeforeEvent, phase.Event.Name
+		s.Reason, s.Text, s.Draw = BeforeEvent, phase.Event.Name, phase.Event.Shuffle
 		s.Since, s.Until = fleettime.Time(phase.Event.Prequeue), fleettime.Time(phase.Event.Start)
 	case r.QueueingMethod == room.MethodReject:
 		s.Reason = Rejecting
@@ -164,6 +165,9 @@ func (s Stop) String() string {
 		}
 		return "the room rejects newcomers (queueing_method: reject)"
 	case BeforeEvent:
+		if s.Draw {
+			return fmt.Sprintf("visitors gather for event %s, which begins with a draw", s.Text) + end(s.Until)
+		}
 		return fmt.Sprintf("visitors gather for event %s", s.Text) + end(s.Until)
 	case Full:
 		return "total_active_users is reached: a visitor enters when a session ends"
@@ -270,6 +274,9 @@ func (s Stop) Command() string {
 		}
 		return fmt.Sprintf("vestibule rooms set %s queueing_method=fifo", s.Room)
 	case BeforeEvent:
+		if s.Draw {
+			return ""
+		}
 		return fmt.Sprintf("vestibule events start %s %s", s.Room, s.Text)
 	case Full:
 		// It works where limits for now or an event override the room's, and where the rooms come from a file.

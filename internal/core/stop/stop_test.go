@@ -61,8 +61,12 @@ func TestAdvice(t *testing.T) {
 			"it waits itself, see the alarms of its regional's /readyz": {Reason: AwaitsCentre, Centre: "dublin", Edge: "lima", Ended: true},
 		"data centre dublin does not report: check that its regional runs and reaches NATS":      {Reason: Silent, Centre: "dublin", Ended: true},
 		"the room is paused: till is down, until 2026-11-22 13:14:41 UTC: vestibule resume shop": {Reason: Paused, Room: "shop", Text: "till is down", Until: day},
-		"every visitor waits (queue_all): vestibule rooms set shop queue_all=false":              {Reason: QueueAll, Room: "shop"},
-		"every visitor waits (queue_all): slow: vestibule resume shop":                           {Reason: QueueAll, Room: "shop", Text: "slow", ForNow: true},
+		"visitors gather for event sale: vestibule events start shop sale":                       {Reason: BeforeEvent, Room: "shop", Text: "sale"},
+		"visitors gather for event sale, which begins with a draw, until 2026-11-22 13:14:41 UTC": {
+			Reason: BeforeEvent, Room: "shop", Text: "sale", Draw: true, Until: day,
+		},
+		"every visitor waits (queue_all): vestibule rooms set shop queue_all=false": {Reason: QueueAll, Room: "shop"},
+		"every visitor waits (queue_all): slow: vestibule resume shop":              {Reason: QueueAll, Room: "shop", Text: "slow", ForNow: true},
 		"event sale rejects newcomers (queueing_method: reject): vestibule events set shop sale queueing_method=fifo": {
 			Reason: Rejecting, Room: "shop", Text: "sale",
 		},
@@ -100,6 +104,7 @@ func TestStopsOfOperators(t *testing.T) {
 			phase: room.Phase{Kind: room.Active, Event: &room.Event{Name: "last", Overrides: room.Overrides{"queueing_method": room.MethodReject}}},
 			want:  Stop{Reason: Rejecting, Text: "last"},
 		},
+		"before a draw":  {phase: room.Phase{Kind: room.Prequeue, Event: &room.Event{Name: "lot", Shuffle: true}}, want: Stop{Reason: BeforeEvent, Text: "lot", Draw: true}},
 		"during a sale":  {phase: room.Phase{Kind: room.Active, Event: sale}},
 		"suspended":      {edit: func(s *room.Settings) { s.Suspended = true }, in: &room.Control{Pause: &room.Pause{Mark: mark}}},
 		"other controls": {in: &room.Control{Message: &room.Message{Mark: mark, Text: "x"}}},

@@ -163,7 +163,10 @@ func nextPhase(plan room.Plan, now int64) *api.NextPhase {
 	if at == 0 {
 		return nil
 	}
-	next := plan.At(at)
+	on, next := plan.At(now), plan.At(at)
+	if on.Kind == room.Prequeue && next.Kind == room.Base && now < on.Event.Start { // the draw is still to come
+		return &api.NextPhase{Event: on.Event.Name, Phase: api.Start, At: moment(on.Event.Start)}
+	}
 	out := &api.NextPhase{At: moment(at)}
 	switch next.Kind {
 	case room.Prequeue:
@@ -171,7 +174,7 @@ func nextPhase(plan room.Plan, now int64) *api.NextPhase {
 	case room.Active:
 		out.Phase = api.Start
 	case room.Base:
-		out.Phase, next = api.End, plan.At(now)
+		out.Phase, next = api.End, on
 	}
 	out.Event = next.Event.Name
 	return out
