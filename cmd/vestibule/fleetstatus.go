@@ -22,6 +22,9 @@ func newFleetStatusCmd() *cobra.Command {
 	return cmd
 }
 
+// silentAfter is the silence in seconds after which a data centre is called silent, as in the API's stops.
+const silentAfter = 10
+
 func showFleet(c *client) error {
 	got, err := call[api.Fleet](c, http.MethodGet, ofOurs("fleet"), nil)
 	if err != nil {
@@ -44,8 +47,12 @@ func showFleet(c *client) error {
 			"OVERCOMMIT", "EDGES", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {
 			state, clock := d.State, "unknown"
-			if !d.Told {
+			switch {
+			case d.Told:
+			case d.HeardSeconds > silentAfter:
 				state += ", silent"
+			default: // it waits itself, or is not initialized
+				state += ", permits unknown"
 			}
 			if d.ClockBoundSeconds != nil {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)

@@ -52,7 +52,7 @@ goes on renewing sessions that nobody counts. With --nats-url, the NATS of the d
 			return usageError(err.Error())
 		}
 		if !byNATS(cmd) {
-			return flags.run(func(c *client, _ []string) error { return forgetByAPI(c, cfg.DC, &ask) })(cmd, args)
+			return flags.run(func(c *client, _ []string) error { return forgetByAPI(c, cfg.DC, &ask, "") })(cmd, args)
 		}
 		question, err := json.Marshal(ask)
 		if err != nil {
@@ -65,14 +65,13 @@ goes on renewing sessions that nobody counts. With --nats-url, the NATS of the d
 	return cmd
 }
 
-// forgetByAPI asks the API to forget an edge.
-func forgetByAPI(c *client, dc string, ask *wire.ForgetAsk) error {
+// forgetByAPI asks the API to forget an edge, and prints the answer after a prefix.
+func forgetByAPI(c *client, dc string, ask *wire.ForgetAsk, prefix string) error {
 	body := object{"edge": ask.Edge, "all": ask.All, "over": ask.Over}
 	if ask.Instance != 0 {
 		body["instance"] = strconv.FormatUint(ask.Instance, 10)
 	}
-	return change(c, http.MethodPost, ofOurs("data_centers", dc, "forget"), body,
-		func(f api.Forgotten) string { return f.Done })
+	return change(c, http.MethodPost, ofOurs("data_centers", dc, "forget"), body, func(f api.Forgotten) string { return prefix + f.Done })
 }
 
 func newFleetRecoverCmd() *cobra.Command {
@@ -114,7 +113,7 @@ func recoverFleet(c *client, yes bool) error {
 			continue
 		}
 		for begun := time.Now(); ; { // a new regional refuses for the length of a lease
-			err = forgetByAPI(c, d.Name, &ask)
+			err = forgetByAPI(c, d.Name, &ask, d.Name+": ")
 			if err == nil || time.Since(begun) > regionalWithin || c.ctx.Err() != nil {
 				break
 			}
