@@ -23,11 +23,48 @@ type link struct {
 	again   chan struct{} // closed on reconnect
 	broke   bool          // it was disconnected
 
+	lines lines
+
 	close   sync.Once
 	closed  chan struct{}
 	watched chan struct{} // closed when the watch for the first connection ends
 
 	inspected chan struct{} // closed when the diagnoses end
+}
+
+// lines are the log lines of asynchronous errors. The zero value has none.
+type lines struct {
+	mu   sync.Mutex
+	last map[string]line // by text
+}
+
+// line is the last line of a text.
+type line struct {
+	at   time.Time
+	more int // errors since
+}
+
+// lineEvery is the least time between two lines of one text, maxLines the number of texts that are told apart.
+const (
+	lineEvery = time.Minute
+	maxLines  = 64
+)
+
+// note counts an error. It reports whether it is due for a line, and how many were not since the last one.
+func (l *lines) note(now time.Time, text string) (more int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, known := l.last[text]
+	if known && now.Sub(last.at) < lineEvery {
+		last.more++
+		l.last[text] = last
+		return 0, false
+	}
+	if l.last == nil || len(l.last) >= maxLines {
+		l.last = map[string]line{}
+	}
+	l.last[text] = line{at: now}
+	return last.more, true
 }
 
 // next returns a channel that is closed on the next reconnect.
@@ -79,7 +116,9 @@ func (l *link) options() []nats.Option {
 				l.log.Debug("refused", slog.Any("error", err))
 				return
 			}
-			l.log.Warn("asynchronous error", slog.String("subject", subject), slog.Any("error", err))
+			if more, now := l.lines.note(time.Now(), err.Error()); now { // a missing permission comes with every message
+				l.log.Warn("asynchronous error", slog.String("subject", subject), slog.Any("error", err), slog.Int("more_since_last_line", more))
+			}
 		}),
 	}
 }
