@@ -30,15 +30,26 @@ works once, for 15 minutes. The request goes through the global's data folder, s
 			return err
 		},
 	}
-	again.Flags().StringVar(&folder, "data-dir", "./vestibule", "data_dir of the global")
+	again.Flags().StringVar(&folder, "data-dir", "./vestibule", "data_dir of the global, or of vestibule serve")
 	again.Flags().DurationVar(&wait, "wait", 10*time.Second, "how long to wait for the global")
 	cmd := &cobra.Command{Use: "admin", Short: "Get access without a token"}
 	cmd.AddCommand(again)
 	return cmd
 }
 
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
 // recoverAdmin asks the global of a data folder for a new admin, and returns its token and a link to the console.
 func recoverAdmin(ctx context.Context, folder string, wait time.Duration) (token, link string, err error) {
+	if of := filepath.Join(folder, "global"); isFolder(of) { // of vestibule serve and demo
+		folder = of
+	}
+	if !isFolder(folder) {
+		return "", "", usagef("data-dir: %s: no such folder: it must be the data_dir of a running global, or that of vestibule serve", folder)
+	}
 	asked, answer := filepath.Join(folder, global.RecoverFile), filepath.Join(folder, global.RecoveredFile)
 	if err := node.WriteFile(asked, nil); err != nil {
 		return "", "", err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -48,7 +49,11 @@ type memberCommand struct {
 	flags clientFlags
 }
 
-func newMemberCommand() *memberCommand { return &memberCommand{nats: newFleetConfig()} }
+func newMemberCommand() *memberCommand {
+	m := &memberCommand{nats: newFleetConfig()}
+	m.nats.stream = natsbus.DocumentsStream
+	return m
+}
 
 // byNATS reports whether the user configures a connection to NATS.
 func byNATS(cmd *cobra.Command) bool {
@@ -197,6 +202,8 @@ func showMembers(row func(...any), all *api.Members) {
 type fleetConfig struct {
 	NATS node.ClientConfig `mapstructure:"nats"`
 	Wait time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
+
+	stream string // that the command reads, "" for none
 }
 
 func newFleetConfig() *fleetConfig {
@@ -225,14 +232,19 @@ func (c *fleetConfig) connect(cmd *cobra.Command, do func(ctx context.Context, c
 	if err := c.await(ctx, conn); err != nil {
 		return err
 	}
-	return do(ctx, conn)
+	err = do(ctx, conn)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w%s", err, cause(&c.NATS, "vestibule-fleet", natsbus.OperatorInbox, c.stream))
+	}
+	return err
 }
 
-// cause returns why a connection cannot be made, with what to do next, after a colon; "" for unknown.
-func cause(c *node.ClientConfig, name, inbox string) string {
+// cause returns why a connection cannot be made, or does not reach a stream ("" for none), with what to do next, after a
+// colon; "" for unknown.
+func cause(c *node.ClientConfig, name, inbox, stream string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // that of the command is over
 	defer cancel()
-	if err := natsbus.Diagnose(ctx, c.Options(name, inbox, slog.New(slog.DiscardHandler)), ""); err != nil {
+	if err := natsbus.Diagnose(ctx, c.Options(name, inbox, slog.New(slog.DiscardHandler)), stream); err != nil {
 		return ": " + err.Error()
 	}
 	return ""
@@ -248,7 +260,8 @@ func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
 			if why := conn.Refused(); why != "" {
 				return fmt.Errorf("NATS at %s refuses this user (see --nats-creds, --nats-cert): %s", c.NATS.URL, why)
 			}
-			return fmt.Errorf("NATS at %s does not answer within %v (see --nats-url, --wait)%s", c.NATS.URL, c.Wait, cause(&c.NATS, "vestibule-fleet", natsbus.OperatorInbox))
+			return fmt.Errorf("NATS at %s does not answer within %v (see --nats-url, --wait)%s", c.NATS.URL, c.Wait,
+				cause(&c.NATS, "vestibule-fleet", natsbus.OperatorInbox, ""))
 		case <-tick.C:
 		}
 	}

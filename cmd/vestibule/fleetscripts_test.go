@@ -66,6 +66,7 @@ func TestScriptsOfTheAPI(t *testing.T) {
 			e.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
 			e.Setenv("BARE", strings.TrimSuffix(tree.Info.Control.URL, control.Prefix))
 			e.Setenv("NATS", tree.Info.NATS)
+			e.Setenv("DATA", filepath.Dir(filepath.Dir(tree.Info.Control.TokenFile)))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
 			return nil
 		},

@@ -182,6 +182,9 @@ func askRegional(ctx context.Context, conn *natsbus.Conn, dc, subject string, qu
 	if errors.Is(err, natsbus.ErrNobody) {
 		return fmt.Errorf("no regional leads %s here, or it is older than this command: is this the NATS of the data centre's edges?", dc)
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer for %s: it needs the NATS of that data centre and its user operator: %w", dc, err)
+	}
 	if err != nil {
 		return err
 	}

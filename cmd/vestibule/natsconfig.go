@@ -353,7 +353,7 @@ func (c *natsConfigProvision) provision(cmd *cobra.Command) error {
 			if why := conn.Refused(); why != "" {
 				err = errors.New(why)
 			}
-			return fmt.Errorf("not within %v: %w%s", c.Wait, err, cause(&c.NATS, "vestibule-provision", inbox))
+			return fmt.Errorf("not within %v: %w%s", c.Wait, err, cause(&c.NATS, "vestibule-provision", inbox, ""))
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
