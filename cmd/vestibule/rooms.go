@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ func newRoomsCmd() *cobra.Command {
 
 Keys are those of rooms.yaml, such as grace=2m, or of the API, such as vestibule.grace=2m. Values are written as in the
 file: session_duration=90s. waiting_page=FILE reads the page from a file. A value is read as JSON where it is valid
-JSON, otherwise as text.`,
+JSON, otherwise as text; a number in the place of a text, such as name=2026, is text.`,
 	},
 		&cobra.Command{
 			Use: "list", Short: "Show all rooms", RunE: flags.run(func(c *client, _ []string) error { return listRooms(c) }),
@@ -185,8 +186,16 @@ func pairs(after int) cobra.PositionalArgs {
 	}
 }
 
-// body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative.
-// The value of waiting_page is a file, as in rooms.yaml.
+// words are settings with a text, which may look like a number.
+var words = []string{"name", "description", "queue_message", "host", "path", "cookie_suffix", "identity", "expression"}
+
+// isWord reports whether the value of a key is text although it is JSON: a number, true or false.
+func isWord(key, value string) bool {
+	return slices.Contains(words, key[strings.LastIndexByte(key, '.')+1:]) && value != "null" && !strings.ContainsAny(value[:1], `"[{`)
+}
+
+// body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative. The
+// value of waiting_page is a file, as in rooms.yaml.
 func body(pairs []string) (object, error) {
 	all, given := object{}, map[string]bool{}
 	for _, p := range pairs {
@@ -205,7 +214,7 @@ func body(pairs []string) (object, error) {
 			key, v = "custom_page_html", string(page)
 		case key == "waiting_page":
 			key, v = "custom_page_html", nil
-		case json.Valid([]byte(value)):
+		case json.Valid([]byte(value)) && !isWord(key, value):
 			v = json.RawMessage(value)
 		case strings.HasSuffix(key, "_time"):
 			at, err := parseTime(value, time.Now())
