@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
 )
 
 // obey carries out an order of an operator that came by the API, and sends the result to the globals. A data centre
@@ -123,11 +125,42 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 	return out
 }
 
+// otherReports returns an error if the listed data centre of this name reports to global: then nothing of it was lost. It
+// returns nil where that is not known, since the operator's word counts.
+func (l *leadership) otherReports() error {
+	l.s.mu.Lock()
+	listed := l.agg.Status(l.s.Clock.Now()).Copy
+	l.s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), statusWithin)
+	defer cancel()
+	data, _, err := l.s.Docs.Get(ctx, node.MembersStatusDocument)
+	var st node.MembersStatus
+	if err == nil && data != nil {
+		err = json.Unmarshal(data, &st)
+	}
+	if err != nil {
+		l.s.log.Warn("it is not known whether the listed data centre reports", slog.Any("error", err))
+		return nil //nolint:nilerr // it is said
+	}
+	for _, d := range st.List {
+		if listed != 0 && d.Name == l.s.Config.DataCenter && d.ClusterID == listed && d.Told {
+			return fmt.Errorf("the listed data centre %s (cluster ID %016x) reports to global: it is not lost; give this one another name", d.Name, listed)
+		}
+	}
+	return nil
+}
+
+// statusWithin is how long a rejoin waits for what global has published.
+const statusWithin = 2 * time.Second
+
 // rejoin handles an operator's declaration that this data centre is the listed one.
 func (l *leadership) rejoin() []byte {
-	l.s.mu.Lock()
-	err := l.agg.Rejoin()
-	l.s.mu.Unlock()
+	err := l.otherReports()
+	if err == nil {
+		l.s.mu.Lock()
+		err = l.agg.Rejoin()
+		l.s.mu.Unlock()
+	}
 	out := wire.ForgetAnswer{Done: fmt.Sprintf("%s continues as the listed data centre; its earlier permits stay reserved until they expire", l.s.Config.DataCenter)}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}

@@ -371,6 +371,21 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 			return strings.HasPrefix(why, "another data centre is named dublin") && strings.Contains(why, "vestibule fleet rejoin dublin")
 		})
 	})
+	revision := uint64(0)
+	publish := func(told bool) {
+		data, err := json.Marshal(node.MembersStatus{At: time.Now(), List: []node.CentreState{{Name: "dublin", ClusterID: own + 1, Told: told}}})
+		if err == nil {
+			revision, err = natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersStatusDocument, data, revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(true)
+	if a := answer(); !strings.Contains(a.Error, "reports to global: it is not lost") {
+		t.Fatalf("while the listed one lives: %+v", a)
+	}
+	publish(false)
 	if a := answer(); a.Error != "" {
 		t.Fatal(a.Error)
 	}

@@ -179,7 +179,7 @@ func (s Stop) String() string {
 	case Unlisted:
 		return nobody + ": the data centre is not in the fleet's list"
 	case Copy:
-		return nobody + ": another data centre of this name is in the fleet's list; rename one of them, unless this is the listed one and its store was lost"
+		return nobody + ": another data centre of this name is in the fleet's list; rename one of them, unless nothing of the listed one lives"
 	case AwaitsEdge:
 		switch {
 		case s.Ended && s.Edge == UnknownEdge:
