@@ -374,13 +374,13 @@ func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
-	uninitialized := false
+	told := false
 	for _, why := range s.gate.Stops() {
 		r.Add(why)
 		switch why.Reason {
 		case stop.Draining, stop.Unlisted: // below
-		case stop.Uninitialized:
-			uninitialized, r.Reasons = true, append(r.Reasons, why.Advice())
+		case stop.Uninitialized, stop.Copy:
+			told, r.Reasons = true, append(r.Reasons, why.Advice())
 		default:
 			if !why.Operated() && len(r.Alarms) < node.MaxStops {
 				r.Alarms = append(r.Alarms, roomAlarm(why))
@@ -406,7 +406,7 @@ func (s *Server) Ready() node.Readiness {
 		}
 	}
 	switch {
-	case uninitialized, st.Standing == wire.Listed:
+	case told, st.Standing == wire.Listed:
 	case st.Standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:

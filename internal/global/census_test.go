@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
 )
 
 // A silent data centre of the list raises an alarm once. It raises none if its possible permits are awaited, which
@@ -81,5 +85,39 @@ func TestSessionsBeyondPermitsRaiseAnAlarm(t *testing.T) {
 		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestACopyIsNotItsOriginal: two data centres report under one name. Only the unlisted one is stopped, as a copy.
+func TestACopyIsNotItsOriginal(t *testing.T) {
+	s := &Server{}
+	s.Clock = node.NewClock()
+	now := s.Clock.Now()
+	term := wire.Term{N: 1}
+	l := &leadership{
+		s: s, alloc: root.New(now, root.Config{Term: term, Centres: []string{"lima"}, Bootstrap: true, Params: wire.DefaultParams()}),
+		reports: map[string]*centreReport{"lima": {stop: stop.Stop{Reason: stop.Copy}}},
+	}
+	l.alloc.SetMembers(now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", ClusterID: 7}}})
+	l.alloc.SetTime(now, fleettime.TimeOf(time.Now()))
+	for seq := range uint64(3) {
+		for _, id := range []uint64{7, 8} {
+			l.alloc.Observe(now, wire.Report{
+				From: "lima", Instance: id, ClusterID: id, Seq: seq + 1, Parts: 1, Sent: now, Seen: term, Join: seq == 0, Members: 2,
+			})
+		}
+		l.alloc.Grants(now)
+	}
+	var copies int
+	for _, why := range l.stops(nil) {
+		switch why.Reason {
+		case stop.Copy:
+			copies++
+		case stop.Unlisted:
+			t.Errorf("%v: the name is listed", why)
+		}
+	}
+	if n := len(l.alloc.Centres(now)); n != 2 || copies != 1 {
+		t.Errorf("%d data centres report, %d are called copies: %+v", n, copies, l.alloc.Centres(now))
 	}
 }

@@ -159,13 +159,21 @@ func stopsOf(all map[string][]stop.Stop, name string) []stop.Stop {
 func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
 	now := l.s.Clock.Now()
 	centres := l.alloc.Centres(now)
+	listed := map[string]bool{}
+	for i := range centres {
+		listed[centres[i].Name] = listed[centres[i].Name] || centres[i].Standing != wire.Unlisted
+	}
 	for i := range centres {
 		d := &centres[i]
 		told := stop.Stop{}
-		if c := l.reports[d.Name]; c != nil {
+		if c := l.reports[d.Name]; c != nil && (c.stop.Reason != stop.Copy || d.Standing == wire.Unlisted) { // two may report under one name
 			told = c.stop
 		}
-		if s := l.alloc.CentreStop(now, d, told); !s.OK() {
+		s := l.alloc.CentreStop(now, d, told)
+		if s.Reason == stop.Unlisted && listed[d.Name] {
+			s.Reason = stop.Copy
+		}
+		if !s.OK() {
 			out = append(out, s)
 		}
 	}

@@ -227,7 +227,8 @@ func (g *Gate) Stops() (out []stop.Stop) {
 				if s.OK() {
 					s = eng.Stop(now, r.ID)
 				}
-				if (s.OK() || s.Reason == stop.Full || fresh && !s.Operated()) && !g.above.OK() {
+				copied := s.Reason == stop.Unlisted && g.above.Reason == stop.Copy // the regional knows better than its grants
+				if (s.OK() || s.Reason == stop.Full || copied || fresh && !s.Operated()) && !g.above.OK() {
 					s = g.above
 				}
 				switch {
