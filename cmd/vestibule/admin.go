@@ -48,7 +48,8 @@ func recoverAdmin(ctx context.Context, folder string, wait time.Duration) (token
 		folder = of
 	}
 	if !isFolder(folder) {
-		return "", "", usagef("data-dir: %s: no such folder: it must be the data_dir of a running global, or that of vestibule serve", folder)
+		return "", "", usagef("data-dir: %s: no such folder: it must be the data_dir of a running global, or of vestibule serve",
+			folder)
 	}
 	asked, answer := filepath.Join(folder, global.RecoverFile), filepath.Join(folder, global.RecoveredFile)
 	if err := node.WriteFile(asked, nil); err != nil {

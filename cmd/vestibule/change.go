@@ -160,8 +160,8 @@ func isClock(text string) bool {
 }
 
 // units are the words of durations, the longer of two with one beginning first.
-var units = strings.NewReplacer(" ", "", "seconds", "s", "second", "s", "secs", "s", "sec", "s", "minutes", "m", "minute", "m",
-	"mins", "m", "min", "m", "hours", "h", "hour", "h", "hrs", "h", "hr", "h", "days", "d", "day", "d")
+var units = strings.NewReplacer(" ", "", "seconds", "s", "second", "s", "secs", "s", "sec", "s", "minutes", "m",
+	"minute", "m", "mins", "m", "min", "m", "hours", "h", "hour", "h", "hrs", "h", "hr", "h", "days", "d", "day", "d")
 
 func parseDuration(text string) (time.Duration, error) {
 	text = units.Replace(text)

@@ -216,8 +216,8 @@ func newLimitsCmd() *cobra.Command {
 	flags, total, rate, clear := &controlFlags{}, 0, 0, false
 	cmd := &cobra.Command{
 		Use: "limits ROOM", Short: "Set a room's limits for now, or show those in force",
-		Long: `Set total_active_users and new_users_per_minute for now; --until or --for is needed. Where both have values for now, the
-one that is not given keeps its value, until the new end. Without flags: show the limits in force.`,
+		Long: `Set total_active_users and new_users_per_minute for now; --until or --for is needed. Where both have values for now,
+the one that is not given keeps its value, until the new end. Without flags: show the limits in force.`,
 		Example: "  vestibule limits shop --total 300 --per-minute 60 --for 30m",
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			for name, n := range map[string]int{"total": total, "per-minute": rate} {

@@ -66,10 +66,12 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
 				now := time.Now()
 				if !e.Suspended && !e.EventStartTime.After(now) { // another start would move it, and be another draw
-					return fmt.Errorf("event %q has started already, at %s, and ends at %s", e.Name, cellText(e.EventStartTime), cellText(e.EventEndTime))
+					return fmt.Errorf("event %q has started already, at %s, and ends at %s", e.Name, cellText(e.EventStartTime),
+						cellText(e.EventEndTime))
 				}
 				if e.ShuffleAtEventStart {
-					return fmt.Errorf("event %q begins with a draw, which has its time: to start it without one, first vestibule events set %s %s shuffle_at_event_start=false", e.Name, r.Name, e.Name)
+					return fmt.Errorf("event %q begins with a draw, which has its time: to start it without one, first vestibule "+
+						"events set %s %s shuffle_at_event_start=false", e.Name, r.Name, e.Name)
 				}
 				return setEvent(c, r, e, startNow(e, now))
 			}),

@@ -239,8 +239,8 @@ func (c *fleetConfig) connect(cmd *cobra.Command, do func(ctx context.Context, c
 	return err
 }
 
-// cause returns why a connection cannot be made, or does not reach a stream ("" for none), with what to do next, after a
-// colon; "" for unknown.
+// cause returns why a connection cannot be made, or does not reach a stream ("" for none), with what to do next, after
+// a colon; "" for unknown.
 func cause(c *node.ClientConfig, name, inbox, stream string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // that of the command is over
 	defer cancel()

@@ -71,7 +71,8 @@ func forgetByAPI(c *client, dc string, ask *wire.ForgetAsk, prefix string) error
 	if ask.Instance != 0 {
 		body["instance"] = strconv.FormatUint(ask.Instance, 10)
 	}
-	return change(c, http.MethodPost, ofOurs("data_centers", dc, "forget"), body, func(f api.Forgotten) string { return prefix + f.Done })
+	return change(c, http.MethodPost, ofOurs("data_centers", dc, "forget"), body,
+		func(f api.Forgotten) string { return prefix + f.Done })
 }
 
 func newFleetRecoverCmd() *cobra.Command {

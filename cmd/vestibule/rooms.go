@@ -191,7 +191,8 @@ var words = []string{"name", "description", "queue_message", "host", "path", "co
 
 // isWord reports whether the value of a key is text although it is JSON: a number, true or false.
 func isWord(key, value string) bool {
-	return slices.Contains(words, key[strings.LastIndexByte(key, '.')+1:]) && value != "null" && !strings.ContainsAny(value[:1], `"[{`)
+	last := key[strings.LastIndexByte(key, '.')+1:]
+	return slices.Contains(words, last) && value != "null" && !strings.ContainsAny(value[:1], `"[{`)
 }
 
 // body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative. The

@@ -230,7 +230,8 @@ func (c *Control) makeFirst(ctx context.Context) error {
 		}
 		if !said && time.Since(begun) > firstTokenLate && ctx.Err() == nil {
 			said = true
-			c.log.Warn("control: it is not known whether the fleet has a token, and none can be made yet; retrying", slog.String("file", c.file), slog.Any("error", err))
+			c.log.Warn("control: it is not known whether the fleet has a token, and none can be made yet; retrying",
+				slog.String("file", c.file), slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():

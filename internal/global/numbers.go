@@ -166,7 +166,8 @@ func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
 	for i := range centres {
 		d := &centres[i]
 		told := stop.Stop{}
-		if c := l.reports[d.Name]; c != nil && (c.stop.Reason != stop.Copy || d.Standing == wire.Unlisted) { // two may report under one name
+		// Two may report under one name.
+		if c := l.reports[d.Name]; c != nil && (c.stop.Reason != stop.Copy || d.Standing == wire.Unlisted) {
 			told = c.stop
 		}
 		s := l.alloc.CentreStop(now, d, told)

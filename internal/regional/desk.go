@@ -125,8 +125,8 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 	return out
 }
 
-// otherReports returns an error if the listed data centre of this name reports to global: then nothing of it was lost. It
-// returns nil where that is not known, since the operator's word counts.
+// otherReports returns an error if the listed data centre of this name reports to global: then nothing of it was lost.
+// It returns nil where that is not known, since the operator's word counts.
 func (l *leadership) otherReports() error {
 	l.s.mu.Lock()
 	listed := l.agg.Status(l.s.Clock.Now()).Copy
@@ -144,7 +144,8 @@ func (l *leadership) otherReports() error {
 	}
 	for _, d := range st.List {
 		if listed != 0 && d.Name == l.s.Config.DataCenter && d.ClusterID == listed && d.Told {
-			return fmt.Errorf("the listed data centre %s (cluster ID %016x) reports to global: it is not lost; give this one another name", d.Name, listed)
+			return fmt.Errorf("the listed data centre %s (cluster ID %016x) reports to global: it is not lost; "+
+				"give this one another name", d.Name, listed)
 		}
 	}
 	return nil

@@ -190,7 +190,8 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 	}
 	var notes []api.Note
 	if r.Suspended && c.Rooms[q.room()].At(s.fleet()) != nil {
-		notes = append(notes, api.Note{Code: codeKept, Message: fmt.Sprintf("room %s is suspended: every visitor passes, its controls have no effect", r.Name)})
+		text := fmt.Sprintf("room %s is suspended: every visitor passes, its controls have no effect", r.Name)
+		notes = append(notes, api.Note{Code: codeKept, Message: text})
 	}
 	return tagged{s.show(r, q.room(), c), 0, notes}, nil
 }

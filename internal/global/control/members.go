@@ -121,7 +121,8 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}
-	if all, err := s.members.View(ctx); err == nil && !slices.ContainsFunc(all.DataCenters, func(d api.Member) bool { return d.Name == dc }) {
+	all, err := s.members.View(ctx) // without it the regional answers, or nobody
+	if err == nil && !slices.ContainsFunc(all.DataCenters, func(d api.Member) bool { return d.Name == dc }) {
 		return nil, refusef(http.StatusNotFound, codeNotFound, "no data centre %q is listed or reports", short(dc))
 	}
 	what := struct {

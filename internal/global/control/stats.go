@@ -199,7 +199,10 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 		if err != nil {
 			return nil, err
 		}
-		if e.At.Unix() > x.to || len(e.Changes) == 0 || e.Changes[0].Kind == api.AppliedChangeKindControls && len(e.Changes[0].Settings) == 0 {
+		if e.At.Unix() > x.to || len(e.Changes) == 0 {
+			continue
+		}
+		if c := &e.Changes[0]; c.Kind == api.AppliedChangeKindControls && len(c.Settings) == 0 {
 			continue // as the second end of a pause
 		}
 		out = append(out, api.StatsMark{

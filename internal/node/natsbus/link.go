@@ -117,7 +117,8 @@ func (l *link) options() []nats.Option {
 				return
 			}
 			if more, now := l.lines.note(time.Now(), err.Error()); now { // a missing permission comes with every message
-				l.log.Warn("asynchronous error", slog.String("subject", subject), slog.Any("error", err), slog.Int("more_since_last_line", more))
+				l.log.Warn("asynchronous error", slog.String("subject", subject), slog.Any("error", err),
+					slog.Int("more_since_last_line", more))
 			}
 		}),
 	}

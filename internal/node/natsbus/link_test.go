@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLinesOfAsynchronousErrors: each text has a line a minute, with the number of those in between. The number of texts is
-// bounded.
+// TestLinesOfAsynchronousErrors: each text has a line a minute, with the number of those in between. The number of
+// texts is bounded.
 func TestLinesOfAsynchronousErrors(t *testing.T) {
 	var l lines
 	now := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
