@@ -3,6 +3,7 @@ package global
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -84,13 +85,14 @@ func (p *publisher) readFile() {
 		return
 	}
 	p.rejected, p.again = false, p.file.good
+	if err != nil {
+		err = fmt.Errorf("%s: %w", p.file.name, err)
+	}
 	p.metrics.trouble.refuse(err)
 	if err != nil {
-		p.again, p.good, p.rejected = false, false, false
-		p.metrics.trouble.refuse(fmt.Errorf("%s: %w", p.file, err))
 		p.metrics.roomsValid.Set(0)
 		p.metrics.roomsRefused.Inc()
-		p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file.name), slog.Any("error", err))
+		p.log.Error("rooms refused, the last good ones stay", slog.Any("error", err))
 		return
 	}
 	for _, d := range doubts {
