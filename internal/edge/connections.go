@@ -71,6 +71,8 @@ type connections struct {
 	idle idleConns
 	near [prefixKinds]map[netip.Prefix]*neighbours
 
+	sessions map[uint64]int // connections of each session, by its ID
+
 	shedding
 	searches [numWants][2]lastSearch // by whether none was free
 
@@ -80,7 +82,7 @@ type connections struct {
 
 func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 	m.connectionsMax.Set(float64(limit))
-	x := &connections{max: limit, metrics: m, log: log, refusals: make(chan struct{}, keepFree/2)}
+	x := &connections{max: limit, metrics: m, log: log, sessions: map[uint64]int{}, refusals: make(chan struct{}, keepFree/2)}
 	for kind := range x.near {
 		x.near[kind] = map[netip.Prefix]*neighbours{}
 	}
@@ -95,10 +97,11 @@ type visitorConn struct {
 	fresh   atomic.Bool // no byte was read yet
 	closed  bool        // under of.mu
 
-	debt   debt
-	client atomic.Pointer[netip.Addr] // the visitor's address; nil before it is known
-	near   [prefixKinds]*neighbours   // nil while the address is unknown; under of.mu
-	at     [prefixKinds]int           // index in near; under of.mu
+	debt    debt
+	client  atomic.Pointer[netip.Addr] // the visitor's address; nil before it is known
+	near    [prefixKinds]*neighbours   // nil while the address is unknown; under of.mu
+	at      [prefixKinds]int           // index in near; under of.mu
+	session atomic.Uint64              // ID of the session of the last request, 0 for none; written under of.mu
 
 	rests         atomic.Bool  // it is in the idle list; written under of.mu
 	before, after *visitorConn // in the idle list; under of.mu
@@ -204,6 +207,7 @@ func (x *connections) free(c *visitorConn) {
 	x.idle.remove(c)
 	x.known(c)
 	x.unassign(c)
+	x.part(c)
 }
 
 // known removes a connection from the fresh ones.

@@ -32,7 +32,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	dropOffers(r)
 	s.gate.Decide(r.Context(), s.request(r, clientaddr.Peer(r.RemoteAddr), o), o)
-	progress.Identify(o.Client, o.HasSession())
+	progress.Identify(o.Client, o.Session())
 	switch o.Kind {
 	case gate.Enters:
 		s.enter(w, r, o)

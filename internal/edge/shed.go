@@ -22,8 +22,10 @@ const (
 	shedAt = 70
 	// owedFor is how long a visitor may owe bytes above shedAt. At the limit even the newest debtor is closed.
 	owedFor = time.Second
-	// owedForSession is the same for a connection whose last request had a valid session, also at the limit.
+	// owedForSession is the same for a connection whose last request had a valid session, also at the limit: for up to
+	// connsOfSession connections of one session, more than any browser opens.
 	owedForSession = 5 * time.Second
+	connsOfSession = 16
 	// shedPart is the part of all connections that one search closes: 1/shedPart.
 	shedPart = 64
 	// shedPause is the least time between two searches above shedAt, and at the limit after one that found nothing.
@@ -34,11 +36,10 @@ const (
 
 // debt is what a visitor owes on a connection. Any goroutine may use it.
 type debt struct {
-	busy    atomic.Int32 // requests that do not wait for the visitor
-	since   atomic.Int64 // while busy is 0: Unix time in nanoseconds from which on the visitor owes bytes
-	atSite  atomic.Int32 // requests that wait for the visitor and hold a connection to a site
-	session atomic.Bool  // the last request had a valid session
-	tunnel  atomic.Bool  // the connection is upgraded, outside of sessions
+	busy   atomic.Int32 // requests that do not wait for the visitor
+	since  atomic.Int64 // while busy is 0: Unix time in nanoseconds from which on the visitor owes bytes
+	atSite atomic.Int32 // requests that wait for the visitor and hold a connection to a site
+	tunnel atomic.Bool  // the connection is upgraded, outside of sessions
 }
 
 // Begin implements [front.Progress].
@@ -70,10 +71,12 @@ func (c *visitorConn) Resume(atSite bool) {
 }
 
 // Identify implements [front.Progress].
-func (c *visitorConn) Identify(client netip.Addr, session bool) {
-	c.debt.session.Store(session)
+func (c *visitorConn) Identify(client netip.Addr, session uint64) {
 	if was := c.client.Load(); was == nil || *was != client {
 		c.of.assign(c, client)
+	}
+	if c.session.Load() != session {
+		c.of.join(c, session)
 	}
 }
 
@@ -83,12 +86,13 @@ func (c *visitorConn) tunnels() {
 	c.Await(true, 0)
 }
 
-// owes reports since when the visitor owes bytes, if it does so for at least patience.
+// owes reports since when the visitor owes bytes, if it does so for at least patience. The caller holds the lock of the
+// connections.
 func (c *visitorConn) owes(now time.Time, patience time.Duration, atSite bool) (since int64, ok bool) {
 	if c.debt.busy.Load() > 0 || c.rests.Load() || atSite && c.debt.atSite.Load() == 0 {
 		return 0, false
 	}
-	if c.debt.session.Load() {
+	if s := c.session.Load(); s != 0 && c.of.sessions[s] <= connsOfSession {
 		patience = max(patience, owedForSession)
 	}
 	since = c.debt.since.Load()
@@ -162,6 +166,28 @@ func (x *connections) unassign(c *visitorConn) {
 			delete(x.near[kind], n.prefix)
 		}
 		c.near[kind] = nil
+	}
+}
+
+// join notes the session of a connection's last request, 0 for none.
+func (x *connections) join(c *visitorConn, session uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.part(c)
+	if session != 0 && !c.closed {
+		c.session.Store(session)
+		x.sessions[session]++
+	}
+}
+
+// part removes a connection from those of its session. The caller holds the lock.
+func (x *connections) part(c *visitorConn) {
+	session := c.session.Swap(0)
+	if session == 0 {
+		return
+	}
+	if x.sessions[session]--; x.sessions[session] == 0 {
+		delete(x.sessions, session)
 	}
 }
 

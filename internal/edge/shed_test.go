@@ -40,26 +40,32 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 		return out
 	}
 	one := func(a string) func(int) string { return func(int) string { return a } }
+	hasSession := func(i int, c *visitorConn) {
+		c.Identify(*c.client.Load(), uint64(2+i/connsOfSession))
+		c.debt.since.Store(time.Now().Add(-owedForSession / 2).UnixNano())
+	}
 	for _, c := range []struct {
 		name           string
 		attack, others []string
-		kind           func(c *visitorConn) // of the others
+		kind           func(i int, c *visitorConn) // of the others
+		ofSession      uint64                      // of the attack, 0 for none
 	}{
-		{"one IPv4 address", repeat(40, one("192.0.2.1")), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil},
-		{"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }), repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil},
-		{"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil},
-		{"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(c *visitorConn) { c.Begin() }},
-		{"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(c *visitorConn) {
-			c.Identify(*c.client.Load(), true)
-			c.debt.since.Store(time.Now().Add(-owedForSession / 2).UnixNano())
-		}},
+		{"one IPv4 address", repeat(40, one("192.0.2.1")), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
+		{"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }), repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil, 0},
+		{"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
+		{"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(_ int, c *visitorConn) { c.Begin() }, 0},
+		{"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 0},
+		{"one session with many connections", repeat(70, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 1},
 	} {
 		x := newConnections(1000, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		others, attack := x.bare(c.others...), x.bare(c.attack...)
-		for _, o := range others {
+		for i, o := range others {
 			if c.kind != nil {
-				c.kind(o)
+				c.kind(i, o)
 			}
+		}
+		for _, a := range attack {
+			a.Identify(*a.client.Load(), c.ofSession)
 		}
 		for range len(attack) {
 			x.searches = [numWants][2]lastSearch{}
@@ -92,8 +98,8 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 func TestPrefixesAreForgotten(t *testing.T) {
 	x := newConnections(1000, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	all := x.bare("192.0.2.1", "192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2")
-	all[0].Identify(netip.MustParseAddr("198.51.100.1"), false)
-	all[1].Identify(netip.Addr{}, false)
+	all[0].Identify(netip.MustParseAddr("198.51.100.1"), 1)
+	all[1].Identify(netip.Addr{}, 1)
 	for _, c := range all {
 		c.Close()
 	}
@@ -101,6 +107,9 @@ func TestPrefixesAreForgotten(t *testing.T) {
 		if len(x.near[kind]) > 0 {
 			t.Errorf("%d prefixes are left", len(x.near[kind]))
 		}
+	}
+	if len(x.sessions) > 0 {
+		t.Errorf("%d sessions are left", len(x.sessions))
 	}
 }
 
@@ -115,10 +124,13 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 			"slow bodies":        "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100000\r\n\r\n",
 			"short slow bodies":  "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\n",
 			"silent connections": "",
+			"slow heads of one session": "GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: SESSION\r\n\r\n" +
+				"GET / HTTP/1.1\r\n",
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := open(t, func(st *stage) { st.cfg.Reader, st.maxFiles = front, 256 }) // 128 connections, 64 to origins
 				cookie := st.seal("sale", session(7))
+				attack := strings.ReplaceAll(attack, "SESSION", st.seal("sale", session(8)))
 				stop := make(chan struct{})
 				done := make(chan struct{})
 				go func() {

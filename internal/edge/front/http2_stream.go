@@ -271,7 +271,7 @@ func (s *stream) decide() {
 	s.readAsk(opts.Proxies, x.accepted.peer, x.accepted.secure)
 	opts.Metrics.Requests.Inc()
 	opts.Gate.Decide(s, &s.ask, o)
-	x.progress.Identify(o.Client, o.HasSession())
+	x.progress.Identify(o.Client, o.Session())
 	switch o.Kind {
 	case gate.Enters:
 		if s.apart {
