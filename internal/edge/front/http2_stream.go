@@ -472,9 +472,10 @@ func (s *stream) await(patience time.Duration, wait func(patience time.Duration)
 		_, ok := wait(patience)
 		return ok
 	}
-	progress.Await(atSite, s.pace.Lag())
+	since := begun.Add(-s.pace.Lag())
+	progress.Await(atSite, since)
 	n, ok := wait(s.pace.Left(patience))
-	progress.Resume(atSite)
+	progress.Resume(atSite, since)
 	s.pace.Add(n, time.Since(begun))
 	return ok
 }
