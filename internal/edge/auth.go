@@ -219,14 +219,11 @@ func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name 
 		return err
 	}
 	q.Version = "" // the front's version is not the visitor's
-	switch strings.ToLower(proto) {
-	case "https", "wss":
-		q.Secure = true
-	case "http", "ws":
-		q.Secure = false
-	default:
+	overTLS, ok := clientaddr.ForwardedProto([]string{proto})
+	if !ok {
 		return errors.New("X-Forwarded-Proto: must be http or https")
 	}
+	q.Secure = overTLS
 	switch form := a.cfg.Front.Form; {
 	case form != formAccel && gate.IsOwn(q.Target) && !gate.Answers(q.Target):
 		return errNoPage

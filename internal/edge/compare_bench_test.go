@@ -413,7 +413,7 @@ func visits(to, kind string) (n int64, err error) {
 		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	}
 	visit := func(first bool) error {
-		c, err := openHTTP2By(at.Host, cfg.Clone())
+		c, err := openHTTP2By(at.Host, cfg.Clone(), nil)
 		if err != nil {
 			return err
 		}

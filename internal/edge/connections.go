@@ -59,6 +59,7 @@ func (f *files) logLimit(log *slog.Logger, cfg *Config) {
 // none is idle, the next is refused and closed. It is safe for concurrent use.
 type connections struct {
 	max     int
+	sites   int // connections to sites
 	metrics *metrics
 	log     *slog.Logger
 
@@ -71,6 +72,8 @@ type connections struct {
 	idle idleConns
 	near [prefixKinds]map[netip.Prefix]*neighbours
 
+	sessions map[uint64]int // connections of each session, by its ID
+
 	shedding
 	searches [numWants][2]lastSearch // by whether none was free
 
@@ -78,9 +81,9 @@ type connections struct {
 	refusing sync.WaitGroup
 }
 
-func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
+func newConnections(limit, sites int, m *metrics, log *slog.Logger) *connections {
 	m.connectionsMax.Set(float64(limit))
-	x := &connections{max: limit, metrics: m, log: log, refusals: make(chan struct{}, keepFree/2)}
+	x := &connections{max: limit, sites: sites, metrics: m, log: log, sessions: map[uint64]int{}, refusals: make(chan struct{}, keepFree/2)}
 	for kind := range x.near {
 		x.near[kind] = map[netip.Prefix]*neighbours{}
 	}
@@ -91,14 +94,16 @@ func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 type visitorConn struct {
 	*net.TCPConn
 	of      *connections
+	direct  bool        // the peer is the visitor
 	preface *preface    // a PROXY header, nil if none is expected
 	fresh   atomic.Bool // no byte was read yet
 	closed  bool        // under of.mu
 
-	debt   debt
-	client atomic.Pointer[netip.Addr] // the visitor's address; nil before it is known
-	near   [prefixKinds]*neighbours   // nil while the address is unknown; under of.mu
-	at     [prefixKinds]int           // index in near; under of.mu
+	debt    debt
+	client  atomic.Pointer[netip.Addr] // the visitor's address; nil before it is known
+	near    [prefixKinds]*neighbours   // nil while the address is unknown; under of.mu
+	at      [prefixKinds]int           // index in near; under of.mu
+	session atomic.Uint64              // ID of the session of the last request, 0 for none; written under of.mu
 
 	rests         atomic.Bool  // it is in the idle list; written under of.mu
 	before, after *visitorConn // in the idle list; under of.mu
@@ -125,7 +130,7 @@ func (c *visitorConn) Prefaced() bool { return c.preface != nil }
 func (c *visitorConn) Read(b []byte) (int, error) {
 	n, err := c.read(b)
 	if n > 0 && c.debt.tunnel.Load() {
-		c.debt.since.Store(time.Now().UnixNano())
+		c.debt.since.Store(time.Now().UnixMicro())
 	}
 	return n, err
 }
@@ -204,6 +209,7 @@ func (x *connections) free(c *visitorConn) {
 	x.idle.remove(c)
 	x.known(c)
 	x.unassign(c)
+	x.part(c)
 }
 
 // known removes a connection from the fresh ones.
@@ -237,9 +243,9 @@ const settleFor = time.Second
 // acquire returns the connection with a place, nil if none is free. direct means that the peer is the visitor, and not
 // a proxy. At the limit the longest idle connection is closed for the next one, or one without progress.
 func (x *connections) acquire(c *net.TCPConn, direct bool) *visitorConn {
-	v := &visitorConn{TCPConn: c, of: x}
+	v := &visitorConn{TCPConn: c, of: x, direct: direct}
 	v.fresh.Store(true)
-	v.debt.since.Store(time.Now().UnixNano())
+	v.debt.since.Store(time.Now().UnixMicro())
 	peer := netip.Addr{} // unknown behind a proxy, until it says
 	if direct {
 		peer = clientaddr.Peer(c.RemoteAddr().String())
@@ -287,7 +293,7 @@ func (x *connections) State(conn net.Conn, s http.ConnState) {
 		return
 	}
 	if s == http.StateActive { // a head begins: until now the visitor owed nothing
-		c.debt.since.Store(time.Now().UnixNano())
+		c.debt.since.Store(time.Now().UnixMicro())
 	}
 	if s != http.StateNew {
 		x.known(c)

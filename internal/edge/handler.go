@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
@@ -32,7 +33,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	dropOffers(r)
 	s.gate.Decide(r.Context(), s.request(r, clientaddr.Peer(r.RemoteAddr), o), o)
-	progress.Identify(o.Client, o.HasSession())
+	progress.Identify(o.Client, o.Session())
 	switch o.Kind {
 	case gate.Enters:
 		s.enter(w, r, o)
@@ -109,9 +110,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	if r.Method == http.MethodHead || len(o.Body) == 0 {
 		return
 	}
-	progress := progressOf(r)
-	progress.Await(false, 0)
-	defer progress.Resume(false)
+	progress, since := progressOf(r), time.Now()
+	progress.Await(false, since)
+	defer progress.Resume(false, since)
 	if _, err := w.Write(o.Body); err != nil {
 		s.log.Debug("answer to a visitor not written", slog.Any("error", err))
 	}

@@ -75,9 +75,10 @@ func (b *patientBody) until(t time.Time) {
 func (b *patientBody) Read(p []byte) (int, error) {
 	begun := time.Now()
 	b.until(begun.Add(b.pace.Left(b.patience)))
-	b.progress.Await(true, b.pace.Lag())
+	since := begun.Add(-b.pace.Lag())
+	b.progress.Await(true, since)
 	n, err := b.ReadCloser.Read(p)
-	b.progress.Resume(true)
+	b.progress.Resume(true, since)
 	b.pace.Add(n, time.Since(begun))
 	switch {
 	case err == io.EOF: // Read returns io.EOF itself
@@ -139,9 +140,10 @@ func (w *patientWriter) FlushError() (err error) {
 func (w *patientWriter) await(write func() int) {
 	begun := time.Now()
 	w.rc.SetWriteDeadline(begun.Add(w.pace.Left(w.patience))) //nolint:errcheck // as in hurryBody
-	w.progress.Await(true, w.pace.Lag())
+	since := begun.Add(-w.pace.Lag())
+	w.progress.Await(true, since)
 	n := write()
-	w.progress.Resume(true)
+	w.progress.Resume(true, since)
 	w.pace.Add(n, time.Since(begun))
 	if w.clear { // net/http clears it after a request of HTTP/1.1
 		w.rc.SetWriteDeadline(time.Time{}) //nolint:errcheck // as in hurryBody

@@ -116,7 +116,7 @@ func New(o Options) (_ *Server, err error) {
 	}
 	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
 	s.files.logLimit(s.log, &s.cfg)
-	s.conns = newConnections(s.files.visitors, s.metrics, s.log)
+	s.conns = newConnections(s.files.visitors, s.files.origins, s.metrics, s.log)
 	hub, err := sse.New(sse.Options{
 		Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg,
 	})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,84 +17,133 @@ import (
 // connections of visitors, of those to sites, or of the memory limit (GOMEMLIMIT), it closes connections that make no
 // progress: first those of the prefix that has the most of them. A connection makes no progress while the visitor owes
 // a head or a body, or does not take an answer. A connection whose requests the edge, the site or an event stream
-// delays is never closed.
+// delays is not closed, except over HTTP/2 if other requests of it wait for the visitor and hold connections to sites.
 
 const (
 	// shedAt is the part of the connections, in percent, from which on the edge closes those without progress.
 	shedAt = 70
 	// owedFor is how long a visitor may owe bytes above shedAt. At the limit even the newest debtor is closed.
 	owedFor = time.Second
-	// owedForSession is the same for a connection whose last request had a valid session, also at the limit.
+	// owedForSession is the same for a connection whose last request had a valid session, also at the limit: for up to
+	// connsOfSession connections of one session, more than any browser opens.
 	owedForSession = 5 * time.Second
+	connsOfSession = 16
+	// callsOfSession is how many requests of each of them may wait for the visitor and hold connections to sites.
+	callsOfSession = 16
 	// shedPart is the part of all connections that one search closes: 1/shedPart.
 	shedPart = 64
 	// shedPause is the least time between two searches above shedAt, and at the limit after one that found nothing.
 	shedPause = 20 * time.Millisecond
-	// A prefix is large from 1/largePart of the most connections on, and from largePrefix connections on.
+	// A prefix is large from 1/largePart of the most connections on, and from largePrefix connections on, of visitors or
+	// to sites.
 	largePart, largePrefix = 16, 4
 )
 
 // debt is what a visitor owes on a connection. Any goroutine may use it.
 type debt struct {
-	busy    atomic.Int32 // requests that do not wait for the visitor
-	since   atomic.Int64 // while busy is 0: Unix time in nanoseconds from which on the visitor owes bytes
-	atSite  atomic.Int32 // requests that wait for the visitor and hold a connection to a site
-	session atomic.Bool  // the last request had a valid session
-	tunnel  atomic.Bool  // the connection is upgraded, outside of sessions
+	busy   atomic.Int32 // requests that do not wait for the visitor
+	since  atomic.Int64 // while busy is 0: Unix time in microseconds from which on the visitor owes bytes
+	atSite calls
+	tunnel atomic.Bool // the connection is upgraded, outside of sessions
+}
+
+// calls are the requests of a connection that wait for the visitor and hold connections to sites. It is safe for
+// concurrent use.
+type calls struct {
+	mu    sync.Mutex
+	n     int
+	since int64 // sum of the Unix times in microseconds from which on the visitor owes bytes
+}
+
+func (c *calls) add(n int, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n += n
+	c.since += int64(n) * since.UnixMicro()
+}
+
+// mean returns their number, and since when the visitor owes bytes on average.
+func (c *calls) mean() (n int, since int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == 0 {
+		return 0, 0
+	}
+	return c.n, c.since / int64(c.n)
 }
 
 // Begin implements [front.Progress].
 func (c *visitorConn) Begin() { c.debt.busy.Add(1) }
 
 // End implements [front.Progress].
-func (c *visitorConn) End() { c.owe(0) }
+func (c *visitorConn) End() { c.owe(time.Now()) }
 
-// owe notes that a request waits for the visitor, who owes the next bytes for lag already.
-func (c *visitorConn) owe(lag time.Duration) {
-	c.debt.since.Store(time.Now().Add(-lag).UnixNano())
+// owe notes that a request waits for the visitor, who owes the next bytes since a time.
+func (c *visitorConn) owe(since time.Time) {
+	c.debt.since.Store(since.UnixMicro())
 	c.debt.busy.Add(-1)
 }
 
 // Await implements [front.Progress].
-func (c *visitorConn) Await(atSite bool, lag time.Duration) {
+func (c *visitorConn) Await(atSite bool, since time.Time) {
 	if atSite {
-		c.debt.atSite.Add(1)
+		c.debt.atSite.add(1, since)
 	}
-	c.owe(lag)
+	c.owe(since)
 }
 
 // Resume implements [front.Progress].
-func (c *visitorConn) Resume(atSite bool) {
+func (c *visitorConn) Resume(atSite bool, since time.Time) {
 	c.Begin()
 	if atSite {
-		c.debt.atSite.Add(-1)
+		c.debt.atSite.add(-1, since)
 	}
 }
 
 // Identify implements [front.Progress].
-func (c *visitorConn) Identify(client netip.Addr, session bool) {
-	c.debt.session.Store(session)
+func (c *visitorConn) Identify(client netip.Addr, session uint64) {
 	if was := c.client.Load(); was == nil || *was != client {
 		c.of.assign(c, client)
+	}
+	if c.session.Load() != session {
+		c.of.join(c, session)
 	}
 }
 
 // tunnels notes that the connection is upgraded: from now on each read is progress.
 func (c *visitorConn) tunnels() {
 	c.debt.tunnel.Store(true)
-	c.Await(true, 0)
+	c.Await(true, time.Now())
 }
 
-// owes reports since when the visitor owes bytes, if it does so for at least patience.
-func (c *visitorConn) owes(now time.Time, patience time.Duration, atSite bool) (since int64, ok bool) {
-	if c.debt.busy.Load() > 0 || c.rests.Load() || atSite && c.debt.atSite.Load() == 0 {
-		return 0, false
+// owes reports since when the visitor owes bytes, if it does so for at least patience, and for how many of what is
+// wanted. large is that of its prefix. The caller holds the lock of the connections.
+func (c *visitorConn) owes(now time.Time, patience time.Duration, of want, large bool) (since int64, n int) {
+	n, since = 1, c.debt.since.Load()
+	busy := c.debt.busy.Load() > 0 || c.rests.Load()
+	if of == wantSites {
+		calls, mean := c.debt.atSite.mean()
+		if calls == 0 {
+			return 0, 0
+		}
+		// The connection of a proxy has requests of many visitors.
+		if alone := c.direct || c.preface != nil; large && alone && !c.debt.tunnel.Load() {
+			n, since = calls, mean
+			if busy {
+				busy, patience = false, max(patience, owedFor)
+			}
+		}
 	}
-	if c.debt.session.Load() {
+	if busy {
+		return 0, 0
+	}
+	if s := c.session.Load(); s != 0 && c.of.sessions[s] <= connsOfSession && n <= callsOfSession {
 		patience = max(patience, owedForSession)
 	}
-	since = c.debt.since.Load()
-	return since, now.UnixNano()-since >= int64(patience)
+	if now.UnixMicro()-since < patience.Microseconds() {
+		return 0, 0
+	}
+	return since, n
 }
 
 var _ front.Progress = (*visitorConn)(nil)
@@ -166,38 +216,73 @@ func (x *connections) unassign(c *visitorConn) {
 	}
 }
 
+// join notes the session of a connection's last request, 0 for none.
+func (x *connections) join(c *visitorConn, session uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.part(c)
+	if session != 0 && !c.closed {
+		c.session.Store(session)
+		x.sessions[session]++
+	}
+}
+
+// part removes a connection from those of its session. The caller holds the lock.
+func (x *connections) part(c *visitorConn) {
+	session := c.session.Swap(0)
+	if session == 0 {
+		return
+	}
+	if x.sessions[session]--; x.sessions[session] == 0 {
+		delete(x.sessions, session)
+	}
+}
+
 // debtor is a connection and since when its visitor owes bytes.
 type debtor struct {
 	*visitorConn
 	since int64
 }
 
-// debtors returns the connections without progress of the prefix that has the most of them, oldest debt first. It is
-// the prefix of one visitor, unless a network has many times as many. Only a prefix with a large part of all
-// connections is chosen by a debt younger than owedFor: a visitor that has just connected is not the cause. The caller
-// holds the lock.
-func (x *connections) debtors(now time.Time, patience time.Duration, atSite bool) (of netip.Prefix, out []debtor) {
+// isLarge reports whether a prefix has a large part of what is wanted. The caller holds the lock.
+func (x *connections) isLarge(n *neighbours, of want) bool {
+	if of != wantSites {
+		return len(n.conns) >= max(largePrefix, x.max/largePart)
+	}
+	left := max(largePrefix, x.sites/largePart)
+	for i := 0; i < len(n.conns) && left > 0; i++ {
+		calls, _ := n.conns[i].debt.atSite.mean()
+		left -= calls
+	}
+	return left <= 0
+}
+
+// debtors returns the connections without progress of the prefix whose debtors have the most of what is wanted, oldest
+// debt first. It is the prefix of one visitor, unless a network has many times as many. Only a large prefix is chosen
+// by a debt younger than owedFor: a visitor that has just connected is not the cause. The caller holds the lock.
+func (x *connections) debtors(now time.Time, patience time.Duration, of want) (prefix netip.Prefix, out []debtor) {
 	var most [prefixKinds]*neighbours
 	var owing [prefixKinds]int
-	patienceOf := func(n *neighbours) time.Duration {
-		if len(n.conns) < max(largePrefix, x.max/largePart) {
-			return max(patience, owedFor)
+	each := func(near *neighbours, debt func(c *visitorConn, since int64, n int)) {
+		large, patience := x.isLarge(near, of), patience
+		if !large {
+			patience = max(patience, owedFor)
 		}
-		return patience
+		for _, c := range near.conns {
+			if since, n := c.owes(now, patience, of, large); n > 0 {
+				debt(c, since, n)
+			}
+		}
 	}
 	for kind := range prefixKinds {
 		for _, near := range x.near[kind] {
-			if len(near.conns) <= owing[kind] {
+			if of != wantSites && len(near.conns) <= owing[kind] {
 				continue
 			}
-			n, patience := 0, patienceOf(near)
-			for _, c := range near.conns {
-				if _, ok := c.owes(now, patience, atSite); ok {
-					n++
-				}
-			}
-			if n > owing[kind] {
-				most[kind], owing[kind] = near, n
+			sum := 0
+			each(near, func(_ *visitorConn, _ int64, n int) { sum += n })
+			if sum > owing[kind] {
+				most[kind], owing[kind] = near, sum
 			}
 		}
 	}
@@ -206,13 +291,9 @@ func (x *connections) debtors(now time.Time, patience time.Duration, atSite bool
 		chosen = most[ofNetwork]
 	}
 	if chosen == nil {
-		return of, nil
+		return prefix, nil
 	}
-	for _, c := range chosen.conns {
-		if since, ok := c.owes(now, patienceOf(chosen), atSite); ok {
-			out = append(out, debtor{c, since})
-		}
-	}
+	each(chosen, func(c *visitorConn, since int64, _ int) { out = append(out, debtor{c, since}) })
 	slices.SortFunc(out, func(a, b debtor) int { return cmp.Compare(a.since, b.since) })
 	return chosen.prefix, out
 }
@@ -220,7 +301,7 @@ func (x *connections) debtors(now time.Time, patience time.Duration, atSite bool
 // shed closes connections without progress for want of something, and returns how many. full reports that nothing of it
 // is free: then patience ends.
 func (x *connections) shed(of want, full bool) int {
-	now, patience, atSite := time.Now(), owedFor, of == wantSites
+	now, patience := time.Now(), owedFor
 	last := &x.searches[of][index(full)]
 	if full {
 		patience = 0
@@ -230,7 +311,7 @@ func (x *connections) shed(of want, full bool) int {
 		x.mu.Unlock()
 		return 0
 	}
-	prefix, list := x.debtors(now, patience, atSite)
+	prefix, list := x.debtors(now, patience, of)
 	list = list[:min(len(list), max(1, x.max/shedPart))]
 	if *last = (lastSearch{now.Add(shedPause), len(list) == 0}); len(list) > 0 {
 		x.noteShed(now, prefix, len(list), of)

@@ -2,11 +2,14 @@ package edge
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/net/http2"
 
 	"vestibule/internal/lab/testkit"
 )
@@ -23,7 +27,7 @@ import (
 func (x *connections) bare(addrs ...string) (out []*visitorConn) {
 	for _, a := range addrs {
 		c := &visitorConn{TCPConn: &net.TCPConn{}, of: x}
-		c.debt.since.Store(time.Now().Add(-time.Minute).UnixNano())
+		c.debt.since.Store(time.Now().Add(-time.Minute).UnixMicro())
 		x.open++
 		x.assign(c, netip.MustParseAddr(a))
 		out = append(out, c)
@@ -40,26 +44,32 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 		return out
 	}
 	one := func(a string) func(int) string { return func(int) string { return a } }
+	hasSession := func(i int, c *visitorConn) {
+		c.Identify(*c.client.Load(), uint64(2+i/connsOfSession))
+		c.debt.since.Store(time.Now().Add(-owedForSession / 2).UnixMicro())
+	}
 	for _, c := range []struct {
 		name           string
 		attack, others []string
-		kind           func(c *visitorConn) // of the others
+		kind           func(i int, c *visitorConn) // of the others
+		ofSession      uint64                      // of the attack, 0 for none
 	}{
-		{"one IPv4 address", repeat(40, one("192.0.2.1")), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil},
-		{"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }), repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil},
-		{"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil},
-		{"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(c *visitorConn) { c.Begin() }},
-		{"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(c *visitorConn) {
-			c.Identify(*c.client.Load(), true)
-			c.debt.since.Store(time.Now().Add(-owedForSession / 2).UnixNano())
-		}},
+		{"one IPv4 address", repeat(40, one("192.0.2.1")), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
+		{"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }), repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil, 0},
+		{"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
+		{"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(_ int, c *visitorConn) { c.Begin() }, 0},
+		{"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 0},
+		{"one session with many connections", repeat(70, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 1},
 	} {
-		x := newConnections(1000, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		x := newConnections(1000, 500, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		others, attack := x.bare(c.others...), x.bare(c.attack...)
-		for _, o := range others {
+		for i, o := range others {
 			if c.kind != nil {
-				c.kind(o)
+				c.kind(i, o)
 			}
+		}
+		for _, a := range attack {
+			a.Identify(*a.client.Load(), c.ofSession)
 		}
 		for range len(attack) {
 			x.searches = [numWants][2]lastSearch{}
@@ -90,10 +100,10 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 
 // Groups of connections end with them.
 func TestPrefixesAreForgotten(t *testing.T) {
-	x := newConnections(1000, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	x := newConnections(1000, 500, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	all := x.bare("192.0.2.1", "192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2")
-	all[0].Identify(netip.MustParseAddr("198.51.100.1"), false)
-	all[1].Identify(netip.Addr{}, false)
+	all[0].Identify(netip.MustParseAddr("198.51.100.1"), 1)
+	all[1].Identify(netip.Addr{}, 1)
 	for _, c := range all {
 		c.Close()
 	}
@@ -101,6 +111,9 @@ func TestPrefixesAreForgotten(t *testing.T) {
 		if len(x.near[kind]) > 0 {
 			t.Errorf("%d prefixes are left", len(x.near[kind]))
 		}
+	}
+	if len(x.sessions) > 0 {
+		t.Errorf("%d sessions are left", len(x.sessions))
 	}
 }
 
@@ -115,10 +128,13 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 			"slow bodies":        "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100000\r\n\r\n",
 			"short slow bodies":  "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\n",
 			"silent connections": "",
+			"slow heads of one session": "GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: SESSION\r\n\r\n" +
+				"GET / HTTP/1.1\r\n",
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := open(t, func(st *stage) { st.cfg.Reader, st.maxFiles = front, 256 }) // 128 connections, 64 to origins
 				cookie := st.seal("sale", session(7))
+				attack := strings.ReplaceAll(attack, "SESSION", st.seal("sale", session(8)))
 				stop := make(chan struct{})
 				done := make(chan struct{})
 				go func() {
@@ -175,6 +191,69 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 	})
 }
 
+// A client takes no byte of its answers, and their requests hold connections to the site. Another request of each
+// connection is in progress, or each connection has a session. Visitors beside it are served.
+func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
+	about := []string{":method", "GET", ":scheme", "https", ":authority", "shop.example", ":path", "/about"}
+	inside := []string{":method", "GET", ":scheme", "https", ":authority", "sale.example", ":path", "/", "cookie", ""}
+	slow := append(slices.Clone(about[:len(about)-1]), "/about?slow")
+	for name, c := range map[string]struct{ first, others []string }{"a request in progress": {slow, about}, "a session": {inside, inside}} {
+		t.Run(name, func(t *testing.T) {
+			st := openTLS(t, func(st *stage) { st.maxFiles = 256 }) // 64 connections to origins, 8 of them for sessions
+			inside[len(inside)-1] = st.sealTLS("sale", session(8))
+			over := make(chan struct{})
+			st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.RawQuery == "slow" {
+					select {
+					case <-over:
+					case <-r.Context().Done():
+					}
+				}
+				io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for ctx.Err() == nil {
+					st.stall(ctx, c.first, c.others)
+				}
+			}()
+			eventually(t, "connections are closed", func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
+			for range 5 {
+				x := dialHTTP2(t, st.entrance())
+				stream, err := x.ask("GET", "shop.example", "/about")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if status, body, err := x.hear(stream); status != "200" || string(body) != "the site" {
+					t.Errorf("a visitor beside the attack: %v %q %q", err, status, body)
+				}
+			}
+			stop()
+			close(over)
+			<-done
+		})
+	}
+}
+
+// stall opens a connection for a first and 89 other requests without a window for their answers, and waits for its end.
+func (st *stage) stall(ctx context.Context, first, others []string) {
+	x, err := openHTTP2By(st.entrance(), &tls.Config{}, attackFrom)
+	if err != nil {
+		return // the edge is full
+	}
+	defer context.AfterFunc(ctx, func() { x.Close() })() // it may be closed already
+	defer x.Close()                                      // as above
+	err = x.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize})
+	for next := first; err == nil && x.next < 2*90; next = others {
+		_, err = x.begin(nil, next)
+	}
+	for err == nil || errors.As(err, new(http2.StreamError)) {
+		_, err = x.ReadFrame()
+	}
+}
+
 // sum returns the sum of a counter over its labels.
 func sum(t testing.TB, st *stage, name string) (n float64) {
 	t.Helper()
@@ -199,7 +278,7 @@ func TestMemoryShedsConnections(t *testing.T) {
 		sheds bool
 	}{{1, true}, {1 << 50, false}, {math.MaxInt64, false}} {
 		m := newMetrics(prometheus.NewRegistry())
-		x := newConnections(1000, m, slog.New(slog.DiscardHandler))
+		x := newConnections(1000, 500, m, slog.New(slog.DiscardHandler))
 		x.bare("192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1")
 		use := newMemoryUse()
 		use.limit = c.limit

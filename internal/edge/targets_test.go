@@ -45,12 +45,12 @@ func dialHTTP2(t testing.TB, addr string) *rawHTTP2 {
 	return x
 }
 
-func openHTTP2(addr string) (*rawHTTP2, error) { return openHTTP2By(addr, &tls.Config{}) }
+func openHTTP2(addr string) (*rawHTTP2, error) { return openHTTP2By(addr, &tls.Config{}, nil) }
 
-// openHTTP2By is openHTTP2 with settings for TLS.
-func openHTTP2By(addr string, cfg *tls.Config) (*rawHTTP2, error) {
+// openHTTP2By is openHTTP2 with settings for TLS, and from an address, nil for any.
+func openHTTP2By(addr string, cfg *tls.Config, from net.Addr) (*rawHTTP2, error) {
 	cfg.InsecureSkipVerify, cfg.ServerName, cfg.NextProtos = true, "sale.example", []string{"h2"} // the test's own certificate
-	c, err := tls.Dial("tcp", addr, cfg)
+	c, err := tls.DialWithDialer(&net.Dialer{LocalAddr: from}, "tcp", addr, cfg)
 	if err != nil {
 		return nil, err
 	}

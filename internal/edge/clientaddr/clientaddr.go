@@ -69,8 +69,8 @@ func (p Proxies) Client(
 	if len(p) == 0 || !addr.IsValid() || !p.trusted(addr) {
 		return addr, secure, false
 	}
-	if len(forwardedProto) == 1 {
-		secure = strings.EqualFold(forwardedProto[0], "https")
+	if overTLS, ok := ForwardedProto(forwardedProto); ok {
+		secure = overTLS
 	}
 	for _, line := range slices.Backward(forwardedFor) {
 		for more := true; more; {
@@ -103,6 +103,28 @@ func Forwarded(text string) (netip.Addr, bool) {
 	}
 	a, err := netip.ParseAddr(text)
 	return a.Unmap(), err == nil
+}
+
+// ForwardedProto reads the lines of X-Forwarded-Proto: whether the visitor used TLS. Some proxies say wss and ws of
+// websockets, and each of several proxies may add an element. Elements that contradict each other say nothing.
+func ForwardedProto(lines []string) (overTLS, ok bool) {
+	for _, line := range lines {
+		for text := range strings.SplitSeq(line, ",") {
+			is := false
+			switch strings.ToLower(strings.TrimSpace(text)) {
+			case "https", "wss":
+				is = true
+			case "http", "ws":
+			default:
+				return false, false
+			}
+			if ok && is != overTLS {
+				return false, false
+			}
+			overTLS, ok = is, true
+		}
+	}
+	return overTLS, ok
 }
 
 // Prefix returns the unit of the limits: an IPv4 /24 or an IPv6 /56.

@@ -37,6 +37,30 @@ func TestClient(t *testing.T) {
 			t.Errorf("%s %q: %s, unread %v, want %s", tc.peer, tc.forwarded, got, unread, tc.want)
 		}
 	}
+	for _, tc := range []struct {
+		lines []string
+		own   bool // TLS of the connection
+		want  bool
+	}{
+		{[]string{"https"}, false, true},
+		{[]string{"HTTPS"}, false, true},
+		{[]string{"http"}, true, false},
+		{[]string{"wss"}, false, true}, // Traefik
+		{[]string{"ws"}, true, false},
+		{[]string{"https, https"}, false, true},
+		{[]string{"https", "https"}, false, true},
+		{[]string{"http,ws"}, true, false},
+		{[]string{"https, http"}, false, false},
+		{[]string{"https, http"}, true, true},
+		{[]string{"https", "http"}, true, true},
+		{[]string{"https,"}, false, false},
+		{[]string{"ftp"}, true, true},
+		{nil, true, true},
+	} {
+		if _, got, _ := p.Client(Peer("10.0.0.1:1"), tc.own, nil, tc.lines); got != tc.want {
+			t.Errorf("X-Forwarded-Proto %q, own TLS %v: TLS %v", tc.lines, tc.own, got)
+		}
+	}
 	for peer, want := range map[string]bool{"10.1.2.3:4": true, "[2001:db8::1]:4": true, "[::ffff:10.0.0.1]:4": true, "11.0.0.1:4": false, "[2001:db8::2]:4": false, "": false, "unix:": false} {
 		if got := p.Trusts(Peer(peer)); got != want {
 			t.Errorf("%q is trusted: %v", peer, got)

@@ -218,9 +218,10 @@ func (c *conn) read() bool {
 func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 	patience = c.pace.Left(patience)
 	begun, atSite := time.Now(), c.trip.up != nil
-	c.progress.Await(atSite, c.pace.Lag())
+	since := begun.Add(-c.pace.Lag())
+	c.progress.Await(atSite, since)
 	defer func() {
-		c.progress.Resume(atSite)
+		c.progress.Resume(atSite, since)
 		n := 0
 		for _, piece := range b {
 			n += len(piece)
@@ -282,9 +283,10 @@ func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
 		if wanted {
 			limit = begun.Add(c.pace.Left(patience))
 		}
-		c.progress.Await(false, c.pace.Lag())
+		since := begun.Add(-c.pace.Lag())
+		c.progress.Await(false, since)
 		ok := c.visit.readUntil(limit, patience/8) && c.read()
-		c.progress.Resume(false)
+		c.progress.Resume(false, since)
 		if !ok {
 			return false
 		}

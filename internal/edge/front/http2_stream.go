@@ -274,7 +274,7 @@ func (s *stream) decide() {
 	s.readAsk(opts.Proxies, x.accepted.peer, x.accepted.secure)
 	opts.Metrics.Requests.Inc()
 	opts.Gate.Decide(s, &s.ask, o)
-	x.progress.Identify(o.Client, o.HasSession())
+	x.progress.Identify(o.Client, o.Session())
 	switch o.Kind {
 	case gate.Enters:
 		if s.apart {
@@ -478,9 +478,10 @@ func (s *stream) await(patience time.Duration, wait func(patience time.Duration)
 		_, ok := wait(patience)
 		return ok
 	}
-	progress.Await(atSite, s.pace.Lag())
+	since := begun.Add(-s.pace.Lag())
+	progress.Await(atSite, since)
 	n, ok := wait(s.pace.Left(patience))
-	progress.Resume(atSite)
+	progress.Resume(atSite, since)
 	s.pace.Add(n, time.Since(begun))
 	return ok
 }

@@ -35,11 +35,12 @@ type Progress interface {
 	Begin()
 	End()
 	// Await notes that the request waits for the visitor to send its body or to take its answer, and whether it holds a
-	// connection to a site meanwhile; lag is the [Pace.Lag] so far. Resume notes that the visitor did so.
-	Await(atSite bool, lag time.Duration)
-	Resume(atSite bool)
-	// Identify notes the visitor's address, and whether the visitor has a valid session.
-	Identify(client netip.Addr, session bool)
+	// connection to a site meanwhile; since is when the visitor began to owe, the [Pace.Lag] before now. Resume notes
+	// that the visitor did so.
+	Await(atSite bool, since time.Time)
+	Resume(atSite bool, since time.Time)
+	// Identify notes the visitor's address, and the ID of the visitor's valid session, 0 for none.
+	Identify(client netip.Addr, session uint64)
 }
 
 // ProgressOf returns the Progress of the connection that a listener accepted. It does nothing for other connections.
@@ -52,11 +53,11 @@ func ProgressOf(c net.Conn) Progress {
 
 type noProgress struct{}
 
-func (noProgress) Begin()                    {}
-func (noProgress) End()                      {}
-func (noProgress) Await(bool, time.Duration) {}
-func (noProgress) Resume(bool)               {}
-func (noProgress) Identify(netip.Addr, bool) {}
+func (noProgress) Begin()                      {}
+func (noProgress) End()                        {}
+func (noProgress) Await(bool, time.Time)       {}
+func (noProgress) Resume(bool, time.Time)      {}
+func (noProgress) Identify(netip.Addr, uint64) {}
 
 // Authorizer decides requests that a server in front of the site asks about.
 type Authorizer interface {

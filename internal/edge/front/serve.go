@@ -127,7 +127,7 @@ func (c *conn) handle(length int) (goesOn bool) {
 		c.f.opts.Gate.Decide(&c.visit, &c.ask, o)
 	}
 	if c.auth == nil {
-		c.progress.Identify(o.Client, o.HasSession())
+		c.progress.Identify(o.Client, o.Session())
 	}
 	switch o.Kind {
 	case gate.Enters:

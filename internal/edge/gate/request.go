@@ -493,3 +493,11 @@ func (o *Outcome) End() {
 
 // HasSession reports whether a valid session admits the request.
 func (o *Outcome) HasSession() bool { return len(o.inside) > 0 }
+
+// Session returns the ID of a valid session that admits the request, 0 for none.
+func (o *Outcome) Session() uint64 {
+	if len(o.inside) == 0 {
+		return 0
+	}
+	return o.inside[0].Ticket.ID
+}

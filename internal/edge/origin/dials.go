@@ -28,13 +28,16 @@ type Dials struct {
 	own     atomic.Pointer[[]netip.AddrPort] // listeners of this process
 
 	// Short is called when few places are free for all requests, full means none. Nil for no call.
-	Short func(full bool)
+	Short  func(full bool)
+	called atomic.Int64 // the last call of a waiting caller, in Unix time in nanoseconds
 }
 
-// The reserve of sessions is 1/reservePart of the places. From shortAt percent of the others on, Short is called.
+// The reserve of sessions is 1/reservePart of the places. From shortAt percent of the others on, Short is called, and
+// every shortEvery while callers wait: other callers may take what it frees.
 const (
 	reservePart = 8
 	shortAt     = 70
+	shortEvery  = 50 * time.Millisecond
 )
 
 type sessionKey struct{}
@@ -89,15 +92,29 @@ func (d *Dials) acquire(ctx context.Context) (chan struct{}, error) {
 	d.metrics.waits.Inc()
 	late := time.NewTimer(d.wait)
 	defer late.Stop()
-	select {
-	case d.places <- struct{}{}:
-		return d.places, nil
-	case reserve <- struct{}{}:
-		return reserve, nil
-	case <-late.C:
-		return nil, ErrFull
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	again := time.NewTicker(shortEvery)
+	defer again.Stop()
+	for {
+		select {
+		case d.places <- struct{}{}:
+			return d.places, nil
+		case reserve <- struct{}{}:
+			return reserve, nil
+		case now := <-again.C:
+			d.stillShort(now)
+		case <-late.C:
+			return nil, ErrFull
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// stillShort calls Short for a caller that waits, unless another one has just done so.
+func (d *Dials) stillShort(now time.Time) {
+	last := d.called.Load()
+	if d.Short != nil && now.UnixNano()-last >= int64(shortEvery) && d.called.CompareAndSwap(last, now.UnixNano()) {
+		d.Short(true)
 	}
 }
 

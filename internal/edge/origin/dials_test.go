@@ -3,8 +3,30 @@ package origin
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
+
+// What frees places goes on while a caller waits: another caller may have taken the first place.
+func TestShortIsCalledWhileACallerWaits(t *testing.T) {
+	d := NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry()))
+	d.places <- struct{}{}
+	var calls atomic.Int32
+	d.Short = func(full bool) {
+		if !full {
+			t.Error("there is a free place")
+		}
+		if calls.Add(1) == 3 {
+			<-d.places
+		}
+	}
+	if _, err := d.acquire(t.Context()); err != nil || calls.Load() < 3 {
+		t.Errorf("%d calls, %v", calls.Load(), err)
+	}
+}
 
 func TestDialRefusesAddressesThatAreNoSites(t *testing.T) {
 	d := &Dials{}
