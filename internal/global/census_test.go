@@ -110,10 +110,10 @@ func TestACopyIsNotItsOriginal(t *testing.T) {
 	}
 	var copies int
 	for _, why := range l.stops(nil) {
-		switch why.Reason {
-		case stop.Copy:
+		if why.Reason == stop.Copy {
 			copies++
-		case stop.Unlisted:
+		}
+		if why.Reason == stop.Unlisted {
 			t.Errorf("%v: the name is listed", why)
 		}
 	}
