@@ -26,6 +26,7 @@ type Crowd struct {
 	Method      string        // queueing_method, "" for fifo
 	Changes     []Change      // by the operator, ascending
 	Takeover    time.Duration // when global and all regionals are replaced, after the first arrival; 0 for never
+	Move        float64       // share of requests before which a visitor moves to any data centre
 	Draw        bool          // an event begins with a draw as soon as possible after all have arrived
 	Error       float64       // goal of the median error of the first estimate
 }
@@ -156,6 +157,7 @@ func orderOfCrowds(f *Finding, seeds int) {
 		all := &Words{}
 		for _, x := range append(Crowds(), rushes()...) {
 			if strings.HasPrefix(x.Name, kind) {
+				x.Move = 0.2
 				all.Add(f.words(&x, "", seeds))
 			}
 		}
@@ -280,7 +282,7 @@ func (x *Crowd) gather(seed uint64) *World {
 	c.Seed, c.Probation = seed, room.DefaultProbation
 	c.Centres, c.Edges = 2, 2
 	c.Total, c.Rate, c.Session, c.Random = x.Total, x.Rate, x.Session, x.Method == room.MethodRandom
-	c.People = People{Pages: x.Pages, Think: x.Think, Stay: 1, Move: 0.2}
+	c.People = People{Pages: x.Pages, Think: x.Think, Stay: 0.8, Move: x.Move}
 	c.Network.WAN = 5 * time.Millisecond
 	c.Demand = Demand{Spikes: []Spike{{At: firstComes, Length: x.Over, PerMinute: float64(x.People) / x.Over.Minutes()}}}
 	w := New(c)
