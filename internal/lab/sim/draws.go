@@ -121,10 +121,13 @@ func (o *roomDoc) drawn() []draw.Event {
 	return []draw.Event{s.DrawOf(o.event)}
 }
 
-// undrawn reports whether a waiting visitor's place is still to be drawn: it is shown to nobody before.
-func (o *roomDoc) undrawn(t *ticket.Ticket) bool {
+// undrawn reports whether a waiting visitor's place is still to be drawn, or to be counted: it is shown to nobody before.
+func (o *roomDoc) undrawn(now fleettime.Time, t *ticket.Ticket) bool {
 	e := o.event
-	return e != nil && e.Shuffle && t.Joined < o.drawn()[0].Closes() && t.Place() == t.Joined
+	if e == nil || !e.Shuffle || t.Joined >= o.drawn()[0].Closes() {
+		return false
+	}
+	return t.Place() == t.Joined || now < o.draws.board.Of(o.drawn()[0]).Counted()
 }
 
 // checkDraw checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the
