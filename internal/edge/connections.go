@@ -83,7 +83,10 @@ type connections struct {
 
 func newConnections(limit, sites int, m *metrics, log *slog.Logger) *connections {
 	m.connectionsMax.Set(float64(limit))
-	x := &connections{max: limit, sites: sites, metrics: m, log: log, sessions: map[uint64]int{}, refusals: make(chan struct{}, keepFree/2)}
+	x := &connections{
+		max: limit, sites: sites, metrics: m, log: log, sessions: map[uint64]int{},
+		refusals: make(chan struct{}, keepFree/2),
+	}
 	for kind := range x.near {
 		x.near[kind] = map[netip.Prefix]*neighbours{}
 	}

@@ -257,9 +257,10 @@ func (x *connections) isLarge(n *neighbours, of want) bool {
 	return left <= 0
 }
 
-// debtors returns the connections without progress of the prefix whose debtors have the most of what is wanted, oldest
-// debt first. It is the prefix of one visitor, unless a network has many times as many. Only a large prefix is chosen
-// by a debt younger than owedFor: a visitor that has just connected is not the cause. The caller holds the lock.
+// debtors returns the connections without progress of one prefix, oldest debt first: of the prefix that keeps the most
+// connections from others by debts. It is the prefix of one visitor, unless a network has many times as many. Only a
+// large prefix is chosen by a debt younger than owedFor: a visitor that has just connected is not the cause. The caller
+// holds the lock.
 func (x *connections) debtors(now time.Time, patience time.Duration, of want) (prefix netip.Prefix, out []debtor) {
 	var most [prefixKinds]*neighbours
 	var owing [prefixKinds]int

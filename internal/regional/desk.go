@@ -111,7 +111,8 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 		if ask.All {
 			who = "silent edges"
 		}
-		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most", processes, who, f.Sessions, f.Within.Round(time.Second))
+		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most",
+			processes, who, f.Sessions, f.Within.Round(time.Second))
 	}
 	switch {
 	case err != nil:
@@ -120,7 +121,9 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 	case processes == 0:
 		out.Done = "every edge reports or has ended: nothing was declared"
 	default:
-		l.s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.Bool("over", ask.Over), slog.String("result", out.Done))
+		l.s.log.Warn("an operator declared an edge ended",
+			slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.Bool("over", ask.Over),
+			slog.String("result", out.Done))
 	}
 	return out
 }

@@ -121,7 +121,8 @@ func (o *roomDoc) drawn() []draw.Event {
 	return []draw.Event{s.DrawOf(o.event)}
 }
 
-// undrawn reports whether a waiting visitor's place is still to be drawn, or to be counted: it is shown to nobody before.
+// undrawn reports whether a waiting visitor's place is still to be drawn, or to be counted: it is shown to nobody
+// before.
 func (o *roomDoc) undrawn(now fleettime.Time, t *ticket.Ticket) bool {
 	e := o.event
 	if e == nil || !e.Shuffle || t.Joined >= o.drawn()[0].Closes() {

@@ -145,7 +145,8 @@ func (m *meters) waitingPage(v *visitor, d admission.Decision) {
 	if v.heard != nil {
 		v.heard.Hear(Telling{
 			At: time.Duration(m.now), Answer: true, Known: d.Known, Wait: d.Wait, Low: d.Low, High: d.High,
-			Ahead: d.Ahead, Counting: d.Counting || m.doc.undrawn(m.oracle.fleetTime(), &d.Ticket), Next: d.Next, Longer: d.Longer, Quartiles: d.Quartiles,
+			Ahead: d.Ahead, Counting: d.Counting || m.doc.undrawn(m.oracle.fleetTime(), &d.Ticket), Next: d.Next,
+			Longer: d.Longer, Quartiles: d.Quartiles,
 		})
 	}
 	if v.queued {

@@ -92,6 +92,9 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 	if len(s.loans) == 0 {
 		return
 	}
+	for i, line := range s.lines { // what follows divides among data centres by the visitors of each
+		s.lines[i] = line.Clamp()
+	}
 	keeps, rkeeps := s.keeps(s.supply-s.kept, view), s.keeps(s.rate-s.rateKept, view)
 	for i, l := range s.loans {
 		l.dirty = l.dirty || l.reconstructed // it waits for confirmation
@@ -357,13 +360,12 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 		var few struct {
 			held [8][]fleettime.Time
 			n    [8]uint64
-			here [8]estimate.Histogram
 		}
-		held, heldN, here := few.held[:0], few.n[:0], few.here[:0]
-		for i, l := range loans {
-			held, heldN, here = append(held, l.demand.HeldJoined), append(heldN, l.demand.HeldPeople), append(here, lines[i].Clamp())
+		held, heldN := few.held[:0], few.n[:0]
+		for _, l := range loans {
+			held, heldN = append(held, l.demand.HeldJoined), append(heldN, l.demand.HeldPeople)
 		}
-		return share.PlaceHeld(n, held, heldN, here, shares)
+		return share.PlaceHeld(n, held, heldN, lines, shares)
 	}
 	wants := make([]int, len(loans))
 	for i, l := range loans {

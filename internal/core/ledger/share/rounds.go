@@ -39,8 +39,8 @@ type Lot struct {
 	Room room.ID
 }
 
-// call calls visitors of the round that has begun until want of them are called and have not entered; held of them are at
-// the edges. whole is the line by place, with called visitors.
+// call calls visitors of the round that has begun until want of them are called and have not entered; held of them are
+// at the edges. whole is the line by place, with called visitors.
 func (r *rounds) call(ft fleettime.Time, whole estimate.Histogram, want, held float64) {
 	r.advance(ft.Second())
 	coming := r.coming()
