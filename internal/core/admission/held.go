@@ -56,7 +56,7 @@ func (h *held) called(upTo fleettime.Time) uint64 {
 	if upTo == estimate.Open {
 		return uint64(len(h.tabs))
 	}
-	return uint64(len(h.visits.oldest(nil, len(h.visits), upTo)))
+	return uint64(len(h.visits.oldest(len(h.visits), upTo)))
 }
 
 // before reports whether a held visitor's turn is before that of the ticket with this ID.
@@ -116,11 +116,11 @@ func (h *visitHeap) Pop() any {
 	return v
 }
 
-// oldest appends the turns of the first n visitors up to a turn, ascending, each once even if several requests of a
+// oldest returns the turns of the first n visitors up to a turn, ascending, each once even if several requests of a
 // ticket are held.
-func (h visitHeap) oldest(out []fleettime.Time, n int, upTo fleettime.Time) []fleettime.Time {
+func (h visitHeap) oldest(n int, upTo fleettime.Time) (out []fleettime.Time) {
 	if len(h) == 0 || n == 0 {
-		return out
+		return nil
 	}
 	// Walk the heap from its root with a small heap of candidates.
 	front := candidates{h: h, at: make([]int, 0, min(2*n+1, len(h)))}

@@ -127,7 +127,7 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 		v.Version = r.seq
 		g.View = v
 		r.room(now, g)
-		return e.rooms[sale].held.visits.oldest(nil, 10, estimate.Open)
+		return e.rooms[sale].held.visits.oldest(10, estimate.Open)
 	}
 	told := func() uint64 {
 		report := e.rooms[sale].report(now, present)

@@ -134,7 +134,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		out.Want, out.Callable, out.HeldPeople = 0, out.HeldPeople, min(out.HeldPeople, r.passes.Unused())
 	}
 	if out.HeldPeople+out.Callable > 0 {
-		out.HeldJoined = r.held.visits.oldest(nil, wire.MaxHeld, r.lastCalled(r.view))
+		out.HeldJoined = r.held.visits.oldest(wire.MaxHeld, r.lastCalled(r.view))
 	}
 	if r.tellsAt == 0 || !l.joined {
 		r.telling, r.tellsAt = out.Sums(), l.seq

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 	"time"
+
 	"vestibule/internal/core/room"
 )
 
