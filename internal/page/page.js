@@ -322,7 +322,7 @@ function keep(s) {
 // ahead (negative if permits are left over), visitors in total, seconds to wait, and
 // whether the turn will certainly come within seconds.
 function place(n, joined) {
-	var ahead = 0, total = 0, from = 0, l = n.line, since = (joined - n.at) / 1000 + .5;
+	var ahead = 0, total = 0, from = 0, l = n.line, free = Math.max(0, n.slots), since = (joined - n.at) / 1000 + .5;
 	for (var i = 0; i < l.length; i += 3) {
 		from += l[i];
 		var part = Math.min(1, Math.max(0, (joined - from) / l[i + 1]));
@@ -330,12 +330,12 @@ function place(n, joined) {
 		total += l[i + 2];
 		from += l[i + 1];
 	}
-	ahead += (n.joining || 0) * Math.min(5, Math.max(0, since)) - Math.max(0, n.slots);
-	var soon = entered(n.paces, 8);
+	ahead += (n.joining || 0) * Math.min(5, Math.max(0, since)) - free;
+	var soon = entered(n.paces, 8) - free;
 	return {
 		ahead: ahead, total: total,
 		wait: ahead > -1 ? lasts(Math.max(0, ahead + .5), n.paces, n.theta) : n.paces.length ? 0 : Infinity,
-		next: n.cutoff < 8.64e15 && joined <= Math.min(Math.max(n.cutoff, n.park), n.at - 2000) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
+		next: n.cutoff < 8.64e15 && joined <= Math.min(Math.max(n.cutoff, n.park), n.at - 2000) && Math.max(0, ahead) < soon - 2.5 * Math.sqrt(soon)
 	};
 }
 // lasts returns the seconds until the visitors ahead have entered, at paces of seconds and

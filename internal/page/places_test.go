@@ -104,7 +104,8 @@ func TestPlaces(t *testing.T) {
 		got.work(t)
 		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(b)) }
 		if !near(got.Ahead, want.Ahead) || !near(got.Total, want.Total) || !near(got.Wait, want.Wait) || got.Next != want.Next {
-			t.Errorf("%+v\nwant %+v", got, want)
+			t.Errorf("message %s: %v ahead of %v, wait %v, next %v; want %v of %v, %v, %v",
+				want.Message, got.Ahead, got.Total, got.Wait, got.Next, want.Ahead, want.Total, want.Wait, want.Next)
 		}
 		if want.Next {
 			next++

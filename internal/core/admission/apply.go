@@ -102,6 +102,7 @@ func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
 		if r.view = g.View; anew {
 			r.held.order(&r.Room, r.view)
 		}
+		r.dirty = r.dirty || len(r.held.visits) > 0 && len(r.view.Rounds) > 0
 	}
 	if t, rate := r.permits.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
 		// Another edge wants them. Held visitors are served first: the report follows Release.

@@ -104,7 +104,7 @@ func (d *Decision) positionRandom(ft fleettime.Time, v *wire.View, partial bool)
 	}
 	w := v.Waits
 	start := draw.StartOf(v.At)
-	called := v.Queues() && v.Rounds.Place(t.ID, t.Place()) <= v.Cutoff
+	called := v.Queues() && v.Rounds.Place(t.ID, t.Place()) <= v.Rounds.Called() // also under a debt
 	switch {
 	case t.Joined >= start && !called:
 		// Takes part from the next round on. In this round the visitor is called after all participants.

@@ -3,6 +3,7 @@ package admission
 import (
 	"container/heap"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
@@ -48,6 +49,14 @@ func (h *held) remove(v *Visit) bool {
 // full reports whether no further request of a ticket can be held.
 func (h *held) full(id uint64, limit int) bool {
 	return len(h.visits) >= limit || h.tabs[id] >= heldPerTicket
+}
+
+// called returns the number of held visitors with a turn up to upTo.
+func (h *held) called(upTo fleettime.Time) uint64 {
+	if upTo == estimate.Open {
+		return uint64(len(h.tabs))
+	}
+	return uint64(len(h.visits.oldest(len(h.visits), upTo)))
 }
 
 // before reports whether a held visitor's turn is before that of the ticket with this ID.
@@ -107,11 +116,11 @@ func (h *visitHeap) Pop() any {
 	return v
 }
 
-// oldest appends the turns of the first n visitors, ascending, each once even if several requests of a ticket are
-// held.
-func (h visitHeap) oldest(out []fleettime.Time, n int) []fleettime.Time {
+// oldest returns the turns of the first n visitors up to a turn, ascending, each once even if several requests of a
+// ticket are held.
+func (h visitHeap) oldest(n int, upTo fleettime.Time) (out []fleettime.Time) {
 	if len(h) == 0 || n == 0 {
-		return out
+		return nil
 	}
 	// Walk the heap from its root with a small heap of candidates.
 	front := candidates{h: h, at: make([]int, 0, min(2*n+1, len(h)))}
@@ -119,6 +128,9 @@ func (h visitHeap) oldest(out []fleettime.Time, n int) []fleettime.Time {
 	last := uint64(0) // requests of one ticket are adjacent
 	for len(out) < n && front.Len() > 0 {
 		i := heap.Pop(&front).(int)
+		if h[i].turn > upTo {
+			break
+		}
 		if t := &h[i].Ticket; len(out) == 0 || t.ID != last {
 			out, last = append(out, h[i].turn), t.ID
 		}

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
@@ -40,7 +41,7 @@ func TestHeldEqualsASortedList(t *testing.T) {
 			}
 			slices.SortFunc(twin, byJoining)
 			n := rapid.IntRange(0, 70).Draw(t, "n")
-			got := h.visits.oldest(nil, n)
+			got := h.visits.oldest(n, estimate.Open)
 			if len(got) != min(n, len(twin)) || len(h.visits) != len(twin) {
 				t.Fatalf("%d oldest of %d", len(got), len(h.visits))
 			}

@@ -113,7 +113,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 }
 
 // TestWhoIsHeldIsOrderedAnew: with every round, and after a change of the method, held visitors are sorted by their
-// new turns.
+// new turns. Those that a round did not call are not reported as visitors that can use a permit.
 func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 0, 0)
@@ -127,13 +127,23 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 		v.Version = r.seq
 		g.View = v
 		r.room(now, g)
-		return e.rooms[sale].held.visits.oldest(nil, 10)
+		return e.rooms[sale].held.visits.oldest(10, estimate.Open)
+	}
+	told := func() uint64 {
+		report := e.rooms[sale].report(now, present)
+		return report.HeldPeople
 	}
 	byLot := oldest(lots(0.5))
+	if n := told(); n != 1 {
+		t.Errorf("%d held visitors can use a permit, want the called one", n)
+	}
 	if len(byLot) != 2 || byLot[0] != newest.Place(in, 0) || byLot[1] != newest.Place(out, 0) {
 		t.Errorf("held at %v, want %v and %v", byLot, newest.Place(in, 0), newest.Place(out, 0))
 	}
 	if byJoining := oldest(view(1000, present, present)); byJoining[1] >= newest.Start() {
 		t.Errorf("by fifo held at %v, want where they joined", byJoining)
+	}
+	if n := told(); n != 2 {
+		t.Errorf("by fifo %d held visitors can use a permit, want both", n)
 	}
 }

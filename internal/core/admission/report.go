@@ -111,7 +111,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		Sessions:   r.sessions.report(nil),
 		Ends:       r.ends.Take(l.seq, l.acked),
 		Copied:     r.tickets.found.Take(l.seq, l.acked),
-		HeldPeople: uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
+		HeldPeople: r.held.called(r.lastCalled(r.view)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Entered: r.entered,
 		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(nil), Removed: r.removed,
@@ -134,7 +134,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		out.Want, out.Callable, out.HeldPeople = 0, out.HeldPeople, min(out.HeldPeople, r.passes.Unused())
 	}
 	if out.HeldPeople+out.Callable > 0 {
-		out.HeldJoined = r.held.visits.oldest(nil, wire.MaxHeld)
+		out.HeldJoined = r.held.visits.oldest(wire.MaxHeld, r.lastCalled(r.view))
 	}
 	if r.tellsAt == 0 || !l.joined {
 		r.telling, r.tellsAt = out.Sums(), l.seq

@@ -130,6 +130,15 @@ func (r *Room) upTo(view *wire.View) fleettime.Time {
 	return cutoff(view)
 }
 
+// lastCalled returns the turn up to which held visitors can use a permit: in a random room that of the last called
+// one. A visitor that is held and not called must not count as one that was called.
+func (r *Room) lastCalled(view *wire.View) fleettime.Time {
+	if view == nil || len(view.Rounds) == 0 || r.queuedAll() {
+		return estimate.Open
+	}
+	return view.Rounds.Called()
+}
+
 // turn returns the place that decides when a waiting visitor is called: its own or, in a random room, that of a
 // round. Passes of a paused room use the own place.
 func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleettime.Time {

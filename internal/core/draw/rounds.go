@@ -81,8 +81,11 @@ func (rs Rounds) Newest() uint64 {
 	return rs[len(rs)-1].Seed
 }
 
+// Called returns the last called place. rs must not be empty.
+func (rs Rounds) Called() fleettime.Time { return rs[len(rs)-1].Called }
+
 // Place returns the place that decides about a ticket with the queue place joined: that of the first round that
-// called it, or else that of the newest round. The ticket is called unless the place is behind the newest Called.
+// called it, or else that of the newest round. The ticket is called unless the place is behind [Rounds.Called].
 // rs must not be empty.
 func (rs Rounds) Place(ticket uint64, joined fleettime.Time) (place fleettime.Time) {
 	for _, r := range rs {

@@ -104,7 +104,7 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 	dt := max(0, now.Sub(u.at).Seconds())
 	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
 	u.youngFor = u.youngFor*fade + min(u.active, u.young)*dt
-	u.beyond = u.beyond*fade + max(0, u.active-u.young)*dt
+	u.beyond = u.beyond*fade + max(0, u.active-u.young+u.owed)*dt // those that are owed may be of any age
 	u.early *= fade
 	u.ended *= fade
 	u.reached *= fade

@@ -299,6 +299,23 @@ func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
 	}
 }
 
+// TestASessionThatIsCountedTwiceIsNoLongSession: while a session moves between data centres, both count it. Before any
+// session has reached the ticket life, these are no evidence about the time beyond it.
+func TestASessionThatIsCountedTwiceIsNoLongSession(t *testing.T) {
+	const life = 20 * time.Second
+	stay := func(twice float64) time.Duration {
+		var u Turnover
+		for sec := range 15 {
+			n := min(300, 60*float64(sec))
+			u.Observe(fleettime.Mono(sec)*fleettime.Mono(time.Second), life, n+twice, n)
+		}
+		return u.Stay()
+	}
+	if once, twice := stay(0), stay(4); (twice - once).Abs() > 100*time.Millisecond {
+		t.Errorf("with 4 of 300 sessions counted twice a session lasts %v, without %v", twice, once)
+	}
+}
+
 // TestARushComesBackInAllItsBursts: bursts of admissions return their permits of R in the same bursts a minute
 // later, and the forecast follows them to the last.
 func TestARushComesBackInAllItsBursts(t *testing.T) {

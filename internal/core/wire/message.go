@@ -144,7 +144,7 @@ type RoomReport struct {
 	Movers     uint64           // visitors with a session of another data centre that wait for a permit here
 	Want       uint64           // permits needed for the demand of the next interval
 	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending, at most MaxHeld
-	HeldPeople uint64           // all long-polled visitors; in a paused room those with a pass available
+	HeldPeople uint64           // all long-polled visitors; in a random room those that are called, in a paused one those with a pass available
 	Callable   uint64           // long-polled visitors of a paused room that a pass would admit
 	Overdue    int64            // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
 	SiteDown   uint64           // edges at which the site does not answer

@@ -56,8 +56,9 @@ func (v *View) Next(joined fleettime.Time, place float64) bool {
 	if !v.Queues() || joined > min(max(v.Cutoff, v.Park), v.At.Add(-settled)) {
 		return false
 	}
-	n := estimate.Entered(v.Paces, nextWithin)
-	return max(0, place) <= n-badLuck*math.Sqrt(n) && n > 0
+	// The place is counted without the free permits. A forecast of a moment ago may have them as admissions.
+	n := estimate.Entered(v.Paces, nextWithin) - float64(max(0, v.Slots))
+	return n > 0 && max(0, place) < n-badLuck*math.Sqrt(n)
 }
 
 const (

@@ -28,6 +28,21 @@ func firstInLine(slots float64, session, after time.Duration) *View {
 	return v
 }
 
+// TestNextCountsAPermitOnce: permits of R return in a burst. Once they are free, a forecast of a moment ago still has
+// them as admissions: a visitor behind the burst waits for the next one, and is not next.
+func TestNextCountsAPermitOnce(t *testing.T) {
+	v := firstInLine(300, 20*time.Second, 23*time.Second)
+	v.Slots, v.Paces = 200, []estimate.Pace{{For: time.Second, Mu: 200}, {Mu: 0.01}}
+	joined := v.Line.Histogram()[0].Start
+	v.Line = estimate.NewDigest(estimate.Histogram{{Start: joined - 1000, Width: 1000, N: 220}, {Start: joined, Width: 1000, N: 1}})
+	if ahead := v.Place(joined, true); ahead != 20 || v.Next(joined, ahead) {
+		t.Errorf("%v ahead, next %v", ahead, v.Next(joined, ahead))
+	}
+	if v.Slots = 0; !v.Next(joined, 20) {
+		t.Error("a visitor in front of a burst is not next")
+	}
+}
+
 // TestTheFirstInLineIsToldTheWait: the first visitor sees the wait, and "next" only if a permit will soon be free.
 func TestTheFirstInLineIsToldTheWait(t *testing.T) {
 	for _, tt := range []struct {

@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"vestibule/internal/core/room"
 )
 
 // TestRandom: under faults and changes of the method nobody enters without a call by a round, or before earlier
@@ -42,5 +44,22 @@ func TestTheOrderOfJoiningComesBack(t *testing.T) {
 	}
 	if r.OrderP50 > 1 || r.OrderP99 > 4 {
 		t.Errorf("by fifo again people enter off the order of joining by %.2f s / %.2f s (p50 / p99)", r.OrderP50, r.OrderP99)
+	}
+}
+
+// TestARandomRoomIsFullAfterADebt: visitors inside move between data centres while the first sessions of a rush end.
+// The room owes them permits; then its called visitors enter at once.
+func TestARandomRoomIsFullAfterADebt(t *testing.T) {
+	t.Parallel()
+	x := Crowds()[0]
+	x.Name, x.Total, x.People, x.Over, x.Move, x.Method = "random, moving", 400, 1400, 25*time.Second, 0.2, room.MethodRandom
+	for seed := range uint64(4) {
+		w := x.gather(seed + 1)
+		if r := w.result(); r.Fault != "" || w.oracle.lots < 500 || r.UseT < 0.96 {
+			t.Errorf("seed %d: %d people entered by rounds, %.3f of T in use while people wait; %s", seed, w.oracle.lots, r.UseT, r.Fault)
+		}
+		if wait, _ := w.meters.words.Rises(); wait > 0 {
+			t.Errorf("seed %d: the wait rose %d times without the word", seed, wait)
+		}
 	}
 }

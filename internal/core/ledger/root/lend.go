@@ -84,7 +84,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 		Lines: s.lines, Absent: s.absent,
 		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
 		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
-		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
+		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt, Paused: p.Shut,
 		Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID},
 		Held: s.held, Overdue: s.overdue,
 	})

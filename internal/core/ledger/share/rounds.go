@@ -114,7 +114,7 @@ func (r *rounds) coming() float64 {
 }
 
 // cutoff returns the last called place.
-func (r *rounds) cutoff() fleettime.Time { return r.recent[len(r.recent)-1].Called }
+func (r *rounds) cutoff() fleettime.Time { return r.recent.Called() }
 
 // waits returns the times at which given parts of the waiting visitors that are not called will have entered. Called
 // visitors enter before them. joining visitors join per second, for the time fading.

@@ -77,19 +77,33 @@ func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 	}
 }
 
-// TestARoundBeginsUnderADebt: a random room that owes permits from its first visitor on, to sessions that move, calls
-// nobody, and forecasts by rounds.
-func TestARoundBeginsUnderADebt(t *testing.T) {
+// TestARoundGoesOnUnderADebt: a random room that owes permits before its first visitor waits, to sessions that move,
+// promises no order. It calls and holds the visitors that will enter once the debt is paid, and admits none. A paused
+// room calls nobody, and holds the first of its line for a release.
+func TestARoundGoesOnUnderADebt(t *testing.T) {
 	x := Prospect{
-		Flow: &Flow{}, Gain: &Gain{}, Lines: []estimate.Histogram{people(50, roundStart-10_000)}, Rate: 1000, Total: 100, Limit: 1000,
+		Flow: &Flow{}, Gain: &Gain{}, Rate: 1000, Total: 100, Limit: 1000,
 		Debt: true, Random: true, Lot: Lot{Term: wire.Term{N: 1, Nonce: 1}, Room: 7}, Tally: Tally{Active: 100, Admitted: 100, Life: time.Minute},
 	}
-	v := x.View(fleettime.Mono(time.Second), roundStart)
-	if len(v.Rounds) != 1 || v.Rounds[0].Called != roundStart || v.Cutoff != 0 || !v.Waits.Known() {
-		t.Errorf("rounds %v, cutoff %v, waits %v", v.Rounds, v.Cutoff, v.Waits)
+	view := func(s fleettime.Time) *wire.View {
+		return x.View(fleettime.Mono(s)*fleettime.Mono(time.Second), roundStart+s*1000)
 	}
+	if v := view(0); len(v.Rounds) != 1 || v.Cutoff != 0 {
+		t.Errorf("nobody waits: rounds %v, cutoff %v", v.Rounds, v.Cutoff)
+	}
+	x.Lines = []estimate.Histogram{people(1500, roundStart-10_000)}
+	x.Debt, x.Paused = false, true
+	if v := view(1); v.Rounds.Called() != roundStart || v.Cutoff != 0 || v.Park == estimate.Open || v.Park > roundStart {
+		t.Errorf("paused: rounds %v, cutoff %v, held up to %v", v.Rounds, v.Cutoff, v.Park)
+	}
+	x.Debt, x.Paused = true, false
+	v := view(2)
+	if v.Rounds.Called() <= roundStart || v.Cutoff != 0 || v.Park != v.Rounds.Called() || !v.Waits.Known() {
+		t.Errorf("rounds %v, cutoff %v, held up to %v, waits %v", v.Rounds, v.Cutoff, v.Park, v.Waits)
+	}
+	called := v.Rounds.Called()
 	x.Debt = false
-	if v = x.View(fleettime.Mono(2*time.Second), roundStart+1000); len(v.Rounds) != 1 || v.Cutoff <= roundStart {
-		t.Errorf("without the debt: rounds %v, cutoff %v", v.Rounds, v.Cutoff)
+	if v = view(3); len(v.Rounds) != 1 || v.Cutoff < called {
+		t.Errorf("without the debt: rounds %v, cutoff %v; called by then: %v", v.Rounds, v.Cutoff, called)
 	}
 }

@@ -31,7 +31,8 @@ type Prospect struct {
 	Pending      []estimate.Histogram // visitors expected to return for the first time, of each child
 	HeldJoined   []fleettime.Time     // join times of held visitors, ascending
 	Wanted       float64              // permits that newcomers need until the next report
-	Debt         bool                 // nobody enters but by a pass: a lowered limit is exceeded, or the room is paused
+	Debt         bool                 // nobody enters: a lowered limit is exceeded
+	Paused       bool                 // nobody enters but by a pass
 	Called       fleettime.Time       // visitors that joined before this time may enter by a pass
 	Random       bool                 // visitors are called by rounds
 	Lot          Lot                  // of the rounds
@@ -54,7 +55,7 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 		x.Gain.rounds = rounds{}
 	}
 	switch {
-	case x.Debt:
+	case x.closed():
 		x.Gain.step(now, 0)
 		x.shut(v, whole, waiting)
 	case x.Open(waiting):
@@ -79,9 +80,12 @@ func (x *Prospect) People() float64 {
 	return n
 }
 
+// closed reports whether nobody enters but by a pass.
+func (x *Prospect) closed() bool { return x.Debt || x.Paused }
+
 // Open reports whether newcomers may enter while people wait.
 func (x *Prospect) Open(waiting float64) bool {
-	return !x.Debt && (waiting < 0.5 || float64(min(x.Supply, x.Rate)) >= waiting+x.Wanted)
+	return !x.closed() && (waiting < 0.5 || float64(min(x.Supply, x.Rate)) >= waiting+x.Wanted)
 }
 
 // avail returns the free permits of the binding limit.
@@ -106,7 +110,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 		Theta: x.Flow.theta(now, &x.Tally, known),
 		Line:  estimate.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
 	}
-	if v.Line.Total() >= 0.5 || x.Debt {
+	if v.Line.Total() >= 0.5 || x.closed() {
 		v.Paces, v.Ranges = x.Flow.forecast(now, ft, x.Tally.Life, estimate.Limits{
 			Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail())),
 		})
@@ -137,15 +141,16 @@ func (x *Prospect) expect(
 	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
 }
 
-// callRounds calls visitors by rounds and forecasts the waits of the others. Under a debt nobody is called, but the
-// round begins: a view without rounds would promise an order.
+// callRounds calls visitors by rounds and forecasts the waits of the others. Under a debt those are called that will
+// enter within [ahead], and are held until it is paid. While the room is paused nobody is called, but the round begins:
+// a view without rounds would promise an order.
 func (x *Prospect) callRounds(
 	now fleettime.Mono, ft fleettime.Time, v *wire.View, here estimate.Histogram, waiting float64,
 ) {
 	r := &x.Gain.rounds
-	if waiting >= 0.5 && !x.Open(waiting) {
+	if !x.Open(waiting) {
 		r.begin(ft, x.Lot)
-		if !x.Debt {
+		if waiting >= 0.5 && !x.Paused {
 			soon := estimate.Entered(v.Paces, wire.RateWindow) * ahead.Seconds() / wire.RateWindow.Seconds()
 			r.call(ft, here, float64(max(0, x.avail()))+soon, x.Held)
 		}
@@ -165,10 +170,13 @@ func (x *Prospect) callRounds(
 }
 
 // shut lets visitors enter only by a pass. A called visitor would take each permit that becomes free before it can be
-// returned, and a lowered limit would never be reached.
+// returned, and a lowered limit would never be reached. A round goes on with the visitors that it called: of a random
+// room, only these are held. Passes are for the first of the line.
 func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64) {
 	v.Cutoff, v.Called = 0, x.Called
-	if hold := max(parkAhead*v.Mu+1, headHeld); hold < waiting {
+	if len(v.Rounds) > 0 && !x.Paused {
+		v.Park = x.Gain.rounds.cutoff()
+	} else if hold := max(parkAhead*v.Mu+1, headHeld); hold < waiting {
 		v.Park = whole.At(hold)
 	}
 }
