@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/draw"
 	"vestibule/internal/core/room"
 )
 
@@ -60,6 +61,40 @@ func TestARandomRoomIsFullAfterADebt(t *testing.T) {
 		}
 		if wait, _ := w.meters.words.Rises(); wait > 0 {
 			t.Errorf("seed %d: the wait rose %d times without the word", seed, wait)
+		}
+	}
+}
+
+// TestARandomRoomFillsAfterAPause: visitors gather in a paused room. Of the first of its line, which are held for a
+// release, nobody is called. Once the room is open, its permits are used as soon as called visitors ask.
+func TestARandomRoomFillsAfterAPause(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		c := Defaults()
+		c.Seed, c.Random, c.Centres, c.Edges = seed, true, 2, 2
+		c.Total, c.Rate, c.Session, c.People.Patience = 300, 6000, 5*time.Minute, 0
+		c.Demand = Demand{Spikes: []Spike{{At: 5 * time.Second, Length: 30 * time.Second, PerMinute: 2400}}}
+		w := New(c)
+		w.in(0, func() {
+			w.operator.control.Pause = &room.Pause{Mark: room.Mark{Since: int64(w.fleetTime())}}
+			w.operator.publish()
+		})
+		const opens = time.Minute
+		w.in(opens, func() {
+			w.operator.control.Pause = nil
+			w.operator.publish()
+		})
+		w.runFor(opens)
+		if n := w.oracle.waiting; n < 1000 || w.meters.Inside > 0 {
+			t.Fatalf("seed %d: %d people wait, %d are inside", seed, n, w.meters.Inside)
+		}
+		full := time.Duration(0)
+		for full < time.Minute && len(w.oracle.tickets) < c.Total*95/100 {
+			full += 100 * time.Millisecond
+			w.runFor(100 * time.Millisecond)
+		}
+		if r := w.result(); r.Fault != "" || full > draw.RoundLength {
+			t.Errorf("seed %d: full %v after it opened; %s", seed, full, r.Fault)
 		}
 	}
 }
