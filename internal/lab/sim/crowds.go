@@ -54,7 +54,7 @@ func (x *Crowd) Start() time.Duration { return max(x.Over+draw.Lead+2*time.Secon
 func Crowds() []Crowd {
 	const s = time.Second
 	const steady, cold, opening, changed, byLot, drawn = 0.05, 0.10, 0.12, 0.10, 0.15, 0.10
-	base := Crowd{Total: 100, Rate: 6000, Session: 20 * s, Pages: 3, Think: 4 * s}
+	base := Crowd{Total: 100, Rate: 6000, Session: 20 * s, Pages: 3, Think: 4 * s, Move: 0.2}
 	var out []Crowd
 	add := func(name string, people int, over time.Duration, goal float64, change func(*Crowd)) {
 		x := base
@@ -97,10 +97,12 @@ func crowds(f *Finding, seeds int) {
 	f.add("", worst <= 1 && cover <= 0.08 && vain == 0 && rises == 0, "%.2f, %.2f, %d, %d", worst, cover, vain, rises)
 }
 
-// takeovers are crowds in which all leaders are replaced while no session has ended yet, or in the middle.
+// takeovers are crowds in which all leaders are replaced while no session has ended yet, or in the middle. Nobody moves:
+// a new regional counts the sessions that moved away again until their tickets expire.
 func takeovers() []Crowd {
 	var out []Crowd
 	for _, x := range Crowds() {
+		x.Move = 0
 		switch {
 		case strings.HasPrefix(x.Name, "rush"):
 			x.Takeover = 15 * time.Second
@@ -126,7 +128,7 @@ func wordsAfterTakeovers(f *Finding, seeds int) {
 
 // rushes are crowds that wait for minutes while the first sessions of a room reach their life.
 func rushes() []Crowd {
-	x := Crowd{Total: 40, Rate: 6000, Session: 20 * time.Second, Pages: 3, Think: 4 * time.Second, People: 250, Over: 15 * time.Second}
+	x := Crowd{Total: 40, Rate: 6000, Session: 20 * time.Second, Pages: 3, Think: 4 * time.Second, Move: 0.2, People: 250, Over: 15 * time.Second}
 	y := x
 	y.Total, y.People, y.Over = 150, 1000, 30*time.Second
 	out := []Crowd{x, y}
@@ -157,7 +159,6 @@ func orderOfCrowds(f *Finding, seeds int) {
 		all := &Words{}
 		for _, x := range append(Crowds(), rushes()...) {
 			if strings.HasPrefix(x.Name, kind) {
-				x.Move = 0.2
 				all.Add(f.words(&x, "", seeds))
 			}
 		}
@@ -248,10 +249,10 @@ func anyRooms() []anyRoom {
 	}
 }
 
-// crowd draws a crowd.
+// crowd draws a crowd. In every second one, visitors move between the data centres.
 func (k *anyRoom) crowd(seed uint64) Crowd {
 	rng := rand.New(rand.NewPCG(seed, 0x63726f77))
-	x := Crowd{Name: k.name, Total: 100 + rng.IntN(400), Session: time.Duration(15+rng.IntN(45)) * time.Second}
+	x := Crowd{Name: k.name, Move: 0.2 * float64(seed%2), Total: 100 + rng.IntN(400), Session: time.Duration(15+rng.IntN(45)) * time.Second}
 	x.Pages, x.Think = between(rng, 2, 6), time.Duration(between(rng, 2, 10)*float64(time.Second))
 	x.People, x.Over = int(float64(x.Total)*between(rng, 1.5, 4)), time.Duration(15+rng.IntN(45))*time.Second
 	x.Rate = 30 * x.Total
