@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
 )
@@ -113,7 +114,7 @@ func (f *Fleet) sendCopy(bus wire.Bus, h Holder, name string) error {
 	if err != nil {
 		return err
 	}
-	packed := roomdoc.Compress(plain)
+	packed := compress.Gzip(plain)
 	c := wire.Copy{
 		From: h.Name, Version: version, Sum: roomdoc.Hash(packed), Parts: (len(packed) + copyPart - 1) / copyPart,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/room"
@@ -259,7 +260,7 @@ func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	if f.Page(hash) != nil || f.changes != 1 || f.Set() == nil {
 		t.Fatal("a page that is not what it is called was taken, or the rooms were not")
 	}
-	docs[roomdoc.PageDocument(hash)] = roomdoc.Compress(page)
+	docs[roomdoc.PageDocument(hash)] = compress.Gzip(page)
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 2, hash, "a"))
 	if string(f.Page(hash)) != string(page) {
 		t.Fatal("the page was not fetched")

@@ -1,8 +1,6 @@
 package notices
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,19 +17,6 @@ import (
 
 	"vestibule/internal/node"
 )
-
-func compress(t testing.TB, text []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	if _, err := z.Write(text); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 func hook(t testing.TB, url string) *Webhook {
 	t.Helper()

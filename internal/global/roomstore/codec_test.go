@@ -2,7 +2,6 @@ package roomstore
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/lab/testkit"
@@ -163,7 +163,7 @@ func TestGoldenFiles(t *testing.T) {
 		}
 		files := map[string][]byte{name + ".owned.json": p.owned, name + ".rooms.json": p.rooms}
 		for i, part := range p.parts {
-			plain, err := roomdoc.Unpack(part.data, roomdoc.MaxUnpacked)
+			plain, err := compress.Gunzip(part.data, roomdoc.MaxUnpacked)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,29 +217,16 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-func compressed(t testing.TB, plain []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(plain); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 func TestWhatIsNoStateIsRefused(t *testing.T) {
 	const doc = `"document":{"rooms":[],"hosts":[]}`
 	whole := func(plain string) string {
-		data, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, []byte(plain))})
+		data, err := json.Marshal(owned{Format: 1, Version: 1, Content: compress.Gzip([]byte(plain))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(data)
 	}
-	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, make([]byte, roomdoc.MaxUnpacked+1))})
+	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compress.Gzip(make([]byte, roomdoc.MaxUnpacked+1))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +263,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 // Sections together are bounded too, however small each is.
 func TestManySmallBombsAreBounded(t *testing.T) {
 	plain := []byte(`{"rooms":[],"hosts":[],"document":{"rooms":[],"hosts":[]}` + strings.Repeat(" ", 1<<20) + `}`)
-	data := compressed(t, plain)
+	data := compress.Gzip(plain)
 	hash := roomdoc.Hash(plain)
 	o := owned{Format: 1, Version: 1, Sections: slices.Repeat([]string{hash}, 200)}
 	made := 0
@@ -299,7 +286,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		plain, err := roomdoc.Unpack(p.parts[0].data, roomdoc.MaxUnpacked)
+		plain, err := compress.Gunzip(p.parts[0].data, roomdoc.MaxUnpacked)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -309,7 +296,7 @@ func FuzzDecode(f *testing.F) {
 		if len(plain) > 1<<20 {
 			return
 		}
-		data := compressed(t, plain)
+		data := compress.Gzip(plain)
 		o, err := decodeOwned(head)
 		if err != nil {
 			o = owned{Format: 1, Version: 1, Content: data}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 )
@@ -286,7 +287,7 @@ func (d *Draft) Detach() { d.fromFile = false }
 // about it contain the label.
 func (d *Draft) AddPage(label string, content []byte) (name string) {
 	name = roomdoc.Hash(content)
-	d.pages[name] = page{label, roomdoc.Compress(content)}
+	d.pages[name] = page{label, compress.Gzip(content)}
 	return name
 }
 
