@@ -43,10 +43,10 @@ func flood(f *Finding) {
 	f.add("", math.Abs(people) < 0.05 && math.Abs(told) < 0.05, "%+.1f %% / %+.1f %% (%d hits)", 100*people, 100*told, hits)
 }
 
-// replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without. A
-// single ticket is a waiting visitor's. The displayed numbers are compared with the true queue: a few of the tickets
-// are valid and take their permits.
-func replayed(f *Finding, tickets int, perSecond float64) {
+// replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without.
+// The displayed numbers are compared with the true queue: a few of the tickets are valid and take their permits.
+func replayed(f *Finding) {
+	const tickets, perSecond = 100, 1000.0
 	type seen struct{ let, people, told, real, tellings float64 }
 	const length = 5 * time.Minute
 	run := func(s *seen, seed uint64, perSecond float64) (shown int) {
@@ -57,9 +57,7 @@ func replayed(f *Finding, tickets int, perSecond float64) {
 		w := filled(c, nil)
 		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
 		w.in(fill-30*time.Second, func() {
-			if old.tickets = w.visitors.oldTickets((tickets + 3) / 4); tickets == 1 {
-				old.tickets = old.tickets[2:3]
-			}
+			old.tickets = w.visitors.oldTickets(tickets / 4)
 		})
 		if perSecond > 0 {
 			w.visitors.replay(old)
@@ -74,7 +72,7 @@ func replayed(f *Finding, tickets int, perSecond float64) {
 	shown := 0
 	for seed := range uint64(6) {
 		run(&without, seed+1, 0)
-		run(&used, seed+1, float64(tickets)/10)
+		run(&used, seed+1, tickets/10)
 		shown += run(&with, seed+1, perSecond)
 	}
 	let := with.let/without.let - 1
@@ -88,12 +86,6 @@ func replayed(f *Finding, tickets int, perSecond float64) {
 	f.add("", let >= -0.05 && people <= 0.05 && told <= 0.05,
 		"%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown)
 	f.Bound = "against the runs without replays: " + raw(&without) + "; in which each of those tickets is shown every 10 s: " + raw(&used)
-}
-
-// copies gives one ticket near its turn to many independent clients, in a room filled by others.
-func copies(f *Finding, clients int, roam bool) {
-	seen := copying{clients: clients, roam: roam}.inside(f)
-	f.add("", seen[2] == 1 && seen[3] == 1, "%d / %d / %d / %d", seen[0], seen[1], seen[2], seen[3])
 }
 
 // boundCopies compares copies by the binding of tickets: none, to networks of five clients each, to the address of each
@@ -112,29 +104,6 @@ func boundCopies(f *Finding, session bool) {
 		f.add("; ", seen[0] < none && seen[2] == 1 && seen[3] == 1, "%s %d / %d / %d / %d", bind.name, seen[0], seen[1], seen[2], seen[3])
 		if i == 0 {
 			none = seen[0]
-		}
-	}
-}
-
-// copiesInAnyRhythm gives one ticket to clients that renew it in several rhythms.
-func copiesInAnyRhythm(f *Finding, sizes ...int) {
-	const every = 5 * time.Second
-	for _, next := range []func(now int64, client, clients int, rng *rand.Rand) time.Duration{
-		func(now int64, _, _ int, rng *rand.Rand) time.Duration {
-			return every - time.Duration(now)%every + time.Duration(rng.Int64N(int64(4900*time.Millisecond)))
-		},
-		func(now int64, client, clients int, _ *rand.Rand) time.Duration {
-			return every - time.Duration(now)%every + every*time.Duration(client)/time.Duration(clients)
-		},
-		func(_ int64, _, _ int, rng *rand.Rand) time.Duration {
-			return time.Duration(rng.Int64N(int64(2 * every)))
-		},
-	} {
-		sep := "; "
-		for _, clients := range sizes {
-			seen := copying{clients: clients, roam: true, life: 5 * time.Minute, next: next}.inside(f)
-			f.add(sep, seen[3] == 1, "%d", seen[3])
-			sep = " / "
 		}
 	}
 }

@@ -25,25 +25,6 @@ func crashEveryEdge(later time.Duration) func(w *World) {
 	}
 }
 
-// killedForGood ends four of ten edges for good. told says whether an operator declares them dead.
-func killedForGood(f *Finding, goal float64, told bool) {
-	c := busy(1)
-	c.Centres, c.Edges, c.Length = 2, 5, fill+10*time.Minute
-	w := New(c)
-	w.in(fill, func() {
-		for _, i := range []int{0, 1, 5, 6} {
-			n := w.edges.all[i]
-			w.edges.crash(n, 0, true)
-			if told {
-				w.in(10*time.Second, func() { w.centres.forgetEdge(n) })
-			}
-		}
-	})
-	w.in(fill+c.Session+time.Minute, w.meters.begin)
-	r := f.run(w)
-	f.add("", r.UseT >= goal, "%.4f", r.UseT)
-}
-
 func cutOneCentre(w *World) { w.centres.cutFor(w.centres.all[0], 12*time.Minute) }
 
 func loseGlobal(w *World) { w.globals.end(10 * time.Minute) }
@@ -72,16 +53,6 @@ func shortSessions(f *Finding, total int, length time.Duration, crashes bool) (e
 	}
 	r := f.run(w)
 	return w.meters.early, r.UseT
-}
-
-func sessionsOfTenSeconds(f *Finding) {
-	early, least := 0, 1.0
-	for _, total := range []int{50, 100, 200, 400} {
-		n, _ := shortSessions(f, total, 10*time.Minute, false)
-		_, use := shortSessions(f, total, 10*time.Minute, true)
-		early, least = early+n, min(least, use)
-	}
-	f.add("", early == 0 && least >= 0.97, "%d; %.4f", early, least)
 }
 
 // spikeIntoOne starts without visitors, then raises demand to 4,000 per minute within ten seconds, all in the second
@@ -148,21 +119,6 @@ func restartedEdge(f *Finding) {
 		f.run(w)
 		f.add(", ", took >= 0 && took <= d+30*time.Second, "%v + %.1f s", d, (took - d).Seconds())
 	}
-}
-
-// peakOverFaults runs fleets under cap with all kinds of faults.
-func peakOverFaults(f *Finding, seeds int) {
-	worst, done := 0.0, 0
-	for seed := uint64(1); done < seeds; seed++ {
-		c := VaryFaults(seed)
-		if x := &c.Faults; !c.Cap || x.Limits || x.Events || x.ForNow { // peak / T is meaningless while T changes
-			continue
-		}
-		done++
-		r := f.run(New(c))
-		worst = max(worst, float64(r.Peak)/float64(c.Total))
-	}
-	f.add("", worst <= 1, "%.3f over %d seeds", worst, done)
 }
 
 // hourAlone lets visitors continue for an hour without any message between nodes.

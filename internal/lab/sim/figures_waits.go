@@ -11,64 +11,6 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// flappingLeaders ends every process of a full room at once, and compares the time until the next admission with and
-// without continuous replacement of leaders.
-func flappingLeaders(f *Finding) {
-	for _, capped := range []bool{true, false} {
-		calm, flapping := coldStart(f, capped, false), coldStart(f, capped, true)
-		f.add(" / ", calm > 0 && flapping > 0 && flapping-calm <= 10*time.Second,
-			"%.1f s (%.1f s without)", (flapping - calm).Seconds(), calm.Seconds())
-	}
-}
-
-// coldStart ends and restarts all processes, and returns the time until the next admission; 0 for none. With flap,
-// global and every regional are replaced every ten seconds for five minutes.
-func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
-	c := Defaults()
-	c.Centres, c.Edges, c.Length, c.Cap = 2, 3, 12*time.Minute, capped
-	c.Total, c.Rate, c.Session = 100, 600, time.Minute
-	c.People.Think = 10 * time.Second
-	c.Demand.PerMinute = 200
-	w := New(c)
-	const cut, every, takeover = 3 * time.Minute, 10 * time.Second, 1500 * time.Millisecond
-	begin := int64(0)
-	w.in(cut, func() {
-		for _, n := range w.edges.all {
-			w.edges.end(n)
-		}
-		for _, r := range w.centres.all {
-			r.newest().gone = true
-		}
-		w.globals.newest().gone = true
-		w.in(5*time.Second, func() {
-			begin = w.now
-			before := w.meters.Inside
-			w.globals.start(false)
-			for _, r := range w.centres.all {
-				w.centres.start(r, false)
-			}
-			for _, n := range w.edges.all {
-				w.edges.revive(n)
-			}
-			w.each(50*time.Millisecond, func() {
-				if first == 0 && w.meters.Inside > before {
-					first = time.Duration(w.now - begin)
-				}
-			})
-			for at := every; flap && at <= 5*time.Minute; at += every {
-				w.in(at, func() {
-					w.globals.end(takeover)
-					for _, r := range w.centres.all {
-						w.centres.end(r, takeover)
-					}
-				})
-			}
-		})
-	})
-	f.run(w)
-	return first
-}
-
 // The event for which visitors gather begins after opens. Its limits, then or always, are openTotal and openRate.
 const opens, openTotal, openRate = 4 * time.Minute, 20_000, 12_000
 

@@ -156,21 +156,3 @@ func releasesInPeace(f *Finding, seeds uint64) {
 	}
 	f.add("", fewer == 0 && took <= 3*time.Second, "%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds, people, took.Seconds())
 }
-
-// releasesInTrouble measures whether any release admits more than its number, with all kinds of faults.
-func releasesInTrouble(f *Finding, seeds uint64) {
-	more, all, let, of := 0, 0, 0, 0
-	for seed := range seeds {
-		c := Releases(seed)
-		c.Length = 2 * time.Minute
-		w := New(c)
-		f.run(w)
-		for _, r := range w.oracle.releases {
-			all, let, of = all+1, let+r.in, of+r.n
-			if r.in > r.n {
-				more++
-			}
-		}
-	}
-	f.add("", more == 0, "%d of %d in %d worlds; %d people of %d", more, all, seeds, let, of)
-}

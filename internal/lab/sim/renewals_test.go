@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -22,8 +23,9 @@ func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 // TestCopiesAtEdgesOfTheirOwn: each edge sees one copy of a ticket, which behaves like a browser.
 func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	if f := measured(func(f *Finding) { copies(f, 4, false) }); !f.Met || f.Fault != "" {
-		t.Errorf("inside after 15 s / 30 s / 60 s / 120 s: %s, want one from 60 s on; %s", f.Seen, f.Fault)
+	var f Finding
+	if seen := (copying{clients: 4}).inside(&f); seen[2] != 1 || seen[3] != 1 || f.Fault != "" {
+		t.Errorf("inside after 15 s / 30 s / 60 s / 120 s: %v, want one from 60 s on; %s", seen, f.Fault)
 	}
 }
 
@@ -53,7 +55,22 @@ func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 // TestCopiesInAnyRhythm: one of many clients with one ticket stays, however they time their renewals.
 func TestCopiesInAnyRhythm(t *testing.T) {
 	t.Parallel()
-	if f := measured(func(f *Finding) { copiesInAnyRhythm(f, 8) }); !f.Met || f.Fault != "" {
-		t.Errorf("inside: %s %s", f.Seen, f.Fault)
+	const every = 5 * time.Second
+	for i, next := range []func(now int64, client, clients int, rng *rand.Rand) time.Duration{
+		func(now int64, _, _ int, rng *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + time.Duration(rng.Int64N(int64(4900*time.Millisecond)))
+		},
+		func(now int64, client, clients int, _ *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + every*time.Duration(client)/time.Duration(clients)
+		},
+		func(_ int64, _, _ int, rng *rand.Rand) time.Duration {
+			return time.Duration(rng.Int64N(int64(2 * every)))
+		},
+	} {
+		var f Finding
+		seen := copying{clients: 8, roam: true, life: 5 * time.Minute, next: next}.inside(&f)
+		if seen[3] != 1 || f.Fault != "" {
+			t.Errorf("rhythm %d: %d of 8 clients are inside in the end, want 1; %s", i, seen[3], f.Fault)
+		}
 	}
 }

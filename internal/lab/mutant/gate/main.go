@@ -38,7 +38,6 @@ func main() {
 	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
 	flag.StringVar(&g.overlay, "overlay", ".tools/mutants/overlay.json", "overlay that the tests are built with, the same as this program's")
 	flag.IntVar(&g.seeds, "seeds", 64, "seeds of every target, from 1")
-	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every target: counts for the documents")
 	target := flag.String("target", "", "with -mutant: play one world of this target and tell what happens in it")
 	seed := flag.Uint64("seed", 1, "with -target: which")
 	flag.Parse()
@@ -61,7 +60,6 @@ type gate struct {
 	out   io.Writer
 	only  string
 	seeds int
-	all   bool
 	dir   string // of the test binaries
 
 	overlay string
@@ -235,7 +233,7 @@ func (g *gate) cleanTests(ctx context.Context, tests map[string][]string) []erro
 func (g *gate) cleanWorlds() (faults []error) {
 	for _, h := range sim.Targets {
 		seeds := g.seeds
-		if g.only == "" && !g.all {
+		if g.only == "" {
 			seeds = g.proof[h.Name]
 		}
 		kills := g.target(h, seeds, true)
@@ -263,21 +261,18 @@ func (g *gate) kill(m mutant.Mutant, v verdict) error {
 	var worlds []string
 	survived := false
 	for _, h := range sim.Targets {
-		if !g.all && h.Name != k.target {
+		if h.Name != k.target {
 			continue
 		}
-		kills := g.target(h, g.seeds, g.all)
-		switch {
-		case len(kills) == 0 && h.Name == k.target:
+		kills := g.target(h, g.seeds, false)
+		if len(kills) == 0 {
 			survived = true
 			worlds = append(worlds, h.Name+" does not notice")
-		case len(kills) > 0 && g.all:
-			worlds = append(worlds, fmt.Sprintf("%s %d of %d", h.Name, len(kills), g.seeds))
-		case len(kills) > 0:
-			k := kills[0]
-			worlds = append(worlds, fmt.Sprintf("%s seed %d: %s", h.Name, k.seed, k.fault))
-			g.proof[h.Name] = max(g.proof[h.Name], k.seed)
+			continue
 		}
+		k := kills[0]
+		worlds = append(worlds, fmt.Sprintf("%s seed %d: %s", h.Name, k.seed, k.fault))
+		g.proof[h.Name] = max(g.proof[h.Name], k.seed)
 	}
 	fmt.Fprintf(g.out, "%-24s %-4d  %-70s %s\n", m.Name, m.Rule, strings.Join(v.failed, " "), strings.Join(worlds, ", "))
 	if survived {
