@@ -41,16 +41,16 @@ func (w *Worker) hearCalls(_ string, data []byte) {
 	w.calls = append(w.calls, call{Calls: c})
 }
 
-// mine reports whether a shard is this notifier's. The caller holds the lock.
-func (w *Worker) mine(shard int) bool {
-	names := []string{w.Config.Name}
-	for name, at := range w.alive {
-		if name != w.Config.Name && w.Now().Sub(at) <= helloGood {
+// notifiers returns the names of the notifiers that work, of which own is one, in order: they share the shards.
+func notifiers(own string, alive map[string]time.Time, now time.Time) []string {
+	names := []string{own}
+	for name, at := range alive {
+		if name != own && now.Sub(at) <= helloGood {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return names[shard%len(names)] == w.Config.Name
+	return names
 }
 
 // target stores what is due in the outbox.
@@ -93,8 +93,9 @@ func (w *Worker) dueJobs() (jobs []push.Job) {
 			jobs = append(jobs, w.book.Due(now, shard, room, batch)...)
 		}
 	}
+	names := notifiers(w.Config.Name, w.alive, w.Now())
 	for shard := range wire.OutboxShards {
-		mine := w.mine(shard)
+		mine := names[shard%len(names)] == w.Config.Name
 		if mine {
 			jobs = append(jobs, w.book.Confirm(now, shard, batch)...)
 		}

@@ -551,9 +551,9 @@ func TestLateMessagesAreAnAlarm(t *testing.T) {
 		}
 	}
 	want(0, 0)
-	w.late(push.LateAfter - time.Second)
+	w.late.record(now, push.LateAfter-time.Second)
 	want(0, push.LateAfter-time.Second)
-	w.late(2 * push.LateAfter)
+	w.late.record(now, 2*push.LateAfter)
 	now = now.Add(lagFor - 1)
 	w.delivered(&push.Job{Stage: push.Called, Due: fleettime.TimeOf(now)})
 	want(1, 2*push.LateAfter)
@@ -562,7 +562,7 @@ func TestLateMessagesAreAnAlarm(t *testing.T) {
 	}
 	now = now.Add(1)
 	want(0, 0)
-	w.late(time.Second)
+	w.late.record(now, time.Second)
 	want(0, time.Second)
 }
 
