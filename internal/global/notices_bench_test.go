@@ -38,7 +38,7 @@ func BenchmarkLook(b *testing.B) {
 			if f.Offer(b.Context(), node.RoomsDocument, data); len(f.Set().Rooms()) != n {
 				b.Fatal(f.Alarm(node.RoomsDocument))
 			}
-			s := &Server{fleet: f}
+			s := &Server{currentTerm: currentTerm{fleet: f}}
 			s.Clock = node.NewClock()
 			now := s.Clock.Now()
 			l := &leadership{s: s, alloc: root.New(now, root.Config{Term: wire.Term{N: 1}, Centres: []string{"a", "b"}, Params: wire.DefaultParams()})}
