@@ -80,7 +80,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		d.Retry = p.Nearest * 2
 	}
 	// Jitter of a quarter either way spreads the polls.
-	d.Retry = d.Retry*3/4 + e.upTo(d.Retry/2)
+	d.Retry = d.Retry*3/4 + jitter(e.cfg.Rand, d.Retry/2)
 	if d.Reason == Gathering {
 		d.Retry = r.gathers(ft, d.Retry, rank)
 	}

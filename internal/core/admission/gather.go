@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"vestibule/internal/core/draw"
@@ -33,7 +34,7 @@ func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64)
 	e := r.edge
 	within := func(at fleettime.Time, over time.Duration) time.Duration {
 		if left := at.Sub(ft); left > 0 && left < wait+recordAfter {
-			return left + e.upTo(over)
+			return left + jitter(e.cfg.Rand, over)
 		}
 		return wait
 	}
@@ -43,7 +44,7 @@ func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64)
 		case n.Drawn() == nil && ft >= n.Closes().Add(draw.Lead): // the beacon fails
 			return wait
 		case n.Drawn() == nil && ft >= n.Closes().Add(recordAfter): // all ask before places are counted: see draw.Settle
-			return min(wait, recordAfter+e.upTo(recordOver))
+			return min(wait, recordAfter+jitter(e.cfg.Rand, recordOver))
 		case n.Drawn() == nil:
 			return within(n.Closes().Add(recordAfter), recordOver)
 		case ft < n.Counted():
@@ -66,7 +67,7 @@ func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64)
 	}
 	over := min(max(time.Duration(waiting/askRate*float64(time.Second)), askOverLeast), askOverMost)
 	if rank < 0 {
-		return left + e.upTo(over)
+		return left + jitter(e.cfg.Rand, over)
 	}
 	return left + time.Duration(min(1, rank/max(1, waiting))*float64(over))
 }
@@ -88,7 +89,7 @@ func (r *roomState) keepRank(t *ticket.Ticket, ahead float64) {
 	}
 }
 
-// upTo returns a random duration of at most d.
-func (e *edge) upTo(d time.Duration) time.Duration {
-	return time.Duration(e.cfg.Rand.Int64N(int64(d) + 1))
+// jitter returns a random duration of at most d.
+func jitter(rng *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(d) + 1))
 }

@@ -197,7 +197,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, r.edge.home, second
 	t.BindSession()
-	r.edge.descend(t)
+	descend(r.edge.cfg.Rand, t)
 	r.moves.add(wire.Move{ID: t.ID, Until: until})
 	r.tickets.remember(second, t, until)
 	r.dirty = true
