@@ -80,7 +80,7 @@ func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision 
 		t = r.newTicket(m, t.Network)
 	case m.synced():
 		r.updateSince(&t)
-		r.wakes(m, &t)
+		r.dirty = r.wakes(m, &t) || r.dirty
 		d.Counted = r.queue.checkIn(r.edge.countAt(m.time), &t, placeIn(r.draw, &t))
 	}
 	if fresh == Expired || fresh == Lost {
