@@ -11,7 +11,10 @@ import (
 )
 
 // Engine is the core of one edge. See the package comment. It dispatches to its rooms and to their shared state.
-type Engine struct {
+type Engine struct{ known }
+
+// known is what an engine knows. Its methods answer questions and change nothing.
+type known struct {
 	*edge // shared by all rooms
 
 	// The same rooms: SetRooms adds them, drop deletes them.
@@ -24,7 +27,7 @@ func New(cfg Config) *Engine {
 	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleettime.Newest(cfg.Past)}
 	e.snapshots.on = cfg.Stores
 	e.up.newInstance(cfg.Rand)
-	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
+	return &Engine{known{edge: e, rooms: map[room.ID]*roomState{}}}
 }
 
 // SetRooms replaces the room set. Remaining rooms keep their state. Removed rooms return their permits as they

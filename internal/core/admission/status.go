@@ -41,10 +41,10 @@ func (l Ledger) Credit() uint64 {
 }
 
 // Rooms returns the number of rooms with a state, also of removed ones.
-func (e *Engine) Rooms() int { return len(e.order) }
+func (e *known) Rooms() int { return len(e.order) }
 
 // Ledger returns the snapshot of a room, or the zero value for an unknown one.
-func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
+func (e *known) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	r := e.rooms[id]
 	if r == nil {
 		return Ledger{}
@@ -79,7 +79,7 @@ type Status struct {
 }
 
 // Status returns the state at now. It has no side effects.
-func (e *Engine) Status(now fleettime.Mono) Status {
+func (e *known) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
 		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing,
@@ -89,7 +89,7 @@ func (e *Engine) Status(now fleettime.Mono) Status {
 }
 
 // Outage returns why this edge admits nobody to a room whatever its operators say, or None. It has no side effects.
-func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
+func (e *known) Outage(now fleettime.Mono, id room.ID) Reason {
 	var l life
 	if r := e.rooms[id]; r != nil {
 		if l = r.life; r.paused {
@@ -101,7 +101,7 @@ func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
 
 // Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease
 // and the limits of the room. It has no side effects.
-func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
+func (e *known) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 	r := e.rooms[id]
 	if r == nil {
 		return stop.Stop{}
@@ -130,7 +130,7 @@ func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 	return stop.Stop{}
 }
 
-func (e *Engine) unleased(now fleettime.Mono) stop.Stop {
+func (e *known) unleased(now fleettime.Mono) stop.Stop {
 	s := stop.Stop{Reason: stop.NoLease, Centre: e.cfg.DC}
 	if alone := e.up.alone; alone != 0 && e.clock.Bound(now) != fleettime.Unsynced {
 		s.Since = e.clock.Now(now).Add(alone.Sub(now))
@@ -140,7 +140,7 @@ func (e *Engine) unleased(now fleettime.Mono) stop.Stop {
 
 // Spendable returns the usable permits of T and of R at now: none without a lease, or if the edge may not stamp
 // tickets.
-func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
+func (e *known) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
 	if r == nil || r.life.full == 0 || !e.up.leased(now) {
 		return 0, 0
@@ -149,7 +149,7 @@ func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64)
 }
 
 // Passes returns the edge's passes of the newest known release.
-func (e *Engine) Passes(id room.ID) wire.Passes {
+func (e *known) Passes(id room.ID) wire.Passes {
 	if r := e.rooms[id]; r != nil {
 		return r.passes.Passes
 	}
@@ -158,7 +158,7 @@ func (e *Engine) Passes(id room.ID) wire.Passes {
 
 // Ended returns how the session of ticket t was revoked, as known here: wire.Left if it is rejected, wire.Moved if
 // it is served but not renewed, or 0.
-func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
+func (e *known) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 	r := e.rooms[id]
 	if r == nil {
 		return 0
@@ -167,7 +167,7 @@ func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 }
 
 // AllEnded returns all known revocations.
-func (e *Engine) AllEnded() Ended {
+func (e *known) AllEnded() Ended {
 	out := Ended{}
 	for _, r := range e.order {
 		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
