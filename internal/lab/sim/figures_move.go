@@ -56,13 +56,6 @@ func awayAndBack(f *Finding) {
 	f.add("", int64(over) <= metric && metric <= int64(len(went)) && over > 0, "%d above T, %d told, %d moved", over, metric, len(went))
 }
 
-// each calls do every d.
-func (k *kernel) each(d time.Duration, do func()) {
-	var again func()
-	again = func() { do(); k.in(d, again) }
-	k.in(d, again)
-}
-
 // overcommitTold returns the possible overcommit of T that the nodes report.
 func (fl *fleet) overcommitTold() int64 {
 	root := fl.globals.newest().core.Ledger(fl.room)

@@ -28,14 +28,12 @@ var epoch = fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
 
 // kernel is common to all parts of a world: the experiment, true time, the agenda, the random sources and the trace.
 type kernel struct {
-	cfg    Config // operators change it, and so does the recovery
-	room   room.ID
-	rng    *rand.Rand // visitors and network
-	chaos  *rand.Rand // faults, so that the same seed draws the same visitors with and without faults
-	now    int64      // nanoseconds since the start
-	agenda agenda
-	events uint64
-	trace  func(format string, args ...any) // traces faults; may be nil
+	timeline
+	cfg   Config // operators change it, and so does the recovery
+	room  room.ID
+	rng   *rand.Rand                       // visitors and network
+	chaos *rand.Rand                       // faults, so that the same seed draws the same visitors with and without faults
+	trace func(format string, args ...any) // traces faults; may be nil
 
 	calm    bool // no fault happens any more
 	telling int  // number of the current fault
@@ -200,11 +198,6 @@ func centreName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 // fork returns a separate source of randomness, so that nodes draw independently.
 func (k *kernel) fork() *rand.Rand { return rand.New(rand.NewPCG(k.rng.Uint64(), k.rng.Uint64())) }
 
-// fleetTime returns true fleet time.
-func (k *kernel) fleetTime() fleettime.Time { return epoch + fleettime.Time(k.now/1e6) }
-
-func (k *kernel) plan(e event) { k.agenda.plan(e) }
-
 // Trace makes the world print every fault with printf, with its time in seconds.
 func (w *World) Trace(printf func(format string, args ...any)) { w.trace = printf }
 
@@ -303,29 +296,6 @@ func (k *kernel) fires(p *proc, e *event) bool {
 	}
 	p.timer.at = 0
 	return true
-}
-
-// due plans the wake-up of a node at reading m of its clock.
-func (k *kernel) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
-	at := k.now
-	if m > c.read(k.now) {
-		if m == fleettime.Never {
-			return
-		}
-		at = max(c.when(m), k.now+1000) // rounding must not make it now
-	}
-	if t.at != 0 && t.at <= at {
-		return
-	}
-	t.gen++
-	t.at = max(at, 1)
-	e.at, e.gen = at, t.gen
-	k.plan(e)
-}
-
-// in calls do after d.
-func (k *kernel) in(d time.Duration, do func()) {
-	k.plan(event{at: k.now + int64(d), kind: evDo, msg: do})
 }
 
 // until returns the end of a fault that begins now.
