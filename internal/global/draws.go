@@ -43,8 +43,9 @@ type drawer struct {
 	waiting func(room string) uint64                                          // visitors that wait in a room, by its id
 	beacon  string                                                            // policy
 	fetch   func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
-	missing map[string]fleettime.Time                                         // since when the store has no secret, by its key
-	noted   map[string]bool                                                   // hashes of the notices in the audit stream
+	// since when the store has no secret, by its key
+	missing map[string]fleettime.Time
+	noted   map[string]bool // hashes of the notices in the audit stream
 }
 
 // drawWithin bounds one attempt, with all requests to stores and beacons.

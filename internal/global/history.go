@@ -92,7 +92,8 @@ func (l *leadership) recordSecond() {
 		g := &core.Gauges{}
 		v := &g.Values
 		v[core.Inside], v[core.Limit], v[core.Rate] = int64(n.Active), int64(all.Total), int64(all.Rate)
-		v[core.Wait], v[core.Free], v[core.Overcommit], v[core.Beyond] = int64(n.Longest), all.Free, all.Overcommit, int64(n.Beyond)
+		v[core.Wait], v[core.Free], v[core.Overcommit], v[core.Beyond] = int64(n.Longest), all.Free, all.Overcommit,
+			int64(n.Beyond)
 		if controls != nil {
 			if in := controls.Rooms[room.PublicID(r.Known())].At(int64(now)); in != nil && in.Pause != nil {
 				v[core.Paused] = 1

@@ -166,8 +166,10 @@ func (s *slowShelf) Get(ctx context.Context, key string) ([]byte, uint64, error)
 
 func TestEnvelopesAreReadStrictly(t *testing.T) {
 	for _, bad := range []string{
-		`{"version":1,"document":{"rooms":[]},"sections":["a"]}`, `{"version":0,"sections":["a"]}`, `{"version":1,"sections":["a"],"more":1}`,
-		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, `{"version":1}`,
+		`{"version":1,"document":{"rooms":[]},"sections":["a"]}`, `{"version":0,"sections":["a"]}`,
+		`{"version":1,"sections":["a"],"more":1}`,
+		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`,
+			roomdoc.MaxSections) + `a"]}`, `{"version":1}`,
 	} {
 		docs := shelf{}
 		f := follow(t, t.TempDir(), docs)

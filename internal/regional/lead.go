@@ -176,7 +176,8 @@ func (l *leadership) listen(t *node.Term, c *node.Closer) error {
 		return err
 	}
 	c.Add("grants", stop)
-	if stop, err = l.s.Global.Subscribe(wire.OrderSubject(dc), func(_ string, data []byte) { desk.obey(data) }); err != nil {
+	if stop, err = l.s.Global.Subscribe(wire.OrderSubject(dc),
+		func(_ string, data []byte) { desk.obey(data) }); err != nil {
 		return err
 	}
 	c.Add("orders", stop)

@@ -10,28 +10,30 @@ import (
 
 // Ledger is a snapshot of one room of an edge, for metrics and for the simulator's oracle.
 type Ledger struct {
-	Granted      uint64     `json:"permits_granted"`
-	Spent        uint64     `json:"permits_spent"`
-	Returned     uint64     `json:"permits_returned"`
-	RateGranted  uint64     `json:"rate_permits_granted"`
-	RateReturned uint64     `json:"rate_permits_returned"`
-	RateIdle     uint64     `json:"rate_permits_idle"`
-	Renewed      uint64     `json:"renewals"`
-	RenewCeil    uint64     `json:"renewals_allowed"`
-	Keep         uint64     `json:"permits_to_keep"`
-	RateKeep     uint64     `json:"rate_permits_to_keep"`
-	Stampable    int64      `json:"tickets_until_next_snapshot"` // that may be stamped before the data folder has another snapshot; -1 without a bound
-	Sessions     int64      `json:"sessions"`                    // stamped minus superseded here
-	Held         int        `json:"requests_held"`               // requests held open
-	Waiting      int64      `json:"people_waiting"`              // visitors counted as waiting here; negative if they move between edges
-	Admitted     uint64     `json:"visitors_admitted"`
-	LetIn        uint64     `json:"visitors_let_in_without_permit"` // admitted without a permit, while isolated
-	Guests       int        `json:"sessions_of_other_edges"`        // foreign sessions renewed without a lease, since the last one: in no ledger
-	Copied       uint64     `json:"sessions_copied"`                // sessions with a detected ticket copy
-	Partial      bool       `json:"partial"`                        // waiting visitors are being recounted: the fleet was restarted
-	Paused       bool       `json:"paused"`                         // admissions are stopped, see Engine.Pause
-	Life         uint32     `json:"ticket_life_seconds"`
-	View         *wire.View `json:"view"`
+	Granted      uint64 `json:"permits_granted"`
+	Spent        uint64 `json:"permits_spent"`
+	Returned     uint64 `json:"permits_returned"`
+	RateGranted  uint64 `json:"rate_permits_granted"`
+	RateReturned uint64 `json:"rate_permits_returned"`
+	RateIdle     uint64 `json:"rate_permits_idle"`
+	Renewed      uint64 `json:"renewals"`
+	RenewCeil    uint64 `json:"renewals_allowed"`
+	Keep         uint64 `json:"permits_to_keep"`
+	RateKeep     uint64 `json:"rate_permits_to_keep"`
+	// that may be stamped before the data folder has another snapshot; -1 without a bound
+	Stampable int64  `json:"tickets_until_next_snapshot"`
+	Sessions  int64  `json:"sessions"`       // stamped minus superseded here
+	Held      int    `json:"requests_held"`  // requests held open
+	Waiting   int64  `json:"people_waiting"` // visitors counted as waiting here; negative if they move between edges
+	Admitted  uint64 `json:"visitors_admitted"`
+	LetIn     uint64 `json:"visitors_let_in_without_permit"` // admitted without a permit, while isolated
+	// foreign sessions renewed without a lease, since the last one: in no ledger
+	Guests  int        `json:"sessions_of_other_edges"`
+	Copied  uint64     `json:"sessions_copied"` // sessions with a detected ticket copy
+	Partial bool       `json:"partial"`         // waiting visitors are being recounted: the fleet was restarted
+	Paused  bool       `json:"paused"`          // admissions are stopped, see Engine.Pause
+	Life    uint32     `json:"ticket_life_seconds"`
+	View    *wire.View `json:"view"`
 }
 
 // Credit returns the unspent permits of T.

@@ -336,7 +336,8 @@ func (u *Turnover) beyondLife() (single, more, doubt float64) {
 		return low
 	}
 	x := rate(once, onceDoubt)
-	single = once + onceDoubt*onceDoubt*u.reached*(u.ended-once*u.reached-n)/(noise+onceDoubt*onceDoubt*u.reached*u.reached)
+	single = once +
+		onceDoubt*onceDoubt*u.reached*(u.ended-once*u.reached-n)/(noise+onceDoubt*onceDoubt*u.reached*u.reached)
 	if bound := min(max(0, single), 0.9); bound != single { // no share is below 0: then the others end less often
 		single, x = bound, rate(bound, 0)
 	}

@@ -28,7 +28,8 @@ type Store interface {
 	Write(ctx context.Context, level wire.HistoryLevel, of, id string, data []byte) error
 
 	// Read calls each with the messages since a time, the oldest first, until there are no more or it returns false.
-	Read(ctx context.Context, level wire.HistoryLevel, of string, since time.Time, each func(data []byte) (more bool)) error
+	Read(ctx context.Context, level wire.HistoryLevel, of string, since time.Time,
+		each func(data []byte) (more bool)) error
 
 	// Newest returns the newest message, nil for none.
 	Newest(ctx context.Context, level wire.HistoryLevel, of string) ([]byte, error)

@@ -275,7 +275,8 @@ func (w *Writer) writeSecond(ctx context.Context, b batch) error {
 		if err != nil {
 			return err
 		}
-		if err := w.history.Write(ctx, wire.HistoryLog, fmt.Sprint(part), fmt.Sprintf("%d.%d", b.at, part), data); err != nil {
+		if err := w.history.Write(ctx, wire.HistoryLog, fmt.Sprint(part), fmt.Sprintf("%d.%d", b.at, part),
+			data); err != nil {
 			return err
 		}
 		rest = rest[n:]

@@ -66,7 +66,8 @@ func TestTenThousandRoomsFit(t *testing.T) {
 	t.Logf("%d rooms: %d bytes plain, %d compressed in %d parts of at most %d; rooms.owned %d, rooms %d bytes",
 		len(s.Rooms), len(plain), total, len(first.parts), largest, len(first.owned), len(first.rooms))
 	got := stored(t, second)
-	if len(got.Rooms) != room.MaxRooms || got.Room(one.Name).TotalActiveUsers != one.TotalActiveUsers || got.Room(one.Name).Revision != next.Version {
+	if len(got.Rooms) != room.MaxRooms || got.Room(one.Name).TotalActiveUsers != one.TotalActiveUsers ||
+		got.Room(one.Name).Revision != next.Version {
 		t.Errorf("%d rooms, %+v", len(got.Rooms), got.Room(one.Name))
 	}
 }
@@ -109,7 +110,8 @@ func TestStoredAndReadBack(t *testing.T) {
 				t.Fatalf("%d rooms, %d bytes: %v", n, limit, err)
 			}
 			got := stored(t, p)
-			if got.Version != s.Version || got.String() != s.String() || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
+			if got.Version != s.Version || got.String() != s.String() ||
+				!slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
 				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
 			}
 			// Nodes read the same rooms, plain if they fit.
@@ -243,12 +245,18 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{`{"format":1,"version":1,"sections":["a"]}{}`, "data after"},
 		{`{"format":2,"version":1,"more":true}`, "update this one: format: version 2"},
 		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, "at most 256"},
-		{`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`, "at most 128"},
+		{
+			`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`,
+			"at most 128",
+		},
 		{whole(`{` + doc + `,"more":1}`), "unknown field"},
 		{whole(`{"rooms":[{"created":1,"changed":1,"revision":1}],` + doc + `}`), "not as many"},
 		{whole(fmt.Sprintf(room, `{"created":-1,"changed":1,"revision":1}`)), "out of bounds"},
 		{whole(fmt.Sprintf(room, `{"created":1,"changed":1,"revision":0}`)), "out of bounds"},
-		{whole(`{"rooms":[],"hosts":[],"document":{"rooms":[{"later":1}],"hosts":[]}}`), "update this one: decode rooms: rooms[0].later"},
+		{
+			whole(`{"rooms":[],"hosts":[],"document":{"rooms":[{"later":1}],"hosts":[]}}`),
+			"update this one: decode rooms: rooms[0].later",
+		},
 		{string(bomb), "more than"},
 	} {
 		if _, err := decodeCopy([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -44,7 +44,8 @@ func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Dura
 		if err != nil {
 			return err
 		}
-		row(out, fmt.Sprintf("%d rooms: start of all to an edge that is ready", n), fmt.Sprintf("%.1f s", took.Seconds()), "works")
+		row(out, fmt.Sprintf("%d rooms: start of all to an edge that is ready", n), fmt.Sprintf("%.1f s", took.Seconds()),
+			"works")
 		if n != room.MaxRooms {
 			var cost time.Duration
 			cost, err = f.measure(ctx, out, n, edges, watch)
@@ -126,13 +127,15 @@ func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes
 		args = append(args, "--data-dir", filepath.Join(dir, name), "--metrics-listen", "127.0.0.1:0", "--log-level", "warn")
 		return f.start(bin, name, args)
 	}
-	global, err := start("global", "--rooms", f.file, "--data-centers", "dublin", "--nats-embedded", "--nats-listen", "127.0.0.1:0", "--bootstrap")
+	global, err := start("global", "--rooms", f.file, "--data-centers", "dublin", "--nats-embedded", "--nats-listen",
+		"127.0.0.1:0", "--bootstrap")
 	if err == nil {
 		f.nats = global.at["nats"]
 		_, err = start("regional", "--data-center", "dublin", "--nats-url", f.nats, "--bootstrap")
 	}
 	if err == nil {
-		f.edge, err = start("edge", "--data-center", "dublin", "--name", "edge-0", "--nats-url", f.nats, "--listen", "127.0.0.1:0")
+		f.edge, err = start("edge", "--data-center", "dublin", "--name", "edge-0", "--nats-url", f.nats, "--listen",
+			"127.0.0.1:0")
 	}
 	if err == nil {
 		err = until(ctx, "the edge is ready", f.ready)
@@ -145,7 +148,10 @@ func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes
 }
 
 func (f *nodes) start(bin, name string, args []string) (*program, error) {
-	child, err := process.Start(process.Options{Name: name, Argv: append([]string{filepath.Join(bin, name)}, args...), Stderr: os.Stderr})
+	child, err := process.Start(process.Options{
+		Name: name, Argv: append([]string{filepath.Join(bin, name)}, args...),
+		Stderr: os.Stderr,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +187,9 @@ func (f *nodes) ready() bool {
 }
 
 // measure prints the figures of a fleet, and returns the edge's CPU time per request.
-func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) (perRequest time.Duration, err error) {
+func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int,
+	watch time.Duration,
+) (perRequest time.Duration, err error) {
 	stop, err := others(f.nats, rooms, edges-1)
 	if err != nil {
 		return 0, err
@@ -207,7 +215,8 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 		return 0, err
 	}
 	if !leased() {
-		fmt.Fprintln(out, "Leases lapsed meanwhile, so this machine was too busy: the figures above are not those of an idle fleet.")
+		fmt.Fprintln(out,
+			"Leases lapsed meanwhile, so this machine was too busy: the figures above are not those of an idle fleet.")
 	}
 	return perRequest, nil
 }

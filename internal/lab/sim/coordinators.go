@@ -125,8 +125,10 @@ func (gs *coordinators) run(n *globalProc) {
 	}
 	unknown := n.core.Time(now) == 0
 	n.core.SetTime(now, gs.fleetTime().Add(n.offset))
-	if t := n.core.Time(now); unknown && (t > gs.fleetTime().Add(time.Second) || t < gs.fleetTime().Add(-time.Second)) && t != 0 {
-		gs.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", n.id+1, t.Sub(gs.fleetTime()))
+	if t := n.core.Time(now); unknown && (t > gs.fleetTime().Add(time.Second) || t < gs.fleetTime().Add(-time.Second)) &&
+		t != 0 {
+		gs.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", n.id+1,
+			t.Sub(gs.fleetTime()))
 		gs.guess = true
 	}
 	if n.core.GrantsDue() <= now {

@@ -80,7 +80,8 @@ func (es *edges) start(n *edgeNode) {
 	n.down, n.synced, n.forgotten, n.edition = false, false, false, es.doc.edition
 	n.keys = es.keys.newest
 	n.core = admission.New(admission.Config{
-		Edge: n.name, DC: n.centre.name, Params: es.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended, Rand: es.fork(),
+		Edge: n.name, DC: n.centre.name, Params: es.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended,
+		Rand:   es.fork(),
 		Stores: es.cfg.Faults.Pasts,
 	})
 	n.keep()
@@ -275,7 +276,8 @@ func (es *edges) renew(f *fault) {
 	}
 	es.leave(n)
 	es.renewed++
-	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(n.id)%es.cfg.Edges+1, es.renewed), fleettime.Lives{}, es.newPlace()
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(n.id)%es.cfg.Edges+1, es.renewed), fleettime.Lives{},
+		es.newPlace()
 	es.in(f.last, func() { es.revive(n) })
 }
 

@@ -40,7 +40,8 @@ func flood(f *Finding) {
 		hits += run(&with, seed+1, true)
 	}
 	people, told := with.people/without.people-1, with.told/without.told-1
-	f.add("", math.Abs(people) < 0.05 && math.Abs(told) < 0.05, "%+.1f %% / %+.1f %% (%d hits)", 100*people, 100*told, hits)
+	f.add("", math.Abs(people) < 0.05 && math.Abs(told) < 0.05, "%+.1f %% / %+.1f %% (%d hits)", 100*people,
+		100*told, hits)
 }
 
 // replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without.
@@ -85,7 +86,8 @@ func replayed(f *Finding) {
 	}
 	f.add("", let >= -0.05 && people <= 0.05 && told <= 0.05,
 		"%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown)
-	f.Bound = "against the runs without replays: " + raw(&without) + "; in which each of those tickets is shown every 10 s: " + raw(&used)
+	f.Bound = "against the runs without replays: " + raw(&without) +
+		"; in which each of those tickets is shown every 10 s: " + raw(&used)
 }
 
 // boundCopies compares copies by the binding of tickets: none, to networks of five clients each, to the address of each
@@ -101,7 +103,8 @@ func boundCopies(f *Finding, session bool) {
 		{"strict", func(client int) ticket.Network { return ticket.Network(3 + 2*client) }},
 	} {
 		seen := copying{clients: 50, roam: true, session: session, network: bind.of}.inside(f)
-		f.add("; ", seen[0] < none && seen[2] == 1 && seen[3] == 1, "%s %d / %d / %d / %d", bind.name, seen[0], seen[1], seen[2], seen[3])
+		f.add("; ", seen[0] < none && seen[2] == 1 && seen[3] == 1, "%s %d / %d / %d / %d", bind.name, seen[0], seen[1],
+			seen[2], seen[3])
 		if i == 0 {
 			none = seen[0]
 		}
@@ -113,9 +116,10 @@ type copying struct {
 	clients int
 	roam    bool // to any edge with every request
 	session bool
-	network func(client int) ticket.Network                                    // nil for none
-	life    time.Duration                                                      // of sessions; a minute by default
-	next    func(now int64, client, clients int, rng *rand.Rand) time.Duration // time to the next request inside; nil for 5 to 15 s
+	network func(client int) ticket.Network // nil for none
+	life    time.Duration                   // of sessions; a minute by default
+	// time to the next request inside; nil for 5 to 15 s
+	next func(now int64, client, clients int, rng *rand.Rand) time.Duration
 }
 
 // inside returns how many clients are inside with the ticket, 15 s, 30 s, 60 s and 120 s after the first admission; in
@@ -177,7 +181,8 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 		w.in(next, func() { ask(i) })
 	}
 	w.in(3*time.Minute, func() {
-		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.operator.epoch, uint32(w.fleetTime().Second())
+		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.operator.epoch,
+			uint32(w.fleetTime().Second())
 		for i := range jars {
 			if jars[i] = place; i == 0 || !o.session {
 				ask(i)
@@ -198,7 +203,8 @@ func manyTabs(f *Finding) {
 			n, d, part := tabs(f, seed+1, session)
 			out, longest, twice = out+n, max(longest, d), twice+part/4
 		}
-		f.add(" / ", longest <= time.Duration(wire.Life(session))*time.Second, "%.1f s (%.1f %% of the time)", longest.Seconds(), 100*twice)
+		f.add(" / ", longest <= time.Duration(wire.Life(session))*time.Second, "%.1f s (%.1f %% of the time)",
+			longest.Seconds(), 100*twice)
 	}
 	f.Seen, f.Met = fmt.Sprintf("%d; %s", out, f.Seen), f.Met && out == 0
 }

@@ -53,7 +53,8 @@ func awayAndBack(f *Finding) {
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
 	r := f.run(w)
 	over := max(0, r.Peak-c.Total)
-	f.add("", int64(over) <= metric && metric <= int64(len(went)) && over > 0, "%d above T, %d told, %d moved", over, metric, len(went))
+	f.add("", int64(over) <= metric && metric <= int64(len(went)) && over > 0, "%d above T, %d told, %d moved", over,
+		metric, len(went))
 }
 
 // overcommitTold returns the possible overcommit of T that the nodes report.

@@ -63,7 +63,8 @@ func spikeIntoOne(f *Finding, peak bool) {
 	for seed := range uint64(5) {
 		c := busy(seed + 1)
 		c.Centres, c.Length = 4, 5*time.Minute
-		c.Demand = Demand{Spikes: []Spike{{At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000, Centre: 2}}}
+		c.Demand = Demand{Spikes: []Spike{{At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000,
+			Centre: 2}}}
 		r := f.run(New(c))
 		came, early, most = came+r.Arrived, early+r.QueuedFree, max(most, r.Peak)
 	}
@@ -132,7 +133,8 @@ func hourAlone(f *Finding) {
 	w := filled(c, func(w *World) { people = len(w.visitors.inside()); w.isolate(time.Hour) })
 	w.in(fill+time.Hour, func() { stayed = len(w.visitors.inside()) })
 	f.run(w)
-	f.add("", w.meters.early == 0, "%d of %d people, %d of whom were still there after the hour", w.meters.early, people, stayed)
+	f.add("", w.meters.early == 0, "%d of %d people, %d of whom were still there after the hour", w.meters.early,
+		people, stayed)
 }
 
 // abandoners adds visitors that abandon to a room that is four fifths full.

@@ -19,7 +19,8 @@ const opens, openTotal, openRate = 4 * time.Minute, 20_000, 12_000
 func gathering(c Config, e *room.Event, within, later time.Duration) (w *World, waiting *int) {
 	c.Centres, c.Edges, c.Session, c.People.Patience = 5, 4, time.Minute, 0
 	c.Demand = Demand{Spikes: []Spike{
-		{At: 10 * time.Second, Length: within, PerMinute: 202_000 * 60 / within.Seconds()}, {At: later, Length: time.Minute, PerMinute: 6000},
+		{At: 10 * time.Second, Length: within, PerMinute: 202_000 * 60 / within.Seconds()},
+		{At: later, Length: time.Minute, PerMinute: 6000},
 	}}
 	w, waiting = New(c), new(int)
 	w.expect(opens, e)
@@ -34,7 +35,8 @@ func gathering(c Config, e *room.Event, within, later time.Duration) (w *World, 
 // opened adds when the first visitor entered, and whether the limits held.
 func (f *Finding) opened(first int64, waiting int, r *Result, met bool, and string) {
 	after := time.Duration(first) - opens
-	met = met && after >= 0 && after <= 2*time.Second && waiting >= 200_000 && r.Peak <= openTotal && r.PeakRate <= openRate
+	met = met && after >= 0 && after <= 2*time.Second && waiting >= 200_000 && r.Peak <= openTotal &&
+		r.PeakRate <= openRate
 	f.add("", met, "%.2f s, with %d people; %s; %.3f / %.3f",
 		after.Seconds(), waiting, and, float64(r.Peak)/openTotal, float64(r.PeakRate)/openRate)
 }
@@ -45,7 +47,10 @@ func eventStart(f *Finding) {
 	c := Defaults()
 	c.Total, c.Rate, c.Length = openTotal/10, openRate/10, 9*time.Minute
 	w, waiting := gathering(c, &room.Event{
-		End: int64(epoch.Add(6 * time.Minute)), Overrides: room.Overrides{"total_active_users": openTotal, "new_users_per_minute": openRate},
+		End: int64(epoch.Add(6 * time.Minute)), Overrides: room.Overrides{
+			"total_active_users":   openTotal,
+			"new_users_per_minute": openRate,
+		},
 	}, 3*time.Minute, opens)
 	first := int64(0)
 	w.each(10*time.Millisecond, func() {
@@ -63,7 +68,8 @@ func eventStart(f *Finding) {
 func drawStart(f *Finding) {
 	c := Defaults()
 	c.Total, c.Rate, c.Length = openTotal, openRate, 6*time.Minute
-	w, waiting := gathering(c, &room.Event{ID: eventID, End: int64(epoch.Add(7 * time.Minute)), Shuffle: true}, 190*time.Second, opens-draw.Lead)
+	w, waiting := gathering(c, &room.Event{ID: eventID, End: int64(epoch.Add(7 * time.Minute)), Shuffle: true},
+		190*time.Second, opens-draw.Lead)
 	drawn, first, called, early, in := uint64(0), int64(0), fleettime.Time(0), 0, 0
 	var off []float64 // places between the actual and the drawn order of admission
 	look := func() {

@@ -67,7 +67,10 @@ func (o *operator) tendRelease(n *globalProc) {
 		o.edition++
 		if o.crashAt == r.ID && !o.calm {
 			o.crashAt = 0
-			o.globals.crashLeader(&fault{number: o.telling, who: int(n.id), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
+			o.globals.crashLeader(&fault{
+				number: o.telling, who: int(n.id), after: time.Second, zombie: r.ID%2 == 0,
+				last: time.Second,
+			})
 		}
 		for _, g := range o.globals.all { // the writer knows it at once
 			if g == n {
@@ -154,5 +157,6 @@ func releasesInPeace(f *Finding, seeds uint64) {
 			fewer++
 		}
 	}
-	f.add("", fewer == 0 && took <= 3*time.Second, "%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds, people, took.Seconds())
+	f.add("", fewer == 0 && took <= 3*time.Second, "%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds,
+		people, took.Seconds())
 }

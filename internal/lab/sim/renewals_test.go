@@ -34,8 +34,10 @@ func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
 	for _, clients := range []int{4, 12} {
 		var f Finding
-		if seen := (copying{clients: clients, roam: true, session: true}).inside(&f); seen[0] != clients || seen[3] != 1 || f.Fault != "" {
-			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen, f.Fault)
+		if seen := (copying{clients: clients, roam: true, session: true}).inside(&f); seen[0] != clients || seen[3] != 1 ||
+			f.Fault != "" {
+			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen,
+				f.Fault)
 		}
 	}
 }
@@ -47,7 +49,8 @@ func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 		var f Finding
 		out, twice, _ := tabs(&f, 7, session)
 		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || f.Fault != "" {
-			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out, twice, life, f.Fault)
+			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out,
+				twice, life, f.Fault)
 		}
 	}
 }

@@ -153,7 +153,10 @@ func New(cfg Config) *World {
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
 	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
-	w.recovery = &recovery{fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator, members: w.members}
+	w.recovery = &recovery{
+		fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator,
+		members: w.members,
+	}
 	w.globals.tend = func(n *globalProc) {
 		w.members.tend(n)
 		w.operator.tendRelease(n)
@@ -163,7 +166,8 @@ func New(cfg Config) *World {
 
 	w.globals.start(true)
 	for i := range cfg.Centres {
-		w.centres.all = append(w.centres.all, &dataCentre{id: int32(i), name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
+		w.centres.all = append(w.centres.all,
+			&dataCentre{id: int32(i), name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
 		w.centres.start(w.centres.all[i], true)
 	}
 	for i := range cfg.Centres {

@@ -36,7 +36,8 @@ import (
 func main() {
 	g := gate{out: os.Stdout, proof: map[string]int{}}
 	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
-	flag.StringVar(&g.overlay, "overlay", ".tools/mutants/overlay.json", "overlay that the tests are built with, the same as this program's")
+	flag.StringVar(&g.overlay, "overlay", ".tools/mutants/overlay.json",
+		"overlay that the tests are built with, the same as this program's")
 	flag.IntVar(&g.seeds, "seeds", 64, "seeds of every target, from 1")
 	target := flag.String("target", "", "with -mutant: play one world of this target and tell what happens in it")
 	seed := flag.Uint64("seed", 1, "with -target: which")
@@ -112,7 +113,10 @@ func (g *gate) run(ctx context.Context) (err error) {
 	if g.folders, err = folders(ctx); err != nil {
 		return err
 	}
-	build := []string{"test", "-c", "-tags", "mutants", "-overlay", g.overlay, "-ldflags", "-s -w", "-o", g.dir + string(filepath.Separator)}
+	build := []string{
+		"test", "-c", "-tags", "mutants", "-overlay", g.overlay, "-ldflags", "-s -w", "-o",
+		g.dir + string(filepath.Separator),
+	}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
 		build = append(build, g.folders[pkg])
 	}
@@ -146,7 +150,8 @@ func (g *gate) run(ctx context.Context) (err error) {
 	if g.only == "" || g.only == "none" {
 		faults = append(faults, g.cleanWorlds()...)
 	}
-	fmt.Fprintf(g.out, "%d mutants killed in %v, %d seeds of %v in each world\n", killed, time.Since(start).Round(time.Second), g.seeds, 8*time.Minute)
+	fmt.Fprintf(g.out, "%d mutants killed in %v, %d seeds of %v in each world\n", killed,
+		time.Since(start).Round(time.Second), g.seeds, 8*time.Minute)
 	return errors.Join(faults...)
 }
 
@@ -238,7 +243,8 @@ func (g *gate) cleanWorlds() (faults []error) {
 		}
 		kills := g.target(h, seeds, true)
 		for _, k := range kills {
-			faults = append(faults, fmt.Errorf("%s breaks a promise with all rules in force: seed %d: %s", h.Name, k.seed, k.fault))
+			faults = append(faults, fmt.Errorf("%s breaks a promise with all rules in force: seed %d: %s", h.Name, k.seed,
+				k.fault))
 		}
 		fmt.Fprintf(g.out, "%-24s %-4s  %-70s %s: %d of %d seeds broken\n", "none", "-", "-", h.Name, len(kills), seeds)
 	}
