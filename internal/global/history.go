@@ -106,7 +106,7 @@ func (l *leadership) recordSecond() {
 	})
 }
 
-// lastMinute returns what happened in a room lately, and in how much time; false if nothing is known.
+// lastMinute returns the last minute or so of a room, and its length; false if nothing is known.
 func (s *Server) lastMinute(id room.ID) (last core.Row, span time.Duration, ok bool) {
 	if s.history == nil {
 		return last, 0, false

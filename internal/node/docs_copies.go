@@ -104,7 +104,7 @@ func (h Holder) subject(doc string) string {
 	return doc
 }
 
-// missing returns what the asking node lacks of a document, or nil.
+// missing returns the part of a document that the asking node lacks, or nil.
 func (c *copies) missing(doc string, ask *wire.CopyAsk) ([]byte, error) {
 	have := map[string]uint64{
 		RoomsDocument: ask.Rooms, ControlsDocument: ask.Controls, DrawsDocument: ask.Draws, MembersDocument: ask.Members,

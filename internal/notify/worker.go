@@ -50,7 +50,7 @@ type Options struct {
 }
 
 // Worker is one notifier. Any number share the work: each subscription that is due is stored once, by its ID, and a
-// process holds what it delivers.
+// process holds its deliveries.
 type Worker struct {
 	Options
 	limit chan struct{}  // a slot for each message on its way
@@ -265,7 +265,7 @@ func (w *Worker) hello(context.Context) error {
 	return err
 }
 
-// state returns what operators see of this notifier.
+// state returns the state of this notifier for operators.
 func (w *Worker) state() push.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -241,7 +241,7 @@ func (t *packed) parse(c *code, f *finder, from int, tokens []token) {
 	t.rest = w.take()
 }
 
-// finder finds what texts can copy from each other.
+// finder finds the parts that texts can copy from each other.
 type finder struct {
 	all    []uint16 // the texts, each with barrier after it
 	starts []int    // of the texts in all

@@ -160,7 +160,7 @@ func (d desk) otherReports() error {
 	return nil
 }
 
-// statusWithin is how long a rejoin waits for what global has published.
+// statusWithin is how long a rejoin waits for global's published state.
 const statusWithin = 2 * time.Second
 
 // rejoin handles an operator's declaration that this data centre is the listed one.

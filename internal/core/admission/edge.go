@@ -78,8 +78,8 @@ func (e *edge) outage(m moment, l life, leased bool) Reason {
 	return None
 }
 
-// storedSnapshot returns Report.Stored. While fleet time is a guess the folder settles nothing: what may have been
-// stamped since the snapshot would count until a time that may be far off.
+// storedSnapshot returns Report.Stored. While fleet time is a guess the folder settles nothing: sessions that may have
+// been stamped since the snapshot would count until a time that may be far off.
 func (e *edge) storedSnapshot() uint64 {
 	if e.snapshots.void || e.guessed {
 		return 0

@@ -7,15 +7,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// line is the waiting visitors of a room at one edge: their order, and what they are told. An error here costs order,
-// not a limit.
+// line is the waiting visitors of a room at one edge: their order, and the numbers that they see. An error here costs
+// order, not a limit.
 type line struct {
 	Room // from roomState.set
 	edge *edge
 	draw *draw.Draw // of Drawn, or nil; from roomState.set
 
 	queue  queue          // counts the visitors
-	held   held           // every visit whose Hold has not ended
+	held   held           // visits between Hold and its end
 	view   *wire.View     // of the newest grant with one; nil before
 	called calledLog      // from noteCalled
 	claims claims         // of places that are kept; from noteCalled

@@ -90,7 +90,7 @@ func (e *known) Status(now fleettime.Mono) Status {
 	}
 }
 
-// Outage returns why this edge admits nobody to a room whatever its operators say, or None. It has no side effects.
+// Outage returns why this edge admits nobody to a room even if its operators would, or None. It has no side effects.
 func (e *known) Outage(now fleettime.Mono, id room.ID) Reason {
 	var l life
 	if r := e.rooms[id]; r != nil {

@@ -52,7 +52,7 @@ func Inflate(data []byte, most int) ([]byte, error) {
 // inflaters are readers of compressed data, which are large.
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
-// finish writes plain to z, whose writes go to a buffer: it accepts every write.
+// finish writes plain to z and so to a buffer: it accepts every write.
 func finish(z io.WriteCloser, plain []byte) {
 	if _, err := z.Write(plain); err != nil {
 		panic(err)

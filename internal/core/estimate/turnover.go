@@ -314,7 +314,7 @@ func (u *Turnover) stay() stay {
 // because the share may be small and the ends may be observed late.
 func (u *Turnover) beyondLife() (single, more, doubt float64) {
 	prior := priorBeyond * u.life.Seconds() / (1 - once)
-	recent := 0.0 // sessions whose end may not have been observed yet
+	recent := 0.0 // sessions with an end that may not have been observed yet
 	for i := range int64(unseen/u.step) + 1 {
 		recent += *at(&u.alive, u.newest-int64(u.cells())-i)
 	}

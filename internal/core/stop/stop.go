@@ -259,7 +259,7 @@ func end(until fleettime.Time) string {
 	return ", until " + Clock(until) + " UTC"
 }
 
-// away says what to find out before a data centre is removed.
+// away names the check before a data centre is removed.
 const away = "; first make sure that its edges are lost, not cut off"
 
 // Command returns the command that ends the stop; "" if there is none. Where it declares a loss, String says what to

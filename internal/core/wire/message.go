@@ -395,7 +395,7 @@ type View struct {
 	Called  fleettime.Time `json:"called"`
 	Changed fleettime.Time `json:"changed"` // last change of T, R or the session duration; 0 for unknown
 
-	// For a room whose method is random, which ignores join times.
+	// For a room with the method random, which ignores join times.
 	Rounds draw.Rounds    `json:"rounds"` // the last rounds; none if the order is fifo
 	Waits  estimate.Waits `json:"waits"`  // of waiting visitors that were not called; zero for unknown
 }

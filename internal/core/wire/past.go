@@ -17,7 +17,7 @@ type Past struct {
 	Rooms  []RoomPast
 }
 
-// RoomPast is the state of one room in a snapshot, and what the edge may have done since.
+// RoomPast is the state of one room in a snapshot, with the permits that the edge may have used since.
 type RoomPast struct {
 	Report RoomReport
 	More   uint64 // tickets that the edge may have stamped since

@@ -42,7 +42,7 @@ type Entry struct {
 	By   By        `json:"by"`
 	// changed object other than a room, such as a token; the entry precedes the change
 	Target string `json:"target,omitempty"`
-	Failed string `json:"failed,omitempty"` // id of an earlier entry whose change was not made
+	Failed string `json:"failed,omitempty"` // id of an earlier entry: its change was not made
 
 	Base    uint64          `json:"base,omitempty"`    // version of the rooms before the change
 	Version uint64          `json:"version,omitempty"` // version of the rooms after it

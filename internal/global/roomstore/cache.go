@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// cache is what a store knows of its contents. It is safe for concurrent use.
+// cache is the known contents of a store. It is safe for concurrent use.
 type cache struct {
 	now  func() time.Time
 	kept chan struct{} // signals that known was replaced

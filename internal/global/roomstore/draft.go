@@ -25,7 +25,7 @@ type Draft struct {
 	// The last listedRooms rooms and listedHosts hosts come from a file: faults name them by their place in it.
 	listedRooms, listedHosts int
 
-	dropped map[string]bool // hosts whose entry was deleted
+	dropped map[string]bool // hosts with a deleted entry
 }
 
 type page struct {

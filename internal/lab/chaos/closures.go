@@ -99,13 +99,13 @@ func (f *fleet) chosen(which func(*node) bool) []*node {
 // closedMost is how long a closure is watched.
 const closedMost = 2 * time.Minute
 
-// closed is what a closure cost.
+// closed is the cost of a closure.
 type closed struct {
 	*closure
 	from, since, until time.Duration // the loss, since when the closure counts, and the end of the watch
 }
 
-// closeAll plays the closures whose name matches -only, one after the other.
+// closeAll plays the closures with a name that matches -only, one after the other.
 func closeAll(ctx context.Context, t *trial) error {
 	only, err := regexp.Compile("^(" + t.o.only + ")$")
 	if err != nil {
@@ -213,7 +213,7 @@ func (t *trial) closedFor(c *closed, dc string, v *verdict) (longest time.Durati
 	return longest
 }
 
-// reportClosed prints what the closures cost, by the site's log.
+// reportClosed prints the costs of the closures, by the site's log.
 func (t *trial) reportClosed(v *verdict) {
 	all := t.sessionsIn(v, "")
 	for _, c := range t.closed {

@@ -26,7 +26,7 @@ import (
 
 // This file has the actions of operators and orchestrators, and failures of disks.
 
-// operator acts on a deployment, and records what it does.
+// operator acts on a deployment, and records its actions.
 type operator struct{ *deployment }
 
 // edgesEver returns all edges ever started, by number.

@@ -19,7 +19,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// What operators and failures do to pods.
+// Operators' actions and failures of pods.
 
 // rollouts changes the pods of a cluster.
 type rollouts struct{ *cluster }
@@ -48,8 +48,8 @@ patches:
       - {op: replace, path: /spec/template/spec/containers/0/imagePullPolicy, value: IfNotPresent}
 `
 
-// apply applies every overlay, global first, and the one that initializes the fleet, as docs/KUBERNETES.md does, and waits
-// until all pods are ready.
+// apply applies every overlay, global first, and the one that initializes the fleet, as docs/KUBERNETES.md does, and
+// waits until all pods are ready.
 func (c *rollouts) apply(ctx context.Context) error {
 	image, tag, _ := strings.Cut(c.o.image, ":")
 	for _, place := range slices.Concat([]string{wire.Root}, c.dcs, []string{"init"}) {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// attack is what one client address does.
+// attack is the behaviour of one client address.
 type attack struct {
 	run        func(ctx context.Context, at string, secure bool)
 	secureOnly bool

@@ -151,7 +151,7 @@ func (f *fleet) peakMemory() (int64, error) {
 	return kib << 10, err
 }
 
-// settles waits until the edge has no connections of visitors, and describes what is left.
+// settles waits until the edge has no connections of visitors, and describes the rest.
 func (f *fleet) settles(ctx context.Context, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

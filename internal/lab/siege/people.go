@@ -92,7 +92,7 @@ func (p *people) enter(ctx context.Context) error {
 	return nil
 }
 
-// seen is what the visitors have noticed.
+// seen is the experience of the visitors.
 type seen struct {
 	n, failed, session int           // requests, failed ones, and those of visitors with a session
 	p99, quick         time.Duration // of all, and of visitors with a session: others may be held for a second

@@ -172,7 +172,7 @@ func orderOfCrowds(f *Finding, seeds int) {
 	}
 }
 
-// words runs a crowd several times, and returns what people were told. It notes that under a name, if there is one.
+// words runs a crowd several times, and returns its forecasts. It notes that under a name, if there is one.
 func (f *Finding) words(x *Crowd, name string, seeds int) *Words {
 	all := &Words{}
 	for seed := range uint64(seeds) {
@@ -184,7 +184,7 @@ func (f *Finding) words(x *Crowd, name string, seeds int) *Words {
 	return all
 }
 
-// gather runs a crowd, and adds what people were told.
+// gather runs a crowd, and adds its forecasts.
 func (f *Finding) gather(x *Crowd, seed uint64, all *Words) {
 	w := x.gather(seed)
 	if r := w.result(); r.Fault != "" {
@@ -194,7 +194,7 @@ func (f *Finding) gather(x *Crowd, seed uint64, all *Words) {
 	all.Add(w.meters.words)
 }
 
-// anyRoom is a kind of room whose crowds are drawn at random.
+// anyRoom is a kind of room with crowds drawn at random.
 type anyRoom struct {
 	name string
 	draw func(*Crowd, *rand.Rand) // changes a rush that T limits

@@ -182,7 +182,7 @@ func (es *edges) release(n *edgeNode) {
 	es.answer(n, n.core.Release(n.clock.read(es.now), nil))
 }
 
-// hold makes an edge hold a request whose client hangs up after d.
+// hold makes an edge hold a request. The client hangs up after d.
 func (es *edges) hold(n *edgeNode, t, brought ticket.Ticket, d time.Duration) {
 	v := &admission.Visit{Room: es.room, Ticket: t, Brought: brought, Data: int32(-1)} // of no visitor
 	n.core.Hold(n.clock.read(es.now), v)

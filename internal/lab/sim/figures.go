@@ -30,14 +30,14 @@ type Finding struct {
 	Fault string // the first broken promise
 }
 
-// measured returns what an experiment has found.
+// measured returns the finding of an experiment.
 func measured(experiment func(f *Finding)) Finding {
 	f := Finding{Met: true}
 	experiment(&f)
 	return f
 }
 
-// add adds a part of what was seen, after sep if it is not the first, and whether it meets its goal.
+// add adds a part of the result, after sep if it is not the first, and whether it meets its goal.
 func (f *Finding) add(sep string, met bool, format string, args ...any) {
 	if f.Seen != "" {
 		f.Seen += sep

@@ -58,8 +58,8 @@ type oracle struct {
 type truth struct {
 	home   ticket.DC
 	bucket map[int64][]uint64 // tickets with a cookie until a second
-	ended  int64              // last second whose tickets have expired
-	here   int                // tickets whose latest cookie has this home
+	ended  int64              // last second with expired tickets
+	here   int                // tickets with a latest cookie of this home
 	moved  int                // of those, the uncountable ones
 	minute window
 

@@ -65,8 +65,8 @@ func (vs *visitors) callSubscribers() {
 	}
 }
 
-// awayUntilCalled has half of a long line subscribe and close the page, and half of those never come back. It compares the
-// waits of the others with those in a fleet where these never came, and with what they were told.
+// awayUntilCalled has half of a long line subscribe and close the page, and half of those never come back. It compares
+// the waits of the others with those in a fleet where these never came, and with what they were told.
 func awayUntilCalled(f *Finding) {
 	run := func(subscribe, never, perMinute float64) (*meters, *Result) {
 		c := busy(1)

@@ -98,7 +98,8 @@ type roomSet struct {
 	told    []ledger.RoomConfig
 }
 
-// take reports whether a process takes rooms of an edition: newer ones or, if it looks at the clock, those of a new phase.
+// take reports whether a process takes rooms of an edition: newer ones or, if it looks at the clock, those of a new
+// phase.
 func (s *roomSet) take(edition uint64, rooms []ledger.RoomConfig, look bool) bool {
 	if look != (s.edition == edition) || look && slices.Equal(rooms, s.told) {
 		return false

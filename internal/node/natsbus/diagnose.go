@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// FaultError is why a node cannot use a NATS server, for people: the server, the cause and what to do next.
+// FaultError is why a node cannot use a NATS server, for people: the server, the cause and the next step.
 type FaultError struct {
 	Server string // without a password
 	Cause  string
@@ -162,7 +162,7 @@ func reach(ctx context.Context, server string) error {
 	return nil
 }
 
-// certified says what the node's certificate is for, nil for none.
+// certified names the uses of the node's certificate, nil for none.
 func certified(c *x509.Certificate) string {
 	if c != nil && len(c.DNSNames) > 0 {
 		return " as " + strings.Join(c.DNSNames, ", ")
@@ -262,7 +262,7 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }
 
-// names lists what a certificate is for.
+// names lists the uses of a certificate.
 func names(c *x509.Certificate) string {
 	all := c.DNSNames
 	for _, ip := range c.IPAddresses {
@@ -327,7 +327,7 @@ func (l *link) setFault(why string) bool {
 	return news
 }
 
-// Fault returns why this node cannot use NATS, with the server and what to do next; "" if it can, or for unknown. It
+// Fault returns why this node cannot use NATS, with the server and the next step; "" if it can, or for unknown. It
 // never blocks.
 func (c *Conn) Fault() string {
 	c.link.mu.Lock()
