@@ -191,13 +191,6 @@ func (gs *coordinators) end(d time.Duration) {
 	gs.in(d, func() { gs.start(false) })
 }
 
-// takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
-// stored one.
-func (gs *coordinators) takeOver(version int) {
-	gs.older, gs.olderFor = version, time.Hour
-	gs.end(2 * time.Second)
-}
-
 // crashLeader ends the leading coordinator; another one takes over.
 func (gs *coordinators) crashLeader(f *fault) {
 	if n := gs.newest(); !n.gone {

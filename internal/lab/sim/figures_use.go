@@ -38,23 +38,6 @@ func hourWithoutGlobal(f *Finding) {
 	f.add("", r.UseT >= 0.97 && w.meters.early == 0, "%.4f; %d", r.UseT, w.meters.early)
 }
 
-// shortSessions fills one data centre with sessions of ten seconds, which are renewed every second, and returns the
-// number of active visitors that lost their session.
-func shortSessions(f *Finding, total int, length time.Duration, crashes bool) (early int, use float64) {
-	c := Defaults()
-	c.Seed, c.Length, c.Centres = uint64(total), time.Minute+length, 1
-	c.Total, c.Rate, c.Session = total, 100_000, 10*time.Second
-	c.People.Pages, c.People.Think = 30, 4*time.Second
-	c.Demand.PerMinute = float64(total) * 4
-	w := New(c)
-	w.in(time.Minute, w.meters.begin)
-	if crashes {
-		w.in(time.Minute, func() { crashEveryEdge(2 * time.Second)(w) })
-	}
-	r := f.run(w)
-	return w.meters.early, r.UseT
-}
-
 // spikeIntoOne starts without visitors, then raises demand to 4,000 per minute within ten seconds, all in the second
 // of four data centres.
 func spikeIntoOne(f *Finding, peak bool) {
@@ -63,8 +46,10 @@ func spikeIntoOne(f *Finding, peak bool) {
 	for seed := range uint64(5) {
 		c := busy(seed + 1)
 		c.Centres, c.Length = 4, 5*time.Minute
-		c.Demand = Demand{Spikes: []Spike{{At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000,
-			Centre: 2}}}
+		c.Demand = Demand{Spikes: []Spike{{
+			At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000,
+			Centre: 2,
+		}}}
 		r := f.run(New(c))
 		came, early, most = came+r.Arrived, early+r.QueuedFree, max(most, r.Peak)
 	}

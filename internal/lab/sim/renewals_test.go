@@ -13,9 +13,16 @@ import (
 func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{50, 100, 200, 400} {
-		var f Finding
-		if early, use := shortSessions(&f, total, 2*time.Minute, false); early > 0 || use < 0.98 || f.Fault != "" {
-			t.Errorf("T %d: %d people put out, use of T %.4f, want 0 and 0.98 or more; %s", total, early, use, f.Fault)
+		c := Defaults()
+		c.Seed, c.Length, c.Centres = uint64(total), 3*time.Minute, 1
+		c.Total, c.Rate, c.Session = total, 100_000, 10*time.Second
+		c.People.Pages, c.People.Think = 30, 4*time.Second
+		c.Demand.PerMinute = float64(total) * 4
+		w := New(c)
+		w.in(time.Minute, w.meters.begin)
+		if r := w.Run(); w.meters.early > 0 || r.UseT < 0.98 || r.Fault != "" {
+			t.Errorf("T %d: %d people put out, use of T %.4f, want 0 and 0.98 or more; %s", total, w.meters.early, r.UseT,
+				r.Fault)
 		}
 	}
 }

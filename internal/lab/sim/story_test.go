@@ -359,6 +359,13 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	s.printf("%s: %s", who, strings.Join(told, " / "))
 }
 
+// takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
+// stored one.
+func (gs *coordinators) takeOver(version int) {
+	gs.older, gs.olderFor = version, time.Hour
+	gs.end(2 * time.Second)
+}
+
 // goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.
 func (vs *visitors) goAway(centre int32) {
 	for i := range vs.all {
