@@ -90,7 +90,7 @@ packages: ## install missing Debian packages of the tests
 # each at a time, whatever the number of cores. CPU-bound tests and compilers use the remaining CPU time
 # (decision 18). `make lint` vets; under the detector it would be done twice.
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
-CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
+CORES := core/compress core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse) deploy)
 PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control node/natsconf global/roomstore global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
 PAGES := vestibule/internal/page/preview vestibule/internal/global/console

@@ -113,7 +113,8 @@ func TestConfigurations(t *testing.T) {
 					t.Setenv("VESTIBULE_NATS_"+key, some)
 				}
 				var said strings.Builder
-				if code := node.Main(app, cfg, base, []string{"--config", file, "--check-config"}, &said, &said, nil); code != node.ExitOK {
+				if code := node.Main(app, cfg, base, []string{"--config", file, "--check-config"}, &said, &said,
+					nil); code != node.ExitOK {
 					t.Error(said.String())
 				}
 			})
@@ -163,7 +164,8 @@ func TestComponents(t *testing.T) {
 				t.Setenv("VESTIBULE_DATA_CENTER", "nairobi")
 			}
 			var said strings.Builder
-			if code := node.Main(app, cfg, base, []string{"--config", file, "--check-config"}, &said, &said, nil); code != node.ExitOK {
+			if code := node.Main(app, cfg, base, []string{"--config", file, "--check-config"}, &said, &said,
+				nil); code != node.ExitOK {
 				t.Error(said.String())
 			}
 		})
@@ -293,7 +295,10 @@ func TestSecretsAndNames(t *testing.T) {
 	for _, m := range regexp.MustCompile(`secretName: (nats-[a-z-]+)`).FindAllStringSubmatch(text.String(), -1) {
 		got[m[1]] = true
 	}
-	p := &natsconf.Plan{DataCenters: []string{"nairobi"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0"}, Notifiers: []string{"notifier-0"}}
+	p := &natsconf.Plan{
+		DataCenters: []string{"nairobi"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"},
+		Edges: []string{"edge-0"}, Notifiers: []string{"notifier-0"},
+	}
 	want := p.Folders()
 	for name := range got {
 		if !slices.Contains(want, strings.TrimPrefix(name, "nats-")) {
@@ -386,7 +391,8 @@ func TestRulesAreTheSameEverywhere(t *testing.T) {
 		}
 	}
 	for file, to := range map[string]any{
-		"prometheus/rules.yaml": &plain, "k8s/components/monitoring/rules.yaml": &resource, "prometheus/rules_test.yaml": &tests,
+		"prometheus/rules.yaml": &plain, "k8s/components/monitoring/rules.yaml": &resource,
+		"prometheus/rules_test.yaml": &tests,
 	} {
 		data, err := os.ReadFile(file)
 		if err == nil {
@@ -411,7 +417,8 @@ func TestRulesAreTheSameEverywhere(t *testing.T) {
 	}
 	for name := range exprs(t) {
 		if alert, ok := strings.CutPrefix(name, "alert "); ok && (!fires[alert] || silent[alert] < 4) {
-			t.Errorf("%s: rules_test.yaml has to show that it fires (%v), and is silent in four healthy fleets (%d)", alert, fires[alert], silent[alert])
+			t.Errorf("%s: rules_test.yaml has to show that it fires (%v), and is silent in four healthy fleets (%d)", alert,
+				fires[alert], silent[alert])
 		}
 	}
 }
@@ -482,14 +489,17 @@ func TestUnits(t *testing.T) {
 			return
 		}
 		if filepath.Base(name) == "vestibule.service" {
-			if !strings.Contains(string(data), "\nExecStart=/usr/local/bin/vestibule serve --data-dir /var/lib/vestibule/serve ") || !strings.Contains(string(data), "\nStateDirectory=vestibule/serve\n") {
+			if !strings.Contains(string(data),
+				"\nExecStart=/usr/local/bin/vestibule serve --data-dir /var/lib/vestibule/serve ") ||
+				!strings.Contains(string(data), "\nStateDirectory=vestibule/serve\n") {
 				t.Errorf("%s: must start vestibule serve in the folder that systemd makes", name)
 			}
 			return
 		}
 		app := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "vestibule-"), "@.service")
 		if app == "notifier" {
-			if !strings.Contains(string(data), "\nExecStart=/usr/local/bin/vestibule notify --config /etc/vestibule/notifier-%i.yaml\n") {
+			if !strings.Contains(string(data),
+				"\nExecStart=/usr/local/bin/vestibule notify --config /etc/vestibule/notifier-%i.yaml\n") {
 				t.Errorf("%s: must start vestibule notify", name)
 			}
 			return
@@ -521,7 +531,8 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	var units []string
 	walk(t, "systemd", func(name string, data []byte) {
 		base := filepath.Base(name)
-		text := regexp.MustCompile(`(?m)^(Exec[A-Za-z]+=)/usr/local/bin/[a-z-]+`).ReplaceAllString(string(data), "${1}/bin/true")
+		text := regexp.MustCompile(`(?m)^(Exec[A-Za-z]+=)/usr/local/bin/[a-z-]+`).ReplaceAllString(string(data),
+			"${1}/bin/true")
 		text = strings.ReplaceAll(text, "User=nats\n", "User=root\n")
 		to := []string{base}
 		if strings.HasSuffix(base, ".conf") {
@@ -542,7 +553,8 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 			}
 		}
 	})
-	out, err := exec.Command(analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, units...)...).CombinedOutput()
+	out, err := exec.Command(analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"},
+		units...)...).CombinedOutput()
 	if err != nil || strings.Contains(string(out), dir) {
 		t.Errorf("%v\n%s", err, out)
 	}

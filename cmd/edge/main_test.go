@@ -26,20 +26,24 @@ func TestMain(m *testing.M) {
 }
 
 func TestCommandLine(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "", Setup: func(env *testscript.Env) error {
-		example, err := os.ReadFile("edge.example.yaml")
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(env.Getenv("WORK")+"/example.yaml", example, 0o600)
-	}})
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true,
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "", Setup: func(env *testscript.Env) error {
+			example, err := os.ReadFile("edge.example.yaml")
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(env.Getenv("WORK")+"/example.yaml", example, 0o600)
+		},
+	})
 }
 
 // SIGTERM drains: the edge says so and goes on; a second one ends it at once. Ctrl-C does not
 // wait.
 func TestSignals(t *testing.T) {
 	begin := func() (cmd *exec.Cmd, at map[string]string) {
-		cmd = exec.Command("edge", "--name", "edge-1", "--data-center", "nairobi", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0",
+		cmd = exec.Command("edge", "--name", "edge-1", "--data-center", "nairobi", "--data-dir", t.TempDir(), "--listen",
+			"127.0.0.1:0",
 			"--metrics-listen", "127.0.0.1:0", "--nats-url", "nats://127.0.0.1:1", "--drain-delay", "1h")
 		stdout, err := cmd.StdoutPipe()
 		if err != nil {
@@ -79,7 +83,8 @@ func TestSignals(t *testing.T) {
 		}
 	}
 	cmd, at := begin()
-	testkit.Eventually(t, "it is not ready, because nobody told it of rooms", func() bool { return strings.Contains(reasons(at), "no room set yet") })
+	testkit.Eventually(t, "it is not ready, because nobody told it of rooms",
+		func() bool { return strings.Contains(reasons(at), "no room set yet") })
 	signal(cmd, syscall.SIGTERM)
 	testkit.Eventually(t, "it drains", func() bool { return strings.Contains(reasons(at), `"draining"`) })
 	// It says that it drains, and then begins to leave signals to the system: one may be lost between.

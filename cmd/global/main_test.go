@@ -20,13 +20,16 @@ func TestMain(m *testing.M) {
 }
 
 func TestCommandLine(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "", Setup: func(env *testscript.Env) error {
-		example, err := os.ReadFile("global.example.yaml")
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(env.Getenv("WORK")+"/example.yaml", example, 0o600)
-	}})
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true,
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "", Setup: func(env *testscript.Env) error {
+			example, err := os.ReadFile("global.example.yaml")
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(env.Getenv("WORK")+"/example.yaml", example, 0o600)
+		},
+	})
 }
 
 func TestExampleFile(t *testing.T) {

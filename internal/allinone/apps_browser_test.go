@@ -32,7 +32,8 @@ import (
 // room settings, as lines.
 func appRoom(t *testing.T, origin, more string) (tree *Tree, edge string) {
 	t.Helper()
-	tree, _ = grow(t, 1, 600, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, origin })
+	tree, _ = grow(t, 1, 600, 10*time.Minute,
+		func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, origin })
 	edit(t, tree, "path: /", "path: /api")
 	edit(t, tree, "    total_active_users:", more+"    total_active_users:")
 	edge = tree.Info.Edges[0].URL
@@ -56,7 +57,8 @@ func appRoom(t *testing.T, origin, more string) (tree *Tree, edge string) {
 // text returns the text of an element of the page.
 func text(t *testing.T, ctx context.Context, selector string) string {
 	t.Helper()
-	return browsertest.See(t, ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector)))
+	return browsertest.See(t, ctx,
+		chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector)))
 }
 
 func click(t *testing.T, ctx context.Context, selector string) {
@@ -76,7 +78,8 @@ func TestAppInABrowser(t *testing.T) {
 	eventually(t, "the page shows the line", func() bool {
 		return strings.HasPrefix(text(t, ctx, "#line"), "Waiting room: ")
 	})
-	browsertest.Keep(t, os.Getenv("VESTIBULE_SCREENS"), "app-waits.png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
+	browsertest.Keep(t, os.Getenv("VESTIBULE_SCREENS"), "app-waits.png",
+		browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
 	click(t, ctx, "#cancel")
 	eventually(t, "the order is given up", func() bool {
 		return strings.HasPrefix(text(t, ctx, "#result"), "AbortError") && text(t, ctx, "#line") == ""
@@ -117,9 +120,11 @@ func TestParallelRequestsOfAnAppInABrowser(t *testing.T) {
 	eventually(t, "one was given up", func() bool {
 		return browsertest.See(t, ctx, chromedp.Evaluate[string](`answers.join()`)) == "AbortError"
 	})
-	eventually(t, "one visitor is counted as waiting", func() bool { return tree.edges[0].Status().Rooms["demo"].Waiting == 1 })
+	eventually(t, "one visitor is counted as waiting",
+		func() bool { return tree.edges[0].Status().Rooms["demo"].Waiting == 1 })
 	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
-	eventually(t, "all are answered", func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[int](`answers.length`)) == 6 })
+	eventually(t, "all are answered",
+		func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[int](`answers.length`)) == 6 })
 	got := browsertest.See(t, ctx, chromedp.Evaluate[string](`answers.sort().join()`))
 	if want := "AbortError,Ordered.,Ordered.,Ordered.,left 7,left 7"; got != want {
 		t.Errorf("answers %s, want %s", got, want)
@@ -158,7 +163,8 @@ func withoutTicket(t *testing.T, tree *Tree) (n int) {
 func TestTheBoxOfTheModuleInABrowser(t *testing.T) {
 	t.Parallel()
 	var orders testkit.Log
-	tree, edge := appRoom(t, newShop(t, &orders), "    queue_message: \"Seats <b>40</b>\"\n    default_template_language: de-DE\n")
+	tree, edge := appRoom(t, newShop(t, &orders),
+		"    queue_message: \"Seats <b>40</b>\"\n    default_template_language: de-DE\n")
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(edge+"/native/main.go"))
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.answer = "", window.broken = [],
@@ -166,8 +172,10 @@ func TestTheBoxOfTheModuleInABrowser(t *testing.T) {
 		import("/.well-known/vestibule/client.js").then(({waitingFetch}) => {
 			waitingFetch("/api/orders", {method: "POST", body: "one", headers: {"Accept-Language": "xx"}}).then(r => r.json()).then(j => answer = j.message);
 			return true })`, chromedp.EvalAwaitPromise))
-	eventually(t, "the box is shown", func() bool { return strings.Contains(text(t, ctx, "#vestibule-wait"), "Seats <b>40</b>") })
-	browsertest.Keep(t, os.Getenv("VESTIBULE_SCREENS"), "app-box.png", browsertest.See(t, ctx, chromedp.CaptureScreenshot()))
+	eventually(t, "the box is shown",
+		func() bool { return strings.Contains(text(t, ctx, "#vestibule-wait"), "Seats <b>40</b>") })
+	browsertest.Keep(t, os.Getenv("VESTIBULE_SCREENS"), "app-box.png",
+		browsertest.See(t, ctx, chromedp.CaptureScreenshot()))
 	shown := browsertest.See(t, ctx, chromedp.Evaluate[string](`(b => [b.lang, b.getAttribute("aria-label") == b.querySelector("p").textContent, getComputedStyle(b).position,
 		b.querySelector("[role=status][aria-live=polite]").textContent != "", document.querySelectorAll("#vestibule-wait").length, broken.join()].join())(document.getElementById("vestibule-wait"))`))
 	if shown != "en-US,true,fixed,true,1," && shown != "de-DE,true,fixed,true,1," {
@@ -175,7 +183,8 @@ func TestTheBoxOfTheModuleInABrowser(t *testing.T) {
 	}
 	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
 	eventually(t, "the order is placed and the box is gone", func() bool {
-		return browsertest.See(t, ctx, chromedp.Evaluate[bool](`answer == "Ordered." && !document.getElementById("vestibule-wait")`))
+		return browsertest.See(t, ctx,
+			chromedp.Evaluate[bool](`answer == "Ordered." && !document.getElementById("vestibule-wait")`))
 	})
 }
 
@@ -186,9 +195,11 @@ func TestAnAppOfAnotherOriginInABrowser(t *testing.T) {
 	var orders testkit.Log
 	app := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		io.WriteString(w, "<!doctype html><link rel=icon href=data:,><title>app</title>") //nolint:errcheck // the browser tells
+		io.WriteString(w, //nolint:errcheck // the browser tells
+			"<!doctype html><link rel=icon href=data:,><title>app</title>")
 	}))
-	open := httptest.NewServer(before(t, newShop(t, &orders), func(h http.Header) { h.Set("Access-Control-Allow-Origin", "*") }))
+	open := httptest.NewServer(before(t, newShop(t, &orders),
+		func(h http.Header) { h.Set("Access-Control-Allow-Origin", "*") }))
 	t.Cleanup(open.Close)
 	tree, edge := appRoom(t, open.URL, "    cors_origins: \"*\"\n")
 	ctx := browsertest.Open(t)
@@ -212,7 +223,8 @@ func TestAnAppOfAnotherOriginInABrowser(t *testing.T) {
 		t.Errorf("joined at %s, after a reload at %s", first, again)
 	}
 	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
-	eventually(t, "the order is placed", func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[string](`answer`)) == "Ordered." })
+	eventually(t, "the order is placed",
+		func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[string](`answer`)) == "Ordered." })
 	if got := orders.String(); got != "one\n" {
 		t.Errorf("the site received %q, want one order", got)
 	}
@@ -256,12 +268,15 @@ func TestReactInABrowser(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			html := strings.NewReplacer("https://esm.sh/react@18.3.1", "/npm/react.js", "https://esm.sh/react-dom@18.3.1/client", "/npm/client.js").Replace(string(page))
-			io.WriteString(w, strings.Replace(html, "<script type=\"importmap\"", "<script src=/npm/react.production.min.js></script><script src=/npm/react-dom.production.min.js></script><script type=\"importmap\"", 1)) //nolint:errcheck // the browser tells
+			html := strings.NewReplacer("https://esm.sh/react@18.3.1", "/npm/react.js", "https://esm.sh/react-dom@18.3.1/client",
+				"/npm/client.js").Replace(string(page))
+			io.WriteString(w, strings.Replace(html, "<script type=\"importmap\"", //nolint:errcheck // the browser tells
+				"<script src=/npm/react.production.min.js></script><script src=/npm/react-dom.production.min.js></script><script type=\"importmap\"", 1))
 		case name == "react.js" || name == "client.js": // modules from the files of npm, which are not modules
 			w.Header().Set("Content-Type", "text/javascript")
 			io.WriteString(w, map[string]string{ //nolint:errcheck // as above
-				"react.js": "export const { createElement, useEffect, useState } = window.React;", "client.js": "export const { createRoot } = window.ReactDOM;",
+				"react.js":  "export const { createElement, useEffect, useState } = window.React;",
+				"client.js": "export const { createRoot } = window.ReactDOM;",
 			}[name])
 		case name != r.URL.Path:
 			http.ServeFile(w, r, filepath.Join(folder, filepath.Base(name)))
@@ -273,9 +288,11 @@ func TestReactInABrowser(t *testing.T) {
 	tree, edge := appRoom(t, site.URL, "")
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(edge+"/react/"))
-	eventually(t, "the component shows the line", func() bool { return strings.HasPrefix(text(t, ctx, "#line"), "Waiting room: ") })
+	eventually(t, "the component shows the line",
+		func() bool { return strings.HasPrefix(text(t, ctx, "#line"), "Waiting room: ") })
 	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
-	eventually(t, "the component shows the answer", func() bool { return text(t, ctx, "#result") == "7 left" && text(t, ctx, "#line") == "" })
+	eventually(t, "the component shows the answer",
+		func() bool { return text(t, ctx, "#result") == "7 left" && text(t, ctx, "#line") == "" })
 }
 
 // react returns a folder with React's files for browsers.
@@ -305,7 +322,8 @@ func npm(t *testing.T, pack, entry string) (file string) {
 	packs := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", packs, pack).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", packs,
+		pack).CombinedOutput(); err != nil {
 		t.Skipf("npm does not fetch %s, so it was not tried: %v\n%s", pack, err, out)
 	}
 	archives, err := filepath.Glob(filepath.Join(packs, "*.tgz"))

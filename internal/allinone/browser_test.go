@@ -87,7 +87,8 @@ func TestBrowser(t *testing.T) {
 				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 			})
 		})
-		background[scheme] = browsertest.See(t, ctx, chromedp.Evaluate[string](`getComputedStyle(document.documentElement).backgroundColor`))
+		background[scheme] = browsertest.See(t, ctx,
+			chromedp.Evaluate[string](`getComputedStyle(document.documentElement).backgroundColor`))
 		browsertest.Keep(t, screens, "waiting-"+scheme+".png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
 	}
 	t.Logf("%q: %s", title, strings.Join(strings.Fields(text), " "))
@@ -260,7 +261,11 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 		polls        int32 // before it knows
 	}{
 		// The test triggers actions that are due after a minute.
-		{"cookies are lost on the way", `const wait = setTimeout; window.setTimeout = (f, ms) => ms >= 60000 ? (window.afterAMinute = f, 0) : wait(f, ms)`, false, 1},
+		{
+			"cookies are lost on the way",
+			`const wait = setTimeout; window.setTimeout = (f, ms) => ms >= 60000 ? (window.afterAMinute = f, 0) : wait(f, ms)`,
+			false, 1,
+		},
 		{"the browser says so", `Object.defineProperty(navigator, "cookieEnabled", {get: () => false})`, false, 0},
 		{"without script", "", true, 0},
 	} {
@@ -287,15 +292,19 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 			})
 			ctx := browsertest.Open(t)
 			browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-				return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: tc.noScript})
+				return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
+					emulation.SetScriptExecutionDisabledParams{Value: tc.noScript})
 			})
-			browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
-				return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: tc.inject})
-			})
+			browsertest.See(t, ctx,
+				func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
+					return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument,
+						cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: tc.inject})
+				})
 			browsertest.Do(t, ctx, chromedp.Navigate(way))
 			told := func() bool {
 				text, err := browsertest.Look(ctx, chromedp.Evaluate[string](`document.querySelector("main")?.innerText ?? ""`))
-				return err == nil && strings.Contains(text, "Your browser blocks cookies") && strings.Contains(text, "Allow them for this site") && !strings.Contains(text, "People ahead")
+				return err == nil && strings.Contains(text, "Your browser blocks cookies") &&
+					strings.Contains(text, "Allow them for this site") && !strings.Contains(text, "People ahead")
 			}
 			eventually(t, "the visitor is told", told)
 			if n := loads.Load(); n != 1 && !tc.noScript {
@@ -311,7 +320,8 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 				eventually(t, "it loads the page again", func() bool { return loads.Load() >= 2 })
 			}
 			if tc.polls > 0 || tc.noScript {
-				retry := chromedp.Evaluate[int](`(s => s[0] == "blocked" ? s[14] : 0)(JSON.parse(document.getElementById("now")?.textContent ?? "[]"))`) // state, retryAfterSeconds
+				// state, retryAfterSeconds
+				retry := chromedp.Evaluate[int](`(s => s[0] == "blocked" ? s[14] : 0)(JSON.parse(document.getElementById("now")?.textContent ?? "[]"))`)
 				eventually(t, "the edge knows", func() bool {
 					n, err := browsertest.Look(ctx, retry)
 					return err == nil && n >= 60 && n <= 90
@@ -334,7 +344,10 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	t.Parallel()
 	// The site outlives the restart: at another address, whoever enters by the rooms of before would find nothing.
-	site, err := NewOrigin(OriginOptions{Listen: "127.0.0.1:0", Session: 10 * time.Minute, Log: slog.New(slog.DiscardHandler)})
+	site, err := NewOrigin(OriginOptions{
+		Listen: "127.0.0.1:0", Session: 10 * time.Minute,
+		Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +410,8 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	}))
 	app := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		io.WriteString(w, "<!doctype html><link rel=icon href=data:,><title>another site</title>") //nolint:errcheck // the browser tells
+		io.WriteString(w, //nolint:errcheck // the browser tells
+			"<!doctype html><link rel=icon href=data:,><title>another site</title>")
 	}))
 	inside := browsertest.Open(t)
 
@@ -408,7 +422,8 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 		new Promise(done => { const i = new Image(); i.onload = i.onerror = done; i.src = %[1]q + "/favicon.ico" }),
 	]).then(() => true)`, way), chromedp.EvalAwaitPromise))
 	if preflights.Load() != 1 || pictures.Load() != 1 || calls.Load() != 1 {
-		t.Fatalf("the browser asked for %d preflights, %d pictures and %d calls, want one of each", preflights.Load(), pictures.Load(), calls.Load())
+		t.Fatalf("the browser asked for %d preflights, %d pictures and %d calls, want one of each", preflights.Load(),
+			pictures.Load(), calls.Load())
 	}
 	if n := room().Admitted; n != 0 {
 		t.Errorf("they took %d slots", n)
@@ -416,7 +431,8 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	// Both permits are free for visitors.
 	browsertest.Do(t, inside, chromedp.Navigate(way))
 	says := func(ctx context.Context) string { // the state of the page, "" while it is replaced
-		text, err := browsertest.Look(ctx, chromedp.Evaluate[string](`(document.getElementById("vr")?.dataset.state || document.querySelector("h1")?.textContent) ?? ""`))
+		text, err := browsertest.Look(ctx,
+			chromedp.Evaluate[string](`(document.getElementById("vr")?.dataset.state || document.querySelector("h1")?.textContent) ?? ""`))
 		if err != nil {
 			return ""
 		}
@@ -464,7 +480,8 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	tree, _ = grow(t, 3, 600, 10*time.Minute, small)
 	aim()
 	took := eventually(t, "whoever waited is in", look(shop))
-	t.Logf("in %v after everything was ready again; the page was %v", took.Round(100*time.Millisecond), slices.Sorted(maps.Keys(seen)))
+	t.Logf("in %v after everything was ready again; the page was %v", took.Round(100*time.Millisecond),
+		slices.Sorted(maps.Keys(seen)))
 	for text := range seen {
 		if !slices.Contains([]string{"", "queued", "next", "paused", "moment", "offline", "entering", shop}, text) {
 			t.Errorf("the page was %q", text)

@@ -53,7 +53,8 @@ func (s *csrf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.changed = append(s.changed, r.URL.Path)
 		}
 	case "/change/metadata":
-		if site := r.Header.Get("Sec-Fetch-Site"); (site == "same-origin" || site == "none" || site == "") && r.Method == http.MethodPost {
+		if site := r.Header.Get("Sec-Fetch-Site"); (site == "same-origin" || site == "none" || site == "") &&
+			r.Method == http.MethodPost {
 			s.changed = append(s.changed, r.URL.Path)
 		}
 	case "/sw.js":
@@ -69,7 +70,8 @@ func (s *csrf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Set-Cookie", "login=1; Path=/; Secure; HttpOnly; SameSite=Lax")
-	io.WriteString(w, "<!doctype html><link rel=icon href=data:,><title>shop</title><h1>You are in</h1>") //nolint:errcheck // the browser tells
+	io.WriteString(w, //nolint:errcheck // the browser tells
+		"<!doctype html><link rel=icon href=data:,><title>shop</title><h1>You are in</h1>")
 }
 
 // TestClientsInABrowser: what browsers do to waiting rooms elsewhere, see the names. Each case is played -runs times.
@@ -77,7 +79,8 @@ func TestClientsInABrowser(t *testing.T) {
 	t.Parallel()
 	site := &csrf{}
 	origin := browsertest.Serve(t, site)
-	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, origin })
+	tree, _ := grow(t, 1, 60000, 10*time.Minute,
+		func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, origin })
 	edit(t, tree, `host: "localhost"`, "host: shop.test")
 	edit(t, tree, "    total_active_users:", "    cookie_secure: always\n    total_active_users:")
 	edge, err := url.Parse(tree.Info.Edges[0].URL)
@@ -100,7 +103,8 @@ func TestClientsInABrowser(t *testing.T) {
 	})
 	eventually(t, "the edge serves the host of the edited room", func() bool {
 		// A request of the waiting page's own: it takes no place.
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tree.Info.Edges[0].URL+"/.well-known/vestibule/events?room=demo", http.NoBody)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			tree.Info.Edges[0].URL+"/.well-known/vestibule/events?room=demo", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,14 +124,18 @@ func TestClientsInABrowser(t *testing.T) {
 		fmt.Fprintf(w, "<!doctype html><link rel=icon href=data:,><title>other</title>")
 		switch to := r.URL.Query().Get("to"); r.URL.Path {
 		case "/form":
-			fmt.Fprintf(w, `<form method=post action=%q><input name=result value=paid></form><script>document.forms[0].submit()</script>`, shop+to)
+			fmt.Fprintf(w,
+				`<form method=post action=%q><input name=result value=paid></form><script>document.forms[0].submit()</script>`,
+				shop+to)
 		case "/rules":
-			fmt.Fprintf(w, `<script type=speculationrules>{%q: [{"urls": [%q], "eagerness": "immediate"}]}</script><a id=go href=%[2]q>shop</a>`, r.URL.Query().Get("do"), shop+to)
+			fmt.Fprintf(w,
+				`<script type=speculationrules>{%q: [{"urls": [%q], "eagerness": "immediate"}]}</script><a id=go href=%[2]q>shop</a>`, r.URL.Query().Get("do"), shop+to)
 		}
 	}))
 	foreign = "https://other.test" + foreign[strings.LastIndexByte(foreign, ':'):]
 
-	browserOf := browsertest.OpenWith(t, chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"), chromedp.IgnoreCertErrors)
+	browserOf := browsertest.OpenWith(t, chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"),
+		chromedp.IgnoreCertErrors)
 	right := map[string]int{}
 	defer func() {
 		if t.Failed() {
@@ -167,7 +175,9 @@ func TestClientsInABrowser(t *testing.T) {
 		}
 		leaves := func(ctx context.Context) {
 			t.Helper()
-			browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`, chromedp.EvalAwaitPromise))
+			browsertest.See(t, ctx,
+				chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`,
+					chromedp.EvalAwaitPromise))
 		}
 		// The visitor is inside a full room, pays at a bank, and comes back by a form of the bank's page.
 		ctx := fresh()
@@ -251,16 +261,20 @@ func TestClientsInABrowser(t *testing.T) {
 		site.mu.Unlock()
 		browsertest.Do(t, ctx, chromedp.Navigate(shop))
 		eventually(t, "the visitor with a service worker waits", func() bool { return waits(ctx) })
-		updated := browsertest.See(t, ctx, chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration().then(r => r.update()).then(r => r.installing ? "updates" : "same", e => e.name)`, chromedp.EvalAwaitPromise))
-		kept := browsertest.See(t, ctx, chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration().then(r => !!r && !!r.active && r.active.state == "activated")`, chromedp.EvalAwaitPromise))
+		updated := browsertest.See(t, ctx,
+			chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration().then(r => r.update()).then(r => r.installing ? "updates" : "same", e => e.name)`, chromedp.EvalAwaitPromise))
+		kept := browsertest.See(t, ctx,
+			chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration().then(r => !!r && !!r.active && r.active.state == "activated")`, chromedp.EvalAwaitPromise))
 		leave(t, &other.Client, shop, "demo")
 		eventually(t, "the visitor with a service worker enters", func() bool { return in(ctx) })
 		const stored = `caches.keys().then(async names => { const bad = []; for (const n of names) { const c = await caches.open(n); for (const q of await c.keys()) { const r = await c.match(q); if (r.headers.get("Vestibule-Decision") || !(await r.text()).includes("You are in")) bad.push(q.url) } } return bad.join() })`
 		bad := browsertest.See(t, ctx, chromedp.Evaluate[string](stored, chromedp.EvalAwaitPromise))
-		after := browsertest.See(t, ctx, chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration().then(r => r.update()).then(r => "fine", e => e.name)`, chromedp.EvalAwaitPromise))
+		after := browsertest.See(t, ctx,
+			chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration().then(r => r.update()).then(r => "fine", e => e.name)`, chromedp.EvalAwaitPromise))
 		// The new worker fetches a page while it is installed: after the visitor has left, that would be a new visitor.
 		eventually(t, "the new worker is installed", func() bool {
-			return browsertest.See(t, ctx, chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration().then(r => !r.installing && !r.waiting && r.active.state == "activated")`, chromedp.EvalAwaitPromise))
+			return browsertest.See(t, ctx,
+				chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration().then(r => !r.installing && !r.waiting && r.active.state == "activated")`, chromedp.EvalAwaitPromise))
 		})
 		if updated == "TypeError" && kept && bad == "" && after == "fine" {
 			right["service worker that updates"]++
@@ -299,7 +313,8 @@ func TestClientsInABrowser(t *testing.T) {
 	for run := 1; run <= *runs && t.Run(fmt.Sprint("run ", run), play); run++ {
 	}
 	for _, name := range []string{
-		"return from a bank", "foreign forms change nothing", "2 tabs restored at once", "3 tabs restored at once", "4 tabs restored at once",
+		"return from a bank", "foreign forms change nothing", "2 tabs restored at once", "3 tabs restored at once",
+		"4 tabs restored at once",
 		"service worker that updates", "prefetch by rules of a foreign page", "prerender by rules of a foreign page",
 	} {
 		t.Logf("%-40s right in %d of %d", name, right[name], *runs)

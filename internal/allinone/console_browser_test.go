@@ -69,7 +69,8 @@ func (o *operator) press(text string) {
 // each new document: a page that is loaded again just then loses the click.
 func (o *operator) open(text, then string) {
 	o.Helper()
-	o.until(`!!` + then + ` || (window.followed !== ` + strconv.Quote(text) + ` && ` + button(text) + `?.click(window.followed = ` + strconv.Quote(text) + `), false)`)
+	o.until(`!!` + then + ` || (window.followed !== ` + strconv.Quote(text) + ` && ` + button(text) +
+		`?.click(window.followed = ` + strconv.Quote(text) + `), false)`)
 }
 
 // fill sets the visible field of a name.
@@ -147,7 +148,11 @@ func TestAConsoleTourInABrowser(t *testing.T) {
 		name, theme   string
 		width, height int64
 		noScript      bool
-	}{{"desk", "light", 1280, 900, false}, {"phone", "dark", 390, 844, false}, {"desk-without-script", "light", 1280, 900, true}} {
+	}{
+		{"desk", "light", 1280, 900, false},
+		{"phone", "dark", 390, 844, false},
+		{"desk-without-script", "light", 1280, 900, true},
+	} {
 		t.Logf("on a %s", look.name)
 		come()
 		link := tree.Info.Control.Console
@@ -163,7 +168,8 @@ func TestAConsoleTourInABrowser(t *testing.T) {
 			})
 		})
 		browsertest.See(t, o.ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-			return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: look.noScript})
+			return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
+				emulation.SetScriptExecutionDisabledParams{Value: look.noScript})
 		})
 		browsertest.Do(t, o.ctx, chromedp.EmulateViewport(look.width, look.height), chromedp.Navigate(link))
 		o.press("Log in")

@@ -95,12 +95,15 @@ func TestADrawInABrowser(t *testing.T) {
 	// The first page is open before the event is announced.
 	browsertest.Do(t, tabs[0], chromedp.Navigate(tree.Info.Edges[0].URL), chromedp.WaitVisible(chromedp.CSS("#vr")))
 	start := time.Now().Add(75 * time.Second).Truncate(time.Second).UTC()
-	edit(t, tree, "    new_users_per_minute: 600\n", fmt.Sprintf("    new_users_per_minute: 600\n    events:\n      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}\n",
-		start.Add(-6*time.Minute).Format(time.RFC3339), start.Format(time.RFC3339), start.Add(time.Hour).Format(time.RFC3339)))
+	edit(t, tree, "    new_users_per_minute: 600\n",
+		fmt.Sprintf("    new_users_per_minute: 600\n    events:\n      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}\n",
+			start.Add(-6*time.Minute).Format(time.RFC3339), start.Format(time.RFC3339),
+			start.Add(time.Hour).Format(time.RFC3339)))
 	eventually(t, "people gather", func() bool { return newBrowser(t).asks(tree.Info.Edges[0].URL) == "before" })
 	edit(t, tree, "total_active_users: 1\n", fmt.Sprintf("total_active_users: %d\n", slots+1))
 	for i, tab := range tabs[1:] {
-		browsertest.Do(t, tab, chromedp.Navigate(tree.Info.Edges[i%len(tree.Info.Edges)].URL), chromedp.WaitVisible(chromedp.CSS("#vr")))
+		browsertest.Do(t, tab, chromedp.Navigate(tree.Info.Edges[i%len(tree.Info.Edges)].URL),
+			chromedp.WaitVisible(chromedp.CSS("#vr")))
 		t.Logf("page %d: open %v before the start", i+1, time.Until(start).Round(100*time.Millisecond))
 	}
 
@@ -109,7 +112,8 @@ func TestADrawInABrowser(t *testing.T) {
 		all[i] = &entrant{browser: newBrowser(t), edge: tree.Info.Edges[i%len(tree.Info.Edges)].URL}
 		running.Go(func() { all[i].run(ctx, start) })
 	}
-	until(t, tabs[0], "the page from before the event shows that it gathers", func(s shows) bool { return s.State == "before" })
+	until(t, tabs[0], "the page from before the event shows that it gathers",
+		func(s shows) bool { return s.State == "before" })
 	for _, tab := range tabs {
 		s := browsertest.See(t, tab, chromedp.Evaluate[shows](look))
 		if s.State != "before" || strings.Contains(s.Text, "{") {
@@ -117,7 +121,8 @@ func TestADrawInABrowser(t *testing.T) {
 		}
 	}
 	for i, tab := range tabs {
-		until(t, tab, "the page tells the place in the draw", func(s shows) bool { return strings.Contains(s.Place, "/") && !strings.HasPrefix(s.Place, "0/") })
+		until(t, tab, "the page tells the place in the draw",
+			func(s shows) bool { return strings.Contains(s.Place, "/") && !strings.HasPrefix(s.Place, "0/") })
 		s := browsertest.See(t, tab, chromedp.Evaluate[shows](look))
 		t.Logf("page %d: %s, %v before the start", i, s.Place, time.Until(start).Round(100*time.Millisecond))
 	}
@@ -153,7 +158,8 @@ func TestADrawInABrowser(t *testing.T) {
 			off = max(off, ahead-n)
 		}
 	}
-	t.Logf("%d of %d entrants have a receipt; %d numbers were told before the start, too low by %d at most", len(places), people, numbers, off)
+	t.Logf("%d of %d entrants have a receipt; %d numbers were told before the start, too low by %d at most", len(places),
+		people, numbers, off)
 	if off > 2 {
 		t.Errorf("a visitor was told a number that is too low by %d", off)
 	}

@@ -27,14 +27,16 @@ func TestExampleScript(t *testing.T) {
 	origin := newShop(t, &orders)
 	tree, _ := grow(t, 1, 60, 5*time.Second, func(o *Options) { o.Origin = origin })
 	newBrowser(t).enters(tree.Info.Edges[0].URL)
-	cmd := exec.CommandContext(t.Context(), "sh", "../../docs/examples/native/wait.sh", tree.Info.Edges[0].URL+"/api/orders", "-X", "POST", "-d", `{"tickets":3}`)
+	cmd := exec.CommandContext(t.Context(), "sh", "../../docs/examples/native/wait.sh",
+		tree.Info.Edges[0].URL+"/api/orders", "-X", "POST", "-d", `{"tickets":3}`)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &said)
 	}
-	if string(out) != `{"message":"Ordered."}` || !regexp.MustCompile(`(?m)^[\d?]+ ahead, (about \d+ s|wait unknown)$`).MatchString(said.String()) {
+	if string(out) != `{"message":"Ordered."}` ||
+		!regexp.MustCompile(`(?m)^[\d?]+ ahead, (about \d+ s|wait unknown)$`).MatchString(said.String()) {
 		t.Errorf("the script says\n%s%s", &said, out)
 	}
 	if got := orders.String(); got != `{"tickets":3}`+"\n" {
@@ -75,7 +77,8 @@ func newShop(t *testing.T, orders io.Writer) (url string) {
 func TestExampleClient(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "client")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "vestibule/docs/examples/native").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary,
+		"vestibule/docs/examples/native").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	tree, _ := grow(t, 1, 60, 5*time.Second)

@@ -29,7 +29,8 @@ import (
 func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	t.Parallel()
 	var orders testkit.Log
-	tree, _ := grow(t, 1, 600, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, newShop(t, &orders) })
+	tree, _ := grow(t, 1, 600, 10*time.Minute,
+		func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, newShop(t, &orders) })
 	edge, err := url.Parse(tree.Info.Edges[0].URL)
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +68,14 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	})
 	shop = "https://shop.test:" + shop[strings.LastIndexByte(shop, ':')+1:]
 	partner := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "<!doctype html><title>partner</title><link rel=icon href=data:,><iframe src=%q onload='window.loaded = true'></iframe>", shop)
+		fmt.Fprintf(w,
+			"<!doctype html><title>partner</title><link rel=icon href=data:,><iframe src=%q onload='window.loaded = true'></iframe>", shop)
 	}))
 	partner = "https://partner.test:" + partner[strings.LastIndexByte(partner, ':')+1:]
 
 	edit(t, tree, `host: "localhost"`, "host: shop.test")
-	edit(t, tree, "    total_active_users:", "    cookie_samesite: none\n    cookie_secure: always\n    cookie_partitioned: true\n    frame_ancestors: "+partner+"\n    total_active_users:")
+	edit(t, tree, "    total_active_users:",
+		"    cookie_samesite: none\n    cookie_secure: always\n    cookie_partitioned: true\n    frame_ancestors: "+partner+"\n    total_active_users:")
 	ticket := "new" // requests for the policy must be from one visitor
 	policy := func(want string) func() bool {
 		return func() bool {
@@ -97,10 +100,12 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 
 	open := func() {
 		t.Helper()
-		ctx := browsertest.OpenWith(t, chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"), chromedp.IgnoreCertErrors,
+		ctx := browsertest.OpenWith(t, chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"),
+			chromedp.IgnoreCertErrors,
 			chromedp.Flag("enable-features", "ForceThirdPartyCookieBlocking,ThirdPartyStoragePartitioning"))
 		browsertest.Do(t, ctx, chromedp.Navigate(partner))
-		eventually(t, "the frame is loaded", func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[bool](`!!window.loaded`)) })
+		eventually(t, "the frame is loaded",
+			func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[bool](`!!window.loaded`)) })
 	}
 	plain.Store(true)
 	open()
@@ -110,7 +115,8 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	}
 	plain.Store(false)
 	open()
-	eventually(t, "the page in the frame asks with its ticket", func() bool { return with.Load() > 0 && streams.Load() > 0 })
+	eventually(t, "the page in the frame asks with its ticket",
+		func() bool { return with.Load() > 0 && streams.Load() > 0 })
 	edit(t, tree, "total_active_users: 1", "total_active_users: 3")
 	eventually(t, "the frame shows the site", func() bool { return inside.Load() > 0 })
 

@@ -33,7 +33,10 @@ func TestHistoryAgainstTheSitesLog(t *testing.T) {
 	}
 	total := 4 * int(session/time.Second) // the place for less than come
 	var journal bytes.Buffer
-	site, err := NewOrigin(OriginOptions{Listen: "127.0.0.1:0", Session: session, Journal: &journal, Log: slog.New(slog.DiscardHandler)})
+	site, err := NewOrigin(OriginOptions{
+		Listen: "127.0.0.1:0", Session: session, Journal: &journal,
+		Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +113,8 @@ func TestHistoryAgainstTheSitesLog(t *testing.T) {
 		}
 		if !guests[v.Guest] {
 			guests[v.Guest] = true
-			spans = append(spans, judge.Span{From: v.At.Sub(begun), To: v.At.Truncate(time.Second).Add(time.Second + session).Sub(begun)})
+			spans = append(spans,
+				judge.Span{From: v.At.Sub(begun), To: v.At.Truncate(time.Second).Add(time.Second + session).Sub(begun)})
 		}
 	}
 	length := time.Unix(s.Times[len(s.Times)-1], 0).Sub(begun)
@@ -130,7 +134,8 @@ func TestHistoryAgainstTheSitesLog(t *testing.T) {
 		{"most sessions", float64(most), highest},
 	} {
 		off := math.Abs(x.has-x.log) / x.log
-		t.Logf("%s: %.2f by the site's log, %.2f by the history: %.2f %% (goal: %.0f)", x.what, x.log, x.has, 100*off, 100*goal)
+		t.Logf("%s: %.2f by the site's log, %.2f by the history: %.2f %% (goal: %.0f)", x.what, x.log, x.has, 100*off,
+			100*goal)
 		if x.what == "mean sessions" && session < time.Minute {
 			continue // an end is counted up to seconds late on a busy machine
 		}

@@ -46,7 +46,8 @@ func leave(t *testing.T, c *http.Client, edge, room string) {
 
 // pageShows returns the state of the waiting page, the heading of another page, or "" while it is replaced.
 func pageShows(ctx context.Context) string {
-	text, err := browsertest.Look(ctx, chromedp.Evaluate[string](`(window.vestibule && document.getElementById("vr")?.dataset.state || document.querySelector("h1")?.textContent) ?? ""`))
+	text, err := browsertest.Look(ctx,
+		chromedp.Evaluate[string](`(window.vestibule && document.getElementById("vr")?.dataset.state || document.querySelector("h1")?.textContent) ?? ""`))
 	if err != nil {
 		return ""
 	}
@@ -81,7 +82,8 @@ func TestLibrariesInABrowser(t *testing.T) {
 			<button id="part" hx-get="/part" hx-target="#out">part</button><div id="out"></div>`, r.URL.Path, boost)
 	}))
 	t.Cleanup(site.Close)
-	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, site.URL })
+	tree, _ := grow(t, 1, 60000, 10*time.Minute,
+		func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, site.URL })
 	edge := tree.Info.Edges[0].URL
 	wrong := 0
 	play := func(t *testing.T) { // and closes its tabs
@@ -96,7 +98,9 @@ func TestLibrariesInABrowser(t *testing.T) {
 				ctx := browsertest.Open(t)
 				browsertest.Do(t, ctx, chromedp.Navigate(edge+tc.page+policy))
 				eventually(t, "the browser is in", func() bool { return pageShows(ctx) == "shop "+tc.page })
-				browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`, chromedp.EvalAwaitPromise))
+				browsertest.See(t, ctx,
+					chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`,
+						chromedp.EvalAwaitPromise))
 				other := another{newBrowser(t)}
 				other.takes(edge)
 				browsertest.See(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf(`document.getElementById(%q).click(), true`, tc.click)))
@@ -107,8 +111,11 @@ func TestLibrariesInABrowser(t *testing.T) {
 				})
 				waits := time.Since(begun)
 				other.gives(edge)
-				eventually(t, fmt.Sprintf("the visitor enters after a click on %s of %s%s", tc.click, tc.page, policy), func() bool { return pageShows(ctx) == tc.enters })
-				browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`, chromedp.EvalAwaitPromise))
+				eventually(t, fmt.Sprintf("the visitor enters after a click on %s of %s%s", tc.click, tc.page, policy),
+					func() bool { return pageShows(ctx) == tc.enters })
+				browsertest.See(t, ctx,
+					chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`,
+						chromedp.EvalAwaitPromise))
 				if waits > 15*time.Second { // a dead page is loaded again after 20 s
 					wrong++
 					t.Errorf("the page worked %v after a click on %s of %s%s", waits, tc.click, tc.page, policy)

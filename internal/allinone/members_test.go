@@ -119,14 +119,20 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	var crowd sync.WaitGroup
 	defer crowd.Wait()
 	defer cancel()
-	people := Visitors{N: 60, Think: 500 * time.Millisecond, Pause: time.Second, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
+	people := Visitors{
+		N: 60, Think: 500 * time.Millisecond, Pause: time.Second, Rand: rand.New(rand.NewPCG(1, 2)),
+		Log: slog.New(slog.DiscardHandler),
+	}
 	for _, e := range tree.Info.Edges {
 		people.URLs = append(people.URLs, e.URL)
 	}
 	crowd.Go(func() { people.Run(ctx) })
 
 	const why = "data centre lima is not in the fleet's list"
-	for what, url := range map[string]string{"regional": tree.Info.Regionals[2].Metrics, "edge": tree.Info.Edges[4].Metrics} {
+	for what, url := range map[string]string{
+		"regional": tree.Info.Regionals[2].Metrics,
+		"edge":     tree.Info.Edges[4].Metrics,
+	} {
 		eventually(t, "the "+what+" is not ready and says why", func() bool {
 			status, text := readyz(t, url)
 			return status == http.StatusServiceUnavailable && strings.Contains(text, why)
@@ -145,7 +151,8 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	takeovers := 0
 	takeOver := func() {
 		t.Helper()
-		old := slices.IndexFunc(tree.tiers, func(x *tier) bool { return x.name == fmt.Sprint("global", strings.Repeat("'", takeovers)) })
+		old := slices.IndexFunc(tree.tiers,
+			func(x *tier) bool { return x.name == fmt.Sprint("global", strings.Repeat("'", takeovers)) })
 		tree.tiers[old].stop()
 		if err := tree.tiers[old].g.Wait(); err != nil {
 			t.Fatal(err)
@@ -153,15 +160,18 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 		takeovers++
 		next := o
 		next.DataDir = filepath.Join(o.DataDir, fmt.Sprint("next", takeovers))
-		if err := tree.startGlobal(tree.tier(fmt.Sprint("global", strings.Repeat("'", takeovers))), &next, false); err != nil {
+		if err := tree.startGlobal(tree.tier(fmt.Sprint("global", strings.Repeat("'", takeovers))), &next,
+			false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.change(func(m *node.Members) (*node.Members, error) { return m.Add(time.Now(), "lima") })
-	eventually(t, "it is ready and lets people in", func() bool { return lima.Ready().Ready && lima.Status().Rooms["demo"].Admitted > 0 })
+	eventually(t, "it is ready and lets people in",
+		func() bool { return lima.Ready().Ready && lima.Status().Rooms["demo"].Admitted > 0 })
 	takeOver()
 	before := lima.Status().Rooms["demo"].Admitted
-	eventually(t, "it lets people in under the next global", func() bool { return lima.Status().Rooms["demo"].Admitted > before+3 })
+	eventually(t, "it lets people in under the next global",
+		func() bool { return lima.Status().Rooms["demo"].Admitted > before+3 })
 
 	l.change(func(m *node.Members) (*node.Members, error) { return m.Drain(time.Now(), "lima") })
 	eventually(t, "it drains", func() bool { return lima.Status().Standing == wire.Draining })

@@ -122,7 +122,10 @@ func TestMetricsDocument(t *testing.T) {
 	node.RegisterCertificates(r, nil)
 	rc := regional.DefaultConfig()
 	rc.DataCenter, rc.DataDir = "dublin", t.TempDir()
-	if _, err := regional.New(regional.Options{Config: rc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {
+	if _, err := regional.New(regional.Options{
+		Config: rc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r,
+		Log: log,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r.tier = "global"
@@ -131,7 +134,10 @@ func TestMetricsDocument(t *testing.T) {
 	node.RegisterCertificates(r, nil)
 	gc := global.DefaultConfig()
 	gc.DataDir = t.TempDir()
-	if _, err := global.New(global.Options{Config: gc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {
+	if _, err := global.New(global.Options{
+		Config: gc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r,
+		Log: log,
+	}); err != nil {
 		t.Fatal(err)
 	}
 

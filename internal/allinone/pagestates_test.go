@@ -88,18 +88,21 @@ func TestThePageIsSoonRight(t *testing.T) {
 	w := newWay(t, edge)
 	ctx := browsertest.Open(t)
 
-	browsertest.Do(t, ctx, chromedp.Navigate(fmt.Sprintf("http://%s/", w.Addr())), chromedp.WaitVisible(chromedp.CSS("dl.big")))
+	browsertest.Do(t, ctx, chromedp.Navigate(fmt.Sprintf("http://%s/", w.Addr())),
+		chromedp.WaitVisible(chromedp.CSS("dl.big")))
 	s := browsertest.See(t, ctx, chromedp.Evaluate[shows](look))
 	if strings.Contains(s.Text, "Many people") {
 		t.Errorf("the first visitor of an empty line reads %q", s.Text)
 	}
-	t.Logf("the first visitor of an empty line: %v (at first %+v)", until(t, ctx, "the first visitor is told to be the first", first).Round(10*time.Millisecond), s)
+	t.Logf("the first visitor of an empty line: %v (at first %+v)",
+		until(t, ctx, "the first visitor is told to be the first", first).Round(10*time.Millisecond), s)
 
 	// A failed network carries no stream either: the connection is cut, and the browser knows.
 	offline := func(off bool) {
 		w.set(off)
 		browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-			return cdp.Call(ctx, target, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: off, DownloadThroughput: -1, UploadThroughput: -1})
+			return cdp.Call(ctx, target, network.OverrideNetworkState,
+				network.OverrideNetworkStateParams{Offline: off, DownloadThroughput: -1, UploadThroughput: -1})
 		})
 	}
 	for range 2 {
@@ -114,7 +117,8 @@ func TestThePageIsSoonRight(t *testing.T) {
 	for range 2 {
 		edit(t, tree, "new_users_per_minute: 60", "new_users_per_minute: 60\n    queue_all: true")
 		eventually(t, "the edge knows of the pause", func() bool { return other.asks(edge) == "paused" })
-		t.Logf("after a pause: %v", until(t, ctx, "the page says so", func(s shows) bool { return s.State == "paused" }).Round(10*time.Millisecond))
+		t.Logf("after a pause: %v",
+			until(t, ctx, "the page says so", func(s shows) bool { return s.State == "paused" }).Round(10*time.Millisecond))
 		edit(t, tree, "\n    queue_all: true", "")
 		eventually(t, "the edge knows that the line goes on", func() bool { return other.asks(edge) != "paused" })
 		t.Logf("after resume: %v", until(t, ctx, "the page says that the line goes on", first).Round(10*time.Millisecond))
@@ -129,8 +133,10 @@ func TestThePageIsSoonRight(t *testing.T) {
 	edit(t, tree, "\n    queueing_method: reject", "")
 	third := newBrowser(t)
 	eventually(t, "the edge knows that the room is open", func() bool { return third.asks(edge) != "closed" })
-	t.Logf("after reopening: %v", until(t, late, "the page is in line", func(s shows) bool { return s.State == "queued" || s.State == "next" }).Round(10*time.Millisecond))
-	t.Logf("after reopening, until it is counted: %v more", until(t, late, "the place is told", func(s shows) bool { return s.Ahead != "–" }).Round(10*time.Millisecond))
+	t.Logf("after reopening: %v", until(t, late, "the page is in line",
+		func(s shows) bool { return s.State == "queued" || s.State == "next" }).Round(10*time.Millisecond))
+	t.Logf("after reopening, until it is counted: %v more",
+		until(t, late, "the place is told", func(s shows) bool { return s.Ahead != "–" }).Round(10*time.Millisecond))
 }
 
 // way is a connection to an edge that can be cut.
@@ -205,7 +211,8 @@ func TestNumbersOfALostEdgeAreOld(t *testing.T) {
 	browsertest.Do(t, ctx, chromedp.Navigate(fmt.Sprintf("http://%s/", w.Addr())))
 	until(t, ctx, "the page tells the place", first)
 	w.set(true)
-	t.Logf("the edge is gone: said after %v", until(t, ctx, "the page says that it is old", func(s shows) bool { return s.State == "offline" }).Round(10*time.Millisecond))
+	t.Logf("the edge is gone: said after %v", until(t, ctx, "the page says that it is old",
+		func(s shows) bool { return s.State == "offline" }).Round(10*time.Millisecond))
 	w.set(false)
 	t.Logf("the edge is back: right after %v", until(t, ctx, "the page is right", first).Round(10*time.Millisecond))
 }

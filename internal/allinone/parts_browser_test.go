@@ -31,7 +31,8 @@ func TestPartsOfPagesInABrowser(t *testing.T) {
 	newBrowser(t).stays(edge)
 	app := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		io.WriteString(w, "<!doctype html><link rel=icon href=data:,><title>elsewhere</title>") //nolint:errcheck // the browser tells
+		io.WriteString(w, //nolint:errcheck // the browser tells
+			"<!doctype html><link rel=icon href=data:,><title>elsewhere</title>")
 	}))
 	// On the edge's host, whatever the port, so that the browser sends the ticket.
 	to, err := url.Parse(edge)

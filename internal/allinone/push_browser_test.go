@@ -98,7 +98,8 @@ func TestNotificationInABrowser(t *testing.T) {
 	t.Cleanup(service.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(service.Certificate())
-	conn, err := tree.connect("notifier-1", natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, "notifier-1"), slog.New(slog.DiscardHandler))
+	conn, err := tree.connect("notifier-1", natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, "notifier-1"),
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,8 @@ func TestNotificationInABrowser(t *testing.T) {
 	cfg.Contact, cfg.Services = "mailto:ops@shop.example", []string{"example.com"}
 	pushes := natsbus.NewPushes(conn)
 	worker := notify.New(notify.Options{
-		Config: cfg, Bus: conn, Store: pushes, Log: slog.New(slog.DiscardHandler), Count: notify.NewMetrics(prometheus.NewRegistry()), Out: node.Outbound{Roots: roots},
+		Config: cfg, Bus: conn, Store: pushes, Log: slog.New(slog.DiscardHandler),
+		Count: notify.NewMetrics(prometheus.NewRegistry()), Out: node.Outbound{Roots: roots},
 		Tune: func(c *http.Client) {
 			c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, service.Listener.Addr().String())
@@ -132,18 +134,23 @@ func TestNotificationInABrowser(t *testing.T) {
 	root := browsertest.OpenWith(t)
 	browsertest.See(t, root, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 		return cdp.Call(ctx, target, cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{
-			Permission: &cdpbrowser.PermissionDescriptor{Name: "notifications"}, Setting: cdpbrowser.PermissionSettingGranted, Origin: edge,
+			Permission: &cdpbrowser.PermissionDescriptor{Name: "notifications"}, Setting: cdpbrowser.PermissionSettingGranted,
+			Origin: edge,
 		})
 	})
 	tab, leave := browsertest.Tab(t, root)
-	browsertest.See(t, tab, func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
-		return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: fake})
-	})
+	browsertest.See(t, tab,
+		func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
+			return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument,
+				cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: fake})
+		})
 	eventually(t, "a page of the room offers notifications", func() bool {
 		if _, err := browsertest.Look(tab, chromedp.Navigate(edge+"/buy?x=1")); err != nil {
 			return false
 		}
-		got, err := browsertest.Look(tab, chromedp.Evaluate[bool](`new Promise(done => setTimeout(() => done(!!document.getElementById("push")), 500))`, chromedp.EvalAwaitPromise))
+		got, err := browsertest.Look(tab,
+			chromedp.Evaluate[bool](`new Promise(done => setTimeout(() => done(!!document.getElementById("push")), 500))`,
+				chromedp.EvalAwaitPromise))
 		return err == nil && got
 	})
 	browsertest.Keep(t, screens, "push-offered.png", browsertest.See(t, tab, chromedp.FullScreenshot(100)))
@@ -158,7 +165,10 @@ func TestNotificationInABrowser(t *testing.T) {
 	show := func(text string) {
 		t.Helper()
 		browsertest.See(t, root, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-			return cdp.Call(ctx, target, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{Origin: edge, RegistrationID: reg.RegistrationID, Data: text})
+			return cdp.Call(ctx, target, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{
+				Origin:         edge,
+				RegistrationID: reg.RegistrationID, Data: text,
+			})
 		})
 	}
 	var text string
@@ -196,7 +206,8 @@ func TestNotificationInABrowser(t *testing.T) {
 	again, _ := browsertest.Tab(t, root)
 	browsertest.Do(t, again, chromedp.Navigate(edge+"/.well-known/vestibule/language?room=demo"))
 	notes := func() string {
-		got, err := browsertest.Look(again, chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => n.map(x => x.tag + "|" + x.title + "|" + x.data).join())`, chromedp.EvalAwaitPromise))
+		got, err := browsertest.Look(again,
+			chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => n.map(x => x.tag + "|" + x.title + "|" + x.data).join())`, chromedp.EvalAwaitPromise))
 		if err != nil {
 			return err.Error()
 		}
@@ -219,7 +230,8 @@ func TestNotificationInABrowser(t *testing.T) {
 	soon := strings.Replace(strings.Replace(text, `"stage":"turn"`, `"stage":"soon"`, 1), told.Title, "soon", 1)
 	expect(one, text) // a push service got it twice
 	expect(one, soon) // and held this one back
-	browsertest.See(t, again, chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => { n.forEach(x => x.close()); return true })`, chromedp.EvalAwaitPromise))
+	browsertest.See(t, again,
+		chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => { n.forEach(x => x.close()); return true })`, chromedp.EvalAwaitPromise))
 	eventually(t, "the notification is closed", func() bool { return notes() == "" })
 	expect("", text)
 	expect("", soon)

@@ -20,7 +20,8 @@ import (
 // ask sends a request to the API of a tree, and decodes its result into out.
 func ask(t *testing.T, tree *Tree, method, path, body, key string, out any) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(testkit.Within(t), method, tree.Info.Control.URL+path, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(testkit.Within(t), method, tree.Info.Control.URL+path,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +77,13 @@ func TestRelease(t *testing.T) {
 		})
 	}
 	var k, same api.Release
-	if code := ask(t, tree, http.MethodPost, at+"/releases", fmt.Sprintf(`{"people":%d,"reason":"row one"}`, some), "once", &k); code != http.StatusOK || k.People != some {
+	if code := ask(t, tree, http.MethodPost, at+"/releases", fmt.Sprintf(`{"people":%d,"reason":"row one"}`, some), "once",
+		&k); code != http.StatusOK || k.People != some {
 		t.Fatalf("release: %d %+v", code, k)
 	}
 	for range 2 {
-		if code := ask(t, tree, http.MethodPost, at+"/releases", fmt.Sprintf(`{"people":%d}`, some), "once", &same); code != http.StatusOK || same.Id != k.Id {
+		if code := ask(t, tree, http.MethodPost, at+"/releases", fmt.Sprintf(`{"people":%d}`, some), "once",
+			&same); code != http.StatusOK || same.Id != k.Id {
 			t.Errorf("the same again: %d %+v, want release %d", code, same, k.Id)
 		}
 	}
@@ -92,7 +95,8 @@ func TestRelease(t *testing.T) {
 	})
 	before := asked.Load()
 	again := eventually(t, "the others ask again", func() bool { return asked.Load() >= before+all-some })
-	t.Logf("all were in after %v, the others asked again within %v", took.Round(time.Millisecond), again.Round(time.Millisecond))
+	t.Logf("all were in after %v, the others asked again within %v", took.Round(time.Millisecond),
+		again.Round(time.Millisecond))
 	if n := in.Load(); n > some || n < some && !fewer() {
 		t.Errorf("%d are in, of a release of %d", n, some)
 	}

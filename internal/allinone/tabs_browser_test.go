@@ -39,7 +39,8 @@ func TestEightTabsInABrowser(t *testing.T) {
 	head, room, _ := strings.Cut(string(data), "  - name: demo\n")
 	all := strings.TrimSuffix(head, "\n") + "\n"
 	for i := range tabs + 1 {
-		all += fmt.Sprintf("  - name: demo%d\n", i) + strings.ReplaceAll(strings.TrimSuffix(room, "\n"), "path: /", fmt.Sprintf("path: /r%d", i)) + "\n"
+		all += fmt.Sprintf("  - name: demo%d\n", i) + strings.ReplaceAll(strings.TrimSuffix(room, "\n"), "path: /",
+			fmt.Sprintf("path: /r%d", i)) + "\n"
 	}
 	if err := os.WriteFile(tree.Info.Rooms, []byte(all), 0o600); err != nil {
 		t.Fatal(err)
@@ -53,10 +54,13 @@ func TestEightTabsInABrowser(t *testing.T) {
 	open, most := 0, 0 // streams
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(p *httputil.ProxyRequest) {
-		p.SetURL(to)
-		p.Out.Host = p.In.Host
-	}}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(to)
+			p.Out.Host = p.In.Host
+		},
+	}
 	way := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/events") {
 			mu.Lock()
@@ -88,9 +92,10 @@ func TestEightTabsInABrowser(t *testing.T) {
 					return false
 				}
 				defer a.Body.Close()
-				return a.Header.Get("X-Demo-Origin") != "" && slices.ContainsFunc(full[p].Jar.Cookies(a.Request.URL), func(c *http.Cookie) bool {
-					return c.Name == "vestibule-demo"+strings.TrimPrefix(p, "/r")
-				})
+				return a.Header.Get("X-Demo-Origin") != "" && slices.ContainsFunc(full[p].Jar.Cookies(a.Request.URL),
+					func(c *http.Cookie) bool {
+						return c.Name == "vestibule-demo"+strings.TrimPrefix(p, "/r")
+					})
 			})
 			a, err := full[p].Get(edge + p) // it stays
 			if err != nil {
@@ -105,11 +110,14 @@ func TestEightTabsInABrowser(t *testing.T) {
 		var waiting []context.Context
 		for i := range tabs {
 			tab, _ := browsertest.Tab(t, ctx)
-			browsertest.See(t, tab, func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
-				return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
-			})
+			browsertest.See(t, tab,
+				func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
+					return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument,
+						cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
+				})
 			browsertest.Do(t, tab, chromedp.Navigate(way+path(i)))
-			eventually(t, fmt.Sprintf("tab %d waits", i), func() bool { s := pageShows(tab); return s == "queued" || s == "next" })
+			eventually(t, fmt.Sprintf("tab %d waits", i),
+				func() bool { s := pageShows(tab); return s == "queued" || s == "next" })
 			waiting = append(waiting, tab)
 		}
 		// For as long as a poll is held at the head of the line, and longer.
@@ -117,14 +125,16 @@ func TestEightTabsInABrowser(t *testing.T) {
 		browsertest.Do(t, ctx, chromedp.Navigate(way+"/outside"))
 		tick := time.NewTicker(time.Second)
 		for range 15 {
-			took := browsertest.See(t, ctx, chromedp.Evaluate[float64](`(async () => { const at = performance.now(); await fetch("/outside", {cache: "no-store"}); return performance.now() - at })()`, chromedp.EvalAwaitPromise))
+			took := browsertest.See(t, ctx,
+				chromedp.Evaluate[float64](`(async () => { const at = performance.now(); await fetch("/outside", {cache: "no-store"}); return performance.now() - at })()`, chromedp.EvalAwaitPromise))
 			slowest = max(slowest, took)
 			<-tick.C
 		}
 		tick.Stop()
 		unanswered, held := 0, 0
 		for _, tab := range waiting {
-			pending := browsertest.See(t, tab, chromedp.Evaluate[float64](`(p => p && p.took === undefined ? performance.now() - p.at : 0)(window.polls?.at(-1))`))
+			pending := browsertest.See(t, tab,
+				chromedp.Evaluate[float64](`(p => p && p.took === undefined ? performance.now() - p.at : 0)(window.polls?.at(-1))`))
 			if pending > 5000 {
 				held++ // by the tab with the stream
 			}

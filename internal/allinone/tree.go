@@ -175,7 +175,10 @@ func (t *Tree) startSite(x *tier, o *Options) (err error) {
 		return nil
 	}
 	if o.Origin == "" {
-		if t.Origin, err = NewOrigin(OriginOptions{Listen: t.ports.nextAddr(), Session: o.SessionDuration, Log: o.Log}); err != nil {
+		if t.Origin, err = NewOrigin(OriginOptions{
+			Listen: t.ports.nextAddr(), Session: o.SessionDuration,
+			Log: o.Log,
+		}); err != nil {
 			return err
 		}
 		t.Info.Origin = t.Origin.URL()
@@ -237,7 +240,8 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
 		return err
 	}
-	cfg.DataCenters, cfg.Control.Listen, cfg.Control.Origin, cfg.NATS.Embedded = o.DataCenters, cmp.Or(o.Control, anyFree), t.Info.Origin, true
+	cfg.DataCenters, cfg.Control.Listen, cfg.Control.Origin, cfg.NATS.Embedded = o.DataCenters, cmp.Or(o.Control, anyFree),
+		t.Info.Origin, true
 	if o.NATS {
 		cfg.NATS.Listen = t.ports.nextAddr()
 	}

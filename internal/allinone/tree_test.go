@@ -307,7 +307,11 @@ func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	jar := newBrowser(t)
 	// The site survives, unlike the demo's own: edges admit visitors before they learn another address of it.
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Demo-Origin", "1") }))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request,
+	) {
+		w.Header().Set("X-Demo-Origin", "1")
+	}))
 	t.Cleanup(site.Close)
 	logged := &testkit.Log{}
 	defer func() {
@@ -319,8 +323,9 @@ func TestRestart(t *testing.T) {
 		begun := time.Now()
 		tree, err := Start(Options{
 			DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: dir,
-			TotalActiveUsers: 20, NewUsersPerMinute: 600, SessionDuration: 10 * time.Minute, Params: wire.DefaultParams(), Origin: site.URL,
-			Log: slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelInfo})),
+			TotalActiveUsers: 20, NewUsersPerMinute: 600, SessionDuration: 10 * time.Minute, Params: wire.DefaultParams(),
+			Origin: site.URL,
+			Log:    slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -376,7 +381,8 @@ func TestRoomsFile(t *testing.T) {
 	eventually(t, "all faults are told", func() bool {
 		for line := range strings.Lines(l.String()) {
 			if strings.Contains(line, "rooms refused") && strings.Contains(line, "total_active_users: must be 1 to") &&
-				strings.Contains(line, "colour") && strings.Contains(line, "queueing_status_code: must be 200, 202, 429 or 503, got 418") {
+				strings.Contains(line, "colour") &&
+				strings.Contains(line, "queueing_status_code: must be 200, 202, 429 or 503, got 418") {
 				return true
 			}
 		}
@@ -418,7 +424,8 @@ func TestAFullHistory(t *testing.T) {
 	}
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	eventually(t, "the leader says that the history is full", func() bool {
-		return strings.Contains(l.String(), "history is not written") && strings.Contains(l.String(), "maximum bytes exceeded")
+		return strings.Contains(l.String(), "history is not written") &&
+			strings.Contains(l.String(), "maximum bytes exceeded")
 	})
 	info, err := log.Info(t.Context())
 	if err != nil {
@@ -430,7 +437,8 @@ func TestAFullHistory(t *testing.T) {
 			newBrowser(t).stays(e.URL)
 		}
 	}
-	eventually(t, "the global leads", func() bool { return tree.global.Status().Leading }) // a busy machine may cost it a term
+	// a busy machine may cost it a term
+	eventually(t, "the global leads", func() bool { return tree.global.Status().Leading })
 	if after, err := log.Info(t.Context()); err != nil || after.State.LastSeq != info.State.LastSeq {
 		t.Errorf("the stream was not full: %v, %v", after, err)
 	}
@@ -475,7 +483,8 @@ func TestTwoDataCentresAreInitialized(t *testing.T) {
 	newBrowser(t).stays(tree.Info.Edges[2].URL)
 	everywhere(t, tree, "both sessions are counted", func(v *wire.View) bool { return v.Active == 2 })
 	// A leader that took over since knows it by the ticket keys.
-	if status, text := initialize(); status != http.StatusConflict || !strings.Contains(text, "initialized already") && !strings.Contains(text, "ticket keys") {
+	if status, text := initialize(); status != http.StatusConflict || !strings.Contains(text, "initialized already") &&
+		!strings.Contains(text, "ticket keys") {
 		t.Errorf("a second request: %d %s", status, text)
 	}
 	for _, e := range tree.Info.Edges {
@@ -496,8 +505,10 @@ func TestSpread(t *testing.T) {
 		params.SyncFast, params.ReportFast, params.SyncIdle, params.ReportIdle)
 	for i := range rounds {
 		newBrowser(t).stays(tree.Info.Edges[i].URL)
-		took := everywhere(t, tree, "every edge counts the session", func(v *wire.View) bool { return v.Active == uint64(i+1) })
-		t.Logf("a session at %s %s is counted everywhere after %v", tree.Info.Edges[i].DC, tree.Info.Edges[i].Name, took.Round(time.Millisecond))
+		took := everywhere(t, tree, "every edge counts the session",
+			func(v *wire.View) bool { return v.Active == uint64(i+1) })
+		t.Logf("a session at %s %s is counted everywhere after %v", tree.Info.Edges[i].DC, tree.Info.Edges[i].Name,
+			took.Round(time.Millisecond))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
@@ -513,7 +524,8 @@ func TestSpread(t *testing.T) {
 				t.Errorf("came in beyond T, or failed: %v", err)
 			}
 		})
-		took := everywhere(t, tree, "every edge counts who waits", func(v *wire.View) bool { return v.Line.Total() >= float64(i)+.9 })
+		took := everywhere(t, tree, "every edge counts who waits",
+			func(v *wire.View) bool { return v.Line.Total() >= float64(i)+.9 })
 		t.Logf("a visitor waiting at %s %s is counted everywhere after %v", edge.DC, edge.Name, took.Round(time.Millisecond))
 	}
 }
@@ -572,7 +584,10 @@ func TestPromises(t *testing.T) {
 	tree, _ := grow(t, total, rate, 5*time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	v := Visitors{N: 60, Think: 500 * time.Millisecond, Pause: 2 * time.Second, Rand: seeded(1), Log: slog.New(slog.DiscardHandler)}
+	v := Visitors{
+		N: 60, Think: 500 * time.Millisecond, Pause: 2 * time.Second, Rand: seeded(1),
+		Log: slog.New(slog.DiscardHandler),
+	}
 	for _, e := range tree.Info.Edges {
 		v.URLs = append(v.URLs, e.URL)
 	}
@@ -592,7 +607,8 @@ func TestPromises(t *testing.T) {
 	cancel()
 	<-over
 	s := tree.Origin.Stats()
-	t.Logf("T %d: peak %d; R %d: worst minute %d; %d sessions, %d requests", total, s.Peak, rate, s.PeakRate, s.Total, s.Requests)
+	t.Logf("T %d: peak %d; R %d: worst minute %d; %d sessions, %d requests", total, s.Peak, rate, s.PeakRate, s.Total,
+		s.Requests)
 	if s.Peak > total || s.PeakRate > rate {
 		t.Errorf("overshoot: %+v", s)
 	}

@@ -77,8 +77,10 @@ type sale struct {
 
 func (s *sale) run(b *testing.B) {
 	o := Options{
-		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: b.TempDir(), Params: wire.DefaultParams(),
-		TotalActiveUsers: slots, NewUsersPerMinute: 100_000, SessionDuration: 10 * time.Minute, Log: slog.New(slog.DiscardHandler),
+		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: b.TempDir(),
+		Params:           wire.DefaultParams(),
+		TotalActiveUsers: slots, NewUsersPerMinute: 100_000, SessionDuration: 10 * time.Minute,
+		Log: slog.New(slog.DiscardHandler),
 	}
 	if !s.leave {
 		o.SessionDuration = 5 * time.Second
@@ -202,7 +204,8 @@ func (s *sale) person(ctx context.Context, i int) (*person, error) {
 		return nil, err
 	}
 	return &person{
-		sale: s, Client: http.Client{Transport: s.client.Transport, Jar: jar}, ctx: ctx, url: s.urls[i%len(s.urls)], rng: rand.New(rand.NewPCG(uint64(i), 7)),
+		sale: s, Client: http.Client{Transport: s.client.Transport, Jar: jar}, ctx: ctx, url: s.urls[i%len(s.urls)],
+		rng: rand.New(rand.NewPCG(uint64(i), 7)),
 	}, nil
 }
 
@@ -330,7 +333,8 @@ func (p *person) listen(n news) error {
 // stream reports with every message of the event stream whether the turn is near.
 func (p *person) stream(ctx context.Context, heard chan<- bool) {
 	for ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/.well-known/vestibule/events?room=demo", http.NoBody)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/.well-known/vestibule/events?room=demo",
+			http.NoBody)
 		if err != nil {
 			return
 		}
@@ -387,7 +391,8 @@ func (p *person) stay(full <-chan struct{}) error {
 	free := p.until
 	if p.leave {
 		sleep(p.ctx, 2*time.Second+time.Duration(p.rng.Int64N(int64(spread))))
-		r, err := http.NewRequestWithContext(p.ctx, http.MethodPost, p.url+"/.well-known/vestibule/leave?room=demo", http.NoBody)
+		r, err := http.NewRequestWithContext(p.ctx, http.MethodPost, p.url+"/.well-known/vestibule/leave?room=demo",
+			http.NoBody)
 		if err != nil {
 			return err
 		}
@@ -411,8 +416,10 @@ func (p *person) stay(full <-chan struct{}) error {
 func BenchmarkAgeOnTheScreen(b *testing.B) {
 	const visitors = 100
 	tree, err := Start(Options{
-		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: b.TempDir(), Params: wire.DefaultParams(),
-		TotalActiveUsers: 10_000, NewUsersPerMinute: 100_000, SessionDuration: 10 * time.Minute, Log: slog.New(slog.DiscardHandler),
+		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: b.TempDir(),
+		Params:           wire.DefaultParams(),
+		TotalActiveUsers: 10_000, NewUsersPerMinute: 100_000, SessionDuration: 10 * time.Minute,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

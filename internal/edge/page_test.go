@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
@@ -291,7 +292,7 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	st.up = newParent(t, st.bus, sale, vip)
 	d := document(st.origin.URL)
 	d.Rooms[0].WaitingPage = roomdoc.Hash([]byte(text))
-	st.docs.pages.Store(roomdoc.PageDocument(d.Rooms[0].WaitingPage), roomdoc.Compress([]byte(text)))
+	st.docs.pages.Store(roomdoc.PageDocument(d.Rooms[0].WaitingPage), compress.Gzip([]byte(text)))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()

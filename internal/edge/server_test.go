@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/lab/testkit"
@@ -169,7 +170,7 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 func TestRoomsChangeWhileServing(t *testing.T) {
 	st := open(t, nil)
 	page := []byte("<p>{{peopleAhead}} before you</p>")
-	st.docs.pages.Store(roomdoc.PageDocument(roomdoc.Hash(page)), roomdoc.Compress(page))
+	st.docs.pages.Store(roomdoc.PageDocument(roomdoc.Hash(page)), compress.Gzip(page))
 	d := document(st.origin.URL)
 	d.Rooms = d.Rooms[:1]
 	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, roomdoc.Hash(page)

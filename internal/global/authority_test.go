@@ -23,7 +23,10 @@ import (
 func editor(t *testing.T, s *embedded.Server) func(edit func(*roomstore.Draft)) error {
 	t.Helper()
 	docs := natsbus.NewDocuments(connect(t, s, "api"), 1)
-	store := roomstore.New(roomstore.Options{Docs: docs, Log: slog.New(slog.DiscardHandler), Floor: func() uint64 { return 0 }})
+	store := roomstore.New(roomstore.Options{
+		Docs: docs, Log: slog.New(slog.DiscardHandler),
+		Floor: func() uint64 { return 0 },
+	})
 	return func(edit func(*roomstore.Draft)) error {
 		_, err := store.Change(within(t), func(d *roomstore.Draft) error {
 			edit(d)
@@ -37,7 +40,10 @@ func editor(t *testing.T, s *embedded.Server) func(edit func(*roomstore.Draft)) 
 func decided(t *testing.T, s *embedded.Server) bool {
 	t.Helper()
 	docs := natsbus.NewDocuments(connect(t, s, "reader"), 1)
-	store := roomstore.New(roomstore.Options{Docs: docs, Log: slog.New(slog.DiscardHandler), Floor: func() uint64 { return 0 }})
+	store := roomstore.New(roomstore.Options{
+		Docs: docs, Log: slog.New(slog.DiscardHandler),
+		Floor: func() uint64 { return 0 },
+	})
 	state, err := store.Read(within(t))
 	return err == nil && state.FromFile
 }
@@ -45,7 +51,10 @@ func decided(t *testing.T, s *embedded.Server) bool {
 func put(r room.Settings) func(*roomstore.Draft) { return func(d *roomstore.Draft) { d.Put(r) } }
 
 func club(total int) room.Settings {
-	return room.Settings{Name: "club", Host: "club.example", TotalActiveUsers: total, NewUsersPerMinute: 10, Origin: "http://10.0.0.1"}
+	return room.Settings{
+		Name: "club", Host: "club.example", TotalActiveUsers: total, NewUsersPerMinute: 10,
+		Origin: "http://10.0.0.1",
+	}
 }
 
 // fromFile reports whether an error says that rooms come from a file.
@@ -56,9 +65,10 @@ func fromFile(err error) bool {
 
 // alarmed reports whether a candidate refuses its file, with an alarm that says so.
 func alarmed(t *testing.T, c *candidate, says string) bool {
-	return value(t, c, "vestibule_global_rooms_file_valid") == 0 && slices.ContainsFunc(c.Ready().Alarms, func(a string) bool {
-		return strings.HasPrefix(a, "the rooms file is refused") && strings.Contains(a, says)
-	})
+	return value(t, c, "vestibule_global_rooms_file_valid") == 0 &&
+		slices.ContainsFunc(c.Ready().Alarms, func(a string) bool {
+			return strings.HasPrefix(a, "the rooms file is refused") && strings.Contains(a, says)
+		})
 }
 
 func calm(t *testing.T, c *candidate) bool {
@@ -118,9 +128,11 @@ func TestTheAuthorityChanges(t *testing.T) {
 
 	two.stop()
 	three := stand(t, s, "three", file, nil)
-	eventually(t, "the file is refused, with what differs", func() bool { return three.leads() && alarmed(t, three, "not in the file: club") })
+	eventually(t, "the file is refused, with what differs",
+		func() bool { return three.leads() && alarmed(t, three, "not in the file: club") })
 	writeRooms(t, file, 6, "", "b", "c")
-	eventually(t, "the alarm follows the file", func() bool { return alarmed(t, three, "not in the file: a, club; not in the store: c; different: b") })
+	eventually(t, "the alarm follows the file",
+		func() bool { return alarmed(t, three, "not in the file: a, club; not in the store: c; different: b") })
 	if err := edit(put(club(8))); err != nil {
 		t.Errorf("the store is the authority, and the API is refused: %v", err)
 	}
@@ -134,7 +146,8 @@ func TestTheAuthorityChanges(t *testing.T) {
 		t.Errorf("the API changes a room of the file: %v", err)
 	}
 	writeRooms(t, file, 6, "", "a")
-	eventually(t, "the file changes all rooms", func() bool { return total(f.Set(), "a") == 6 && len(f.Set().Rooms()) == 1 })
+	eventually(t, "the file changes all rooms",
+		func() bool { return total(f.Set(), "a") == 6 && len(f.Set().Rooms()) == 1 })
 
 	three.stop()
 	four := stand(t, s, "four", "", nil)

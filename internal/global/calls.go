@@ -76,22 +76,22 @@ func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, heard *time.Ti
 }
 
 // calls returns the messages to publish; none unless this candidate leads.
-func (s *Server) calls() (out []push.Calls) {
-	set := s.fleet.Set()
+func (cur *currentTerm) calls() (out []push.Calls) {
+	set := cur.fleet.Set()
 	if !set.Notifies() {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leading == nil {
+	cur.mu.Lock()
+	defer cur.mu.Unlock()
+	if cur.leading == nil {
 		return nil
 	}
-	now := s.leading.alloc.Time(s.Clock.Now())
+	now := cur.leading.alloc.Time(cur.mono.Now())
 	for _, r := range set.Rooms() {
 		if !r.Notifies() || r.Suspended || !stop.Of(&r.Settings, r.Control, r.Phase, now).OK() {
 			continue
 		}
-		l := s.leading.alloc.Totals(r.ID)
+		l := cur.leading.alloc.Totals(r.ID)
 		if l.View == nil || !l.Complete {
 			continue
 		}

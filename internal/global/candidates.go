@@ -202,7 +202,7 @@ func (s *Server) candidateState() candidateState {
 	return t
 }
 
-// addCentres adds what the leader knows of the data centres.
+// addCentres adds the leader's numbers of the data centres.
 func (s *Server) addCentres(t *candidateState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

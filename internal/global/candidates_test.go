@@ -15,20 +15,30 @@ import (
 // Reports of data centres about their edges are shown with their age, and never more of them than fit a message.
 func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	l := &leadership{reports: map[string]*centreReport{}}
-	l.storeCentreReport(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{
-		{Name: "a", State: "lost", Heard: time.Minute}, {Name: "b", Build: "v1", State: "alive", Heard: time.Second, Lease: 2 * time.Second},
-	}})
+	l.storeCentreReport(10, &wire.Report{
+		From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300,
+		Edges: []wire.ToldEdge{
+			{Name: "a", State: "lost", Heard: time.Minute}, {
+				Name: "b", Build: "v1", State: "alive", Heard: time.Second,
+				Lease: 2 * time.Second,
+			},
+		},
+	})
 	l.storeCentreReport(20, &wire.Report{From: "dublin", Build: "v3"})
 	shown := func(now fleettime.Mono, most int) (d api.DataCenter) {
 		l.reports["dublin"].show(now, most, &d)
 		return d
 	}
 	d := shown(fleettime.Mono(10).Add(time.Second), 2)
-	if d.Build != "v3" || d.EdgesCount != 300 || len(d.Edges) != 2 || d.Edges[0] != (api.Edge{Name: "a", State: "lost", HeardSeconds: 60}) ||
+	if d.Build != "v3" || d.EdgesCount != 300 || len(d.Edges) != 2 ||
+		d.Edges[0] != (api.Edge{Name: "a", State: "lost", HeardSeconds: 60}) ||
 		d.Edges[1] != (api.Edge{Name: "b", Build: "v1", State: "alive", HeardSeconds: 1, LeaseSeconds: 2}) {
 		t.Errorf("as of the report: %+v", d)
 	}
-	if d := shown(fleettime.Mono(10).Add(20*time.Second), 2); d.Edges[1] != (api.Edge{Name: "b", Build: "v1", State: "alive", HeardSeconds: 21}) {
+	if d := shown(fleettime.Mono(10).Add(20*time.Second), 2); d.Edges[1] != (api.Edge{
+		Name: "b", Build: "v1",
+		State: "alive", HeardSeconds: 21,
+	}) {
 		t.Errorf("long after the report: %+v", d)
 	}
 	if d := shown(fleettime.Mono(10).Add(time.Hour), 1); len(d.Edges) != 1 || d.EdgesCount != 300 {
@@ -126,7 +136,8 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		}
 		want("", maxCandidates, 0)
 		for i := range 3 * maxCandidates {
-			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d,"rooms":{"7":40}}`, i, i), time.Now()); err != nil {
+			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d,"rooms":{"7":40}}`, i, i),
+				time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -22,15 +22,15 @@ type census struct {
 	uninit  []string // data centres that never admitted anybody, as they report
 }
 
-func (s *Server) census() census {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leading == nil {
+func (cur *currentTerm) census() census {
+	cur.mu.Lock()
+	defer cur.mu.Unlock()
+	if cur.leading == nil {
 		return census{}
 	}
-	now, alloc := s.Clock.Now(), s.leading.alloc
+	now, alloc := cur.mono.Now(), cur.leading.alloc
 	c := census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
-	for name, r := range s.leading.reports {
+	for name, r := range cur.leading.reports {
 		if r.stop.Reason == stop.Uninitialized {
 			c.uninit = append(c.uninit, name)
 		}
@@ -123,15 +123,15 @@ func (c *census) waits() []string {
 
 // beyond returns alarms for rooms that may have more sessions than they have permits; none if this candidate does not
 // lead.
-func (s *Server) beyond() (out []string) {
-	rooms := s.fleet.Set().Rooms()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leading == nil {
+func (cur *currentTerm) beyond() (out []string) {
+	rooms := cur.fleet.Set().Rooms()
+	cur.mu.Lock()
+	defer cur.mu.Unlock()
+	if cur.leading == nil {
 		return nil
 	}
 	for _, r := range rooms {
-		if l := s.leading.alloc.Ledger(r.ID); len(out) < node.MaxStops {
+		if l := cur.leading.alloc.Ledger(r.ID); len(out) < node.MaxStops {
 			out = append(out, beyondOf(r.Name, &l)...)
 		}
 	}

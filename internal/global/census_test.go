@@ -57,7 +57,10 @@ func TestAlarmsAfterARemoval(t *testing.T) {
 		unknown: []root.Unknown{{Name: "lima", Heard: 2 * time.Minute, Gone: true}},
 	}
 	all := slices.Concat(c.alarms(), c.waits())
-	want := []string{"data centre dublin was removed and reports", "data centre nairobi is listed", "at most returned permits are lent"}
+	want := []string{
+		"data centre dublin was removed and reports", "data centre nairobi is listed",
+		"at most returned permits are lent",
+	}
 	for i, a := range all {
 		if i >= len(want) || !strings.HasPrefix(a, want[i]) || strings.Contains(a, "fleet remove") {
 			t.Errorf("alarm %q", a)
@@ -78,8 +81,14 @@ func TestSessionsBeyondPermitsRaiseAnAlarm(t *testing.T) {
 		"within":          {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 300, Held: 400}}}, ""},
 		"a lowered limit": {root.Ledger{Total: 100, Centres: []root.CentreLedger{{Active: 300, Held: 400}}}, ""},
 		"passthrough":     {root.Ledger{Unbound: true, Centres: []root.CentreLedger{{Active: 300}}}, ""},
-		"counted":         {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 532, Held: 400}, {Held: 200}}}, "room shop counts 132 sessions beyond its permits: after a loss or a takeover, sessions that moved count twice"},
-		"possible":        {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 300, Held: 400, Overcommit: 20}}}, "room shop may have 20 sessions beyond its permits"},
+		"counted": {
+			root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 532, Held: 400}, {Held: 200}}},
+			"room shop counts 132 sessions beyond its permits: after a loss or a takeover, sessions that moved count twice",
+		},
+		"possible": {
+			root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 300, Held: 400, Overcommit: 20}}},
+			"room shop may have 20 sessions beyond its permits",
+		},
 	} {
 		got := strings.Join(beyondOf("shop", &c.l), "; ")
 		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
@@ -95,7 +104,10 @@ func TestACopyIsNotItsOriginal(t *testing.T) {
 	now := s.Clock.Now()
 	term := wire.Term{N: 1}
 	l := &leadership{
-		s: s, alloc: root.New(now, root.Config{Term: term, Centres: []string{"lima"}, Bootstrap: true, Params: wire.DefaultParams()}),
+		s: s, alloc: root.New(now, root.Config{
+			Term: term, Centres: []string{"lima"}, Bootstrap: true,
+			Params: wire.DefaultParams(),
+		}),
 		reports: map[string]*centreReport{"lima": {stop: stop.Stop{Reason: stop.Copy}}},
 	}
 	l.alloc.SetMembers(now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", ClusterID: 7}}})
@@ -103,7 +115,8 @@ func TestACopyIsNotItsOriginal(t *testing.T) {
 	for seq := range uint64(3) {
 		for _, id := range []uint64{7, 8} {
 			l.alloc.Observe(now, wire.Report{
-				From: "lima", Instance: id, ClusterID: id, Seq: seq + 1, Parts: 1, Sent: now, Seen: term, Join: seq == 0, Members: 2,
+				From: "lima", Instance: id, ClusterID: id, Seq: seq + 1, Parts: 1, Sent: now, Seen: term, Join: seq == 0,
+				Members: 2,
 			})
 		}
 		l.alloc.Grants(now)

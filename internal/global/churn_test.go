@@ -19,7 +19,8 @@ import (
 func TestChurnOutlivesATerm(t *testing.T) {
 	ctx, docs := context.Background(), &shelf{}
 	learned := map[room.ID]estimate.Churn{
-		1: {Life: 5 * time.Minute, YoungFor: 240.5, Early: 4, Beyond: 17, Ended: 10}, 1 << 63: {Life: 15 * time.Second, Beyond: 3, Ended: 1}, 3: {Life: time.Minute},
+		1:       {Life: 5 * time.Minute, YoungFor: 240.5, Early: 4, Beyond: 17, Ended: 10},
+		1 << 63: {Life: 15 * time.Second, Beyond: 3, Ended: 1}, 3: {Life: time.Minute},
 	}
 	var recalled map[room.ID]estimate.Churn
 	leader := func() *churnKeeper {
@@ -87,7 +88,10 @@ func TestASilenceOutlivesATerm(t *testing.T) {
 		return &publisher{
 			docs: docs, recallSilence: func(dc string, silent time.Duration) { recalled[dc] = silent },
 			census: func() census {
-				return census{leads: true, centres: []root.CentreTotals{{Name: "dublin", Heard: time.Second}, {Name: "nairobi", Heard: heard}}}
+				return census{leads: true, centres: []root.CentreTotals{
+					{Name: "dublin", Heard: time.Second},
+					{Name: "nairobi", Heard: heard},
+				}}
 			},
 		}
 	}
@@ -106,7 +110,8 @@ func TestASilenceOutlivesATerm(t *testing.T) {
 	publish(leader(0), 36*time.Second, none) // it may have been heard meanwhile
 	publish(leader(0), 37*time.Second, none) // it was
 
-	if _, err := docs.Put(ctx, node.MembersStatusDocument, []byte(`[]`), docs.revisions[node.MembersStatusDocument]); err != nil {
+	if _, err := docs.Put(ctx, node.MembersStatusDocument, []byte(`[]`),
+		docs.revisions[node.MembersStatusDocument]); err != nil {
 		t.Fatal(err)
 	}
 	p := leader(20 * time.Second)

@@ -30,7 +30,9 @@ func runNode(t testing.TB, s *embedded.Server, name string, change func(*global.
 }
 
 // runNodeUntil is runNode, until stop if that is called.
-func runNodeUntil(t testing.TB, s *embedded.Server, name string, change func(*global.Config)) (_ *global.Node, stop func()) {
+func runNodeUntil(t testing.TB, s *embedded.Server, name string, change func(*global.Config)) (_ *global.Node,
+	stop func(),
+) {
 	t.Helper()
 	cfg := global.DefaultConfig()
 	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), "", []string{"dublin"}, true
@@ -114,16 +116,19 @@ func TestTheAPIOverTLS(t *testing.T) {
 	if code, body, err := get(t, good, url, token); err != nil || code != http.StatusOK {
 		t.Errorf("%d %s %v", code, body, err)
 	}
-	if code, body, err := get(t, good, url, ""); err != nil || code != http.StatusUnauthorized || !strings.Contains(string(body), `"code":1000`) {
+	if code, body, err := get(t, good, url, ""); err != nil || code != http.StatusUnauthorized ||
+		!strings.Contains(string(body), `"code":1000`) {
 		t.Errorf("without a token: %d %s %v", code, body, err)
 	}
-	if code, body, err := get(t, good, strings.Replace(url, "https:", "http:", 1), token); err != nil || code == http.StatusOK {
+	if code, body, err := get(t, good, strings.Replace(url, "https:", "http:", 1), token); err != nil ||
+		code == http.StatusOK {
 		t.Errorf("without TLS: %d %s %v", code, body, err)
 	}
 	if _, _, err := get(t, client(&tls.Config{}), url, token); err == nil {
 		t.Error("an authority that nobody trusts is trusted")
 	}
-	if _, _, err := get(t, client(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), url, token); err == nil {
+	if _, _, err := get(t, client(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}),
+		url, token); err == nil {
 		t.Error("TLS 1.1 is spoken")
 	}
 	open := global.ControlConfig{Listen: "0.0.0.0:0"}
@@ -208,7 +213,8 @@ func TestTheAPIReadsWithoutNATS(t *testing.T) {
 	}
 	rooms := "/zones/" + n.Control.Info().Zone + "/waiting_rooms"
 	eventually(t, "a room is made", func() bool {
-		code, _, _ := call("POST", rooms, `{"name":"shop","host":"shop.example","total_active_users":3,"new_users_per_minute":5}`)
+		code, _, _ := call("POST", rooms,
+			`{"name":"shop","host":"shop.example","total_active_users":3,"new_users_per_minute":5}`)
 		return code == http.StatusOK
 	})
 	eventually(t, "its status is shown", func() bool {

@@ -50,7 +50,10 @@ func TestPartsOfADocument(t *testing.T) {
 	c := &copies{log: slog.New(slog.DiscardHandler), offers: map[string]offer{"rooms": asked}, fetch: &fetch{offer: asked}}
 	say := func(dc, from, sum string, version uint64, part, parts int) {
 		t.Helper()
-		data, err := json.Marshal(wire.Copy{From: from, Version: version, Sum: sum, Part: part, Parts: parts, Data: []byte{byte(part)}})
+		data, err := json.Marshal(wire.Copy{
+			From: from, Version: version, Sum: sum, Part: part, Parts: parts,
+			Data: []byte{byte(part)},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +73,8 @@ func TestPartsOfADocument(t *testing.T) {
 		t.Fatalf("%d parts are missing", c.fetch.left)
 	}
 	say("dublin", "regional-0", "b", 6, 1, 3)
-	if got := slices.Concat(c.fetch.parts...); c.fetch.left != 0 || !slices.Equal(got, []byte{0, 1, 2}) || c.fetch.version != 6 {
+	if got := slices.Concat(c.fetch.parts...); c.fetch.left != 0 || !slices.Equal(got, []byte{0, 1, 2}) ||
+		c.fetch.version != 6 {
 		t.Errorf("%d parts are missing of version %d: %v", c.fetch.left, c.fetch.version, got)
 	}
 }

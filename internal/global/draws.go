@@ -13,7 +13,6 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/draw/beacon"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/node"
@@ -44,8 +43,9 @@ type drawer struct {
 	waiting func(room string) uint64                                          // visitors that wait in a room, by its id
 	beacon  string                                                            // policy
 	fetch   func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
-	missing map[string]fleettime.Time                                         // since when the store has no secret, by its key
-	noted   map[string]bool                                                   // hashes of the notices in the audit stream
+	// since when the store has no secret, by its key
+	missing map[string]fleettime.Time
+	noted   map[string]bool // hashes of the notices in the audit stream
 }
 
 // drawWithin bounds one attempt, with all requests to stores and beacons.
@@ -307,16 +307,4 @@ func (s *Server) drawer() *drawer {
 		docs: s.Docs, secrets: s.Secrets, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
 		clock: s.clock, waiting: s.waiting, beacon: s.Config.DrawBeacon, fetch: beacon.Mirrors(s.Config.DrawMirrors).Fetch,
 	}
-}
-
-// waiting returns how many visitors wait in a room, as far as this leader knows.
-func (s *Server) waiting(public string) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.fleet.Set().Rooms() {
-		if s.leading != nil && room.PublicID(r.Known()) == public {
-			return uint64(max(0, numbersOf(s.leading.alloc.Totals(r.ID)).Waiting))
-		}
-	}
-	return 0
 }

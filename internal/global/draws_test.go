@@ -83,12 +83,18 @@ type hall struct {
 }
 
 func openHall(t *testing.T) *hall {
-	return &hall{t: t, docs: &shelf{}, secrets: &shelf{}, now: fleettime.TimeOf(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)), bound: 20 * time.Millisecond, waiting: 3}
+	return &hall{
+		t: t, docs: &shelf{}, secrets: &shelf{},
+		now: fleettime.TimeOf(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)), bound: 20 * time.Millisecond, waiting: 3,
+	}
 }
 
 // launchAt is an event with a draw that begins then.
 func launchAt(start fleettime.Time) room.Event {
-	return room.Event{Name: "launch", Prequeue: int64(start.Add(-30 * time.Minute)), Start: int64(start), End: int64(start.Add(time.Hour)), Shuffle: true}
+	return room.Event{
+		Name: "launch", Prequeue: int64(start.Add(-30 * time.Minute)), Start: int64(start),
+		End: int64(start.Add(time.Hour)), Shuffle: true,
+	}
 }
 
 // leader returns a leader that knows the event.
@@ -100,8 +106,9 @@ func (h *hall) leader(beacon string, events ...room.Event) *drawer {
 	}
 	d := &drawer{
 		docs: h.docs, secrets: h.secrets, fleet: f, name: "g", log: slog.New(slog.DiscardHandler), beacon: beacon,
-		clock: func() (fleettime.Time, time.Duration) { return h.now, h.bound }, waiting: func(string) uint64 { return h.waiting },
-		fetch: func(_ context.Context, closes time.Time) (*draw.Beacon, error) { return h.fetched(closes) },
+		clock:   func() (fleettime.Time, time.Duration) { return h.now, h.bound },
+		waiting: func(string) uint64 { return h.waiting },
+		fetch:   func(_ context.Context, closes time.Time) (*draw.Beacon, error) { return h.fetched(closes) },
 	}
 	h.give(d, 1, events...)
 	return d
@@ -111,7 +118,8 @@ func (h *hall) leader(beacon string, events ...room.Event) *drawer {
 func (h *hall) give(d *drawer, version uint64, events ...room.Event) {
 	h.t.Helper()
 	data, err := roomdoc.EncodeRooms(version, room.Document{Rooms: []room.Settings{{
-		Name: "sale", Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 60, Events: events,
+		Name: "sale", Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 60,
+		Events: events,
 	}}})
 	if err != nil {
 		h.t.Fatal(err)
@@ -183,7 +191,8 @@ func TestADrawIsAnnouncedAndPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := h.notice().Drawn()
-	if r == nil || r.Commit != n.Commit || r.Entrants != 3 || !r.Closes.Equal(start.Add(-draw.Lead).Std()) || r.Room != room.PublicID("sale") {
+	if r == nil || r.Commit != n.Commit || r.Entrants != 3 || !r.Closes.Equal(start.Add(-draw.Lead).Std()) ||
+		r.Room != room.PublicID("sale") {
 		t.Fatalf("published: %+v", r)
 	}
 	if faults := r.Check(func(*draw.Beacon, time.Time) error { return errors.New("none") }); len(faults) > 0 {
@@ -331,7 +340,8 @@ func TestADrawWaitsForItsBeacon(t *testing.T) {
 		}
 		h.now = start.Add(-draw.Lead).Add(c.after)
 		err := h.tend(d)
-		if r := h.notice().Drawn(); (r != nil) != c.drawn || c.drawn && (err != nil || r.Beacon != nil) || !c.drawn && !errors.Is(err, down) {
+		if r := h.notice().Drawn(); (r != nil) != c.drawn || c.drawn && (err != nil || r.Beacon != nil) || !c.drawn &&
+			!errors.Is(err, down) {
 			t.Errorf("%s after %v: %+v, %v", c.policy, c.after, r, err)
 		}
 	}

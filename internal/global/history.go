@@ -92,7 +92,8 @@ func (l *leadership) recordSecond() {
 		g := &core.Gauges{}
 		v := &g.Values
 		v[core.Inside], v[core.Limit], v[core.Rate] = int64(n.Active), int64(all.Total), int64(all.Rate)
-		v[core.Wait], v[core.Free], v[core.Overcommit], v[core.Beyond] = int64(n.Longest), all.Free, all.Overcommit, int64(n.Beyond)
+		v[core.Wait], v[core.Free], v[core.Overcommit], v[core.Beyond] = int64(n.Longest), all.Free, all.Overcommit,
+			int64(n.Beyond)
 		if controls != nil {
 			if in := controls.Rooms[room.PublicID(r.Known())].At(int64(now)); in != nil && in.Pause != nil {
 				v[core.Paused] = 1
@@ -105,7 +106,7 @@ func (l *leadership) recordSecond() {
 	})
 }
 
-// lastMinute returns what happened in a room lately, and in how much time; false if nothing is known.
+// lastMinute returns the last minute or so of a room, and its length; false if nothing is known.
 func (s *Server) lastMinute(id room.ID) (last core.Row, span time.Duration, ok bool) {
 	if s.history == nil {
 		return last, 0, false

@@ -119,7 +119,8 @@ func BenchmarkChangeInForce(b *testing.B) {
 	for name, addr := range map[string]string{"near": leafs, "far": slow(b, leafs, 50*time.Millisecond)} {
 		leaf := start(embedded.Options{Name: name, Domain: name, Hubs: []string{"nats-leaf://" + addr}})
 		for range 2 {
-			f, err := node.NewFleet(b.TempDir(), natsbus.NewDocuments(conn(leaf, "hub"), 0, node.RoomsDocument), quiet, prometheus.NewRegistry(), func() {})
+			f, err := node.NewFleet(b.TempDir(), natsbus.NewDocuments(conn(leaf, "hub"), 0, node.RoomsDocument), quiet,
+				prometheus.NewRegistry(), func() {})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -171,7 +172,9 @@ func BenchmarkAgeOfNumbers(b *testing.B) {
 	site := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	b.Cleanup(site.Close)
 	file := filepath.Join(b.TempDir(), "rooms.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "rooms: [{name: a, host: a.example, total_active_users: 10000, new_users_per_minute: 60000, session_duration: 1h, origin: %q}]", site.URL), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		fmt.Appendf(nil,
+			"rooms: [{name: a, host: a.example, total_active_users: 10000, new_users_per_minute: 60000, session_duration: 1h, origin: %q}]", site.URL), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	var nodes []*global.Node
@@ -188,7 +191,8 @@ func BenchmarkAgeOfNumbers(b *testing.B) {
 	rc.Name, rc.DataCenter, rc.DataDir, rc.Bootstrap = "regional-1", "dublin", b.TempDir(), true
 	conn, clock := connect(b, s, rc.Name), node.NewClock()
 	r, err := regionals.New(regionals.Options{
-		Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: conn, Desk: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: quiet,
+		Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: conn, Desk: conn, Clock: clock,
+		Reg: prometheus.NewRegistry(), Log: quiet,
 		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(conn, "regional.dublin", rc.Name, 1, clock.Now).Bootstrap(true),
 		Promises: natsbus.NewPromises(conn, "dublin", 1),

@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// leadership is one term in which this candidate leads. Server.mu guards alloc, reports and skew.
+// leadership is one term in which this candidate leads. currentTerm.mu guards alloc, reports and skew.
 type leadership struct {
 	s     *Server
 	alloc *root.Allocator
@@ -29,13 +29,6 @@ type leadership struct {
 
 	since   stop.Memory            // of the stops
 	stopped map[string][]stop.Stop // as last determined, by room, "" for those of all rooms
-}
-
-// setLeading sets the current leadership, nil for none.
-func (s *Server) setLeading(l *leadership) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.leading = l
 }
 
 // lender identifies the term in controls.

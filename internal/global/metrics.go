@@ -41,43 +41,82 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	m := &metrics{
-		s:            s,
-		dropped:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_inbox_dropped_total", Help: "Reports dropped because the inbox was full; the next ones say the same."}),
-		regressions:  prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_store_regressions_total", Help: "Times that this candidate came to lead from a store that did not know of a term that was seen."}),
-		invalid:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_reports_refused_total", Help: "Reports that could not be understood."}),
-		sent:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_grants_total", Help: "Grants to data centres, by result."}, []string{"result"}),
-		control:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_control_requests_total", Help: "Requests to the API, by operation of its document and class of the status."}, []string{"operation", "status"}),
-		notices:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_notices_total", Help: "Attempts to deliver a notice to operators, by what followed, and dropped notices."}, []string{"result"}),
-		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the current rooms file is in use, 0 while it is refused."}),
-		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_rooms_refused_total", Help: "Changes of the rooms file that were refused."}),
-		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
-		unlisted:     d("vestibule_global_unlisted_data_centers", "Data centres that report and are not listed: they admit no visitor."),
-		outdated:     d("vestibule_global_members_outdated", "1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
-		tokenExpiry:  d("vestibule_control_token_expiry_timestamp_seconds", "Unix time at which the next API token ends that was made for longer than 30 days; absent for none."),
-		draws:        d("vestibule_draws_late", "Events that should have begun and have not, as the record of their draw is not public for long enough."),
-		notifyLate:   d("vestibule_notifications_late", "1 while no notifier works, or the oldest notification has waited for minutes. Of the leader."),
-		leaseTrouble: d("vestibule_global_lease_trouble_seconds", "Time for which the reachable store has refused all leases; 0 while it accepts them."),
-		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
-		term:         d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
-		skew:         d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
-		limit:        d("vestibule_room_limit", "total_active_users.", "room"),
-		rateLimit:    d("vestibule_room_rate_limit", "new_users_per_minute.", "room"),
-		active:       d("vestibule_room_active", "Sessions reckoned with in all data centres.", "room"),
-		slots:        d("vestibule_room_admissions_possible", "Admissions possible now, by the limit that binds.", "room"),
-		waiting:      d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
-		mu:           d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),
-		theta:        d("vestibule_room_abandonment_rate", "Fraction of the waiting visitors that abandon per second.", "room"),
-		estimate:     d("vestibule_room_estimate_seconds", "Estimated wait of a visitor that joins now; absent without an estimate.", "room"),
-		cutoff:       d("vestibule_room_cutoff_age_seconds", "Age of the newest join time that may enter; 0 without a queue.", "room"),
-		complete:     d("vestibule_room_books_complete", "1 while the ledgers of all data centres are known; otherwise at most returned permits are lent.", "room"),
-		free:         d("vestibule_room_free", "Permits of total_active_users that no data centre holds.", "room"),
-		rateFree:     d("vestibule_room_rate_free", "Permits of new_users_per_minute that no data centre holds.", "room"),
-		held:         d("vestibule_room_permits", "Permits of total_active_users that a data centre holds.", "room", "dc"),
-		rateHeld:     d("vestibule_room_rate_permits", "Permits of new_users_per_minute that a data centre holds.", "room", "dc"),
-		overcommit:   d("vestibule_overcommit_sessions", "Sessions that may be valid beyond total_active_users: at silent nodes under partition_policy serve, or at nodes declared lost. 0 under cap, always.", "room"),
-		beyond:       d("vestibule_room_beyond_limit", "Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
-		stopped:      d("vestibule_admissions_stopped", "1 while nobody enters, by room (empty for all rooms), data center (empty for all) and reason; absent while visitors enter. Of the leader.", "room", "dc", "reason"),
-		idle:         d("vestibule_room_idle", "Permits of total_active_users that lie idle in a data centre.", "room", "dc"),
+		s: s,
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_global_inbox_dropped_total",
+			Help: "Reports dropped because the inbox was full; the next ones say the same.",
+		}),
+		regressions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_global_store_regressions_total",
+			Help: "Times that this candidate came to lead from a store that did not know of a term that was seen.",
+		}),
+		invalid: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_global_reports_refused_total",
+			Help: "Reports that could not be understood.",
+		}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vestibule_global_grants_total",
+			Help: "Grants to data centres, by result.",
+		}, []string{"result"}),
+		control: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vestibule_control_requests_total",
+			Help: "Requests to the API, by operation of its document and class of the status.",
+		},
+			[]string{"operation", "status"}),
+		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vestibule_global_notices_total",
+			Help: "Attempts to deliver a notice to operators, by what followed, and dropped notices.",
+		}, []string{"result"}),
+		roomsValid: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "vestibule_global_rooms_file_valid",
+			Help: "1 while the current rooms file is in use, 0 while it is refused.",
+		}),
+		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_global_rooms_refused_total",
+			Help: "Changes of the rooms file that were refused.",
+		}),
+		unpublished: d("vestibule_global_unpublished_seconds",
+			"For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
+		unlisted: d("vestibule_global_unlisted_data_centers",
+			"Data centres that report and are not listed: they admit no visitor."),
+		outdated: d("vestibule_global_members_outdated",
+			"1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
+		tokenExpiry: d("vestibule_control_token_expiry_timestamp_seconds",
+			"Unix time at which the next API token ends that was made for longer than 30 days; absent for none."),
+		draws: d("vestibule_draws_late",
+			"Events that should have begun and have not, as the record of their draw is not public for long enough."),
+		notifyLate: d("vestibule_notifications_late",
+			"1 while no notifier works, or the oldest notification has waited for minutes. Of the leader."),
+		leaseTrouble: d("vestibule_global_lease_trouble_seconds",
+			"Time for which the reachable store has refused all leases; 0 while it accepts them."),
+		leading:   d("vestibule_global_leading", "1 while this candidate leads."),
+		term:      d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
+		skew:      d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
+		limit:     d("vestibule_room_limit", "total_active_users.", "room"),
+		rateLimit: d("vestibule_room_rate_limit", "new_users_per_minute.", "room"),
+		active:    d("vestibule_room_active", "Sessions reckoned with in all data centres.", "room"),
+		slots:     d("vestibule_room_admissions_possible", "Admissions possible now, by the limit that binds.", "room"),
+		waiting:   d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
+		mu:        d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),
+		theta:     d("vestibule_room_abandonment_rate", "Fraction of the waiting visitors that abandon per second.", "room"),
+		estimate: d("vestibule_room_estimate_seconds",
+			"Estimated wait of a visitor that joins now; absent without an estimate.", "room"),
+		cutoff: d("vestibule_room_cutoff_age_seconds", "Age of the newest join time that may enter; 0 without a queue.",
+			"room"),
+		complete: d("vestibule_room_books_complete",
+			"1 while the ledgers of all data centres are known; otherwise at most returned permits are lent.", "room"),
+		free:     d("vestibule_room_free", "Permits of total_active_users that no data centre holds.", "room"),
+		rateFree: d("vestibule_room_rate_free", "Permits of new_users_per_minute that no data centre holds.", "room"),
+		held:     d("vestibule_room_permits", "Permits of total_active_users that a data centre holds.", "room", "dc"),
+		rateHeld: d("vestibule_room_rate_permits", "Permits of new_users_per_minute that a data centre holds.",
+			"room", "dc"),
+		overcommit: d("vestibule_overcommit_sessions",
+			"Sessions that may be valid beyond total_active_users: at silent nodes under partition_policy serve, or at nodes declared lost. 0 under cap, always.", "room"),
+		beyond: d("vestibule_room_beyond_limit",
+			"Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
+		stopped: d("vestibule_admissions_stopped",
+			"1 while nobody enters, by room (empty for all rooms), data center (empty for all) and reason; absent while visitors enter. Of the leader.", "room", "dc", "reason"),
+		idle: d("vestibule_room_idle", "Permits of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.control, m.notices, m.roomsValid, m.roomsRefused, m)
 	for _, result := range node.Results {
@@ -102,7 +141,8 @@ func (m *metrics) answered(operation string, status int) {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.unlisted, m.outdated, m.unpublished, m.draws, m.notifyLate, m.tokenExpiry, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.unlisted, m.outdated, m.unpublished, m.draws, m.notifyLate, m.tokenExpiry, m.leaseTrouble, m.leading, m.term,
+		m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond, m.stopped,
 	}
 }
@@ -167,7 +207,10 @@ func (t *trouble) alarms() []string {
 		out = append(out, "the rooms file is refused, the last good rooms stay: "+t.file.Error())
 	}
 	t.mu.Unlock()
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument, drawsDue} {
+	for _, doc := range []string{
+		node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument,
+		node.DrawsDocument, drawsDue,
+	} {
 		if t.since(doc) > alarmAfter {
 			t.mu.Lock()
 			out = append(out, "the "+doc+" cannot be published: "+t.texts[doc])
@@ -211,7 +254,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	st := m.s.Status()
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument} {
+	for _, doc := range []string{
+		node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument,
+		node.DrawsDocument,
+	} {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
 	c := m.s.census()
@@ -240,7 +286,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, l := range st.Rooms {
 		v := l.View
-		busy := l.Overcommit != 0 || l.Free < 0 || l.RateFree < 0 || (v != nil && (v.Active > 0 || v.Queues() || v.Line.Total() > 0))
+		busy := l.Overcommit != 0 || l.Free < 0 || l.RateFree < 0 ||
+			(v != nil && (v.Active > 0 || v.Queues() || v.Line.Total() > 0))
 		name = m.series.Label(name, busy)
 		rooms.Gauge(m.limit, float64(l.Total), name)
 		rooms.Gauge(m.rateLimit, float64(l.Rate), name)

@@ -64,7 +64,7 @@ func (l *leadership) look() *notices.Seen {
 	return seen
 }
 
-// fill fills in what the ledger and the controls know of a room.
+// fill adds the numbers of a room from the ledger and the controls.
 func (l *leadership) fill(x *notices.Room, id room.ID, controls *room.Controls, now fleettime.Time) {
 	l.s.mu.Lock()
 	ledger := l.alloc.Ledger(id)

@@ -28,7 +28,8 @@ func BenchmarkLook(b *testing.B) {
 			var d room.Document
 			for i := range n {
 				d.Rooms = append(d.Rooms, room.Settings{
-					Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i), Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 60,
+					Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i), Origin: "http://10.0.0.1", TotalActiveUsers: 10,
+					NewUsersPerMinute: 60,
 				})
 			}
 			data, err := roomdoc.EncodeRooms(1, d)
@@ -38,10 +39,13 @@ func BenchmarkLook(b *testing.B) {
 			if f.Offer(b.Context(), node.RoomsDocument, data); len(f.Set().Rooms()) != n {
 				b.Fatal(f.Alarm(node.RoomsDocument))
 			}
-			s := &Server{fleet: f}
+			s := &Server{currentTerm: currentTerm{fleet: f}}
 			s.Clock = node.NewClock()
 			now := s.Clock.Now()
-			l := &leadership{s: s, alloc: root.New(now, root.Config{Term: wire.Term{N: 1}, Centres: []string{"a", "b"}, Params: wire.DefaultParams()})}
+			l := &leadership{
+				s:     s,
+				alloc: root.New(now, root.Config{Term: wire.Term{N: 1}, Centres: []string{"a", "b"}, Params: wire.DefaultParams()}),
+			}
 			l.alloc.SetRooms(now, node.LedgerRooms(f.Set()))
 			l.alloc.SetTime(now, fleettime.TimeOf(time.Now()))
 			for b.Loop() {

@@ -94,15 +94,18 @@ func TestOperatorsAreToldAcrossATakeover(t *testing.T) {
 	eventually(t, "one leads", func() bool { return leader.Status().Leading })
 	standby := runNode(t, s, "two", local)
 	ask(t, leader, "PUT", "/vestibule/hosts/shop.example", `{"origin":"http://127.0.0.1:1"}`, nil)
-	ask(t, leader, "POST", "/zones/"+control.Zone+"/waiting_rooms", `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200}`, nil)
+	ask(t, leader, "POST", "/zones/"+control.Zone+"/waiting_rooms",
+		`{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200}`, nil)
 	var made struct{ ID, Secret string }
 	ask(t, leader, "POST", "/vestibule/webhooks", `{"name":"pager","url":"`+hooks.URL+`","rooms":["shop"]}`, &made)
 	controls := "/vestibule/rooms/" + room.PublicID("shop") + "/controls"
 	ask(t, leader, "PATCH", controls, `{"pause":{"message":"Back soon."},"reason":"a fault"}`, nil)
 	ask(t, leader, "POST", "/vestibule/rooms/"+room.PublicID("shop")+"/releases", `{"people":3}`, nil)
 	when := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
-	ask(t, leader, "POST", "/zones/"+control.Zone+"/waiting_rooms/"+room.PublicID("shop")+"/events", `{"name":"sale","event_start_time":"`+when(2*time.Second)+`","event_end_time":"`+when(time.Hour)+`"}`, nil)
-	eventually(t, "pause and event are told", func() bool { return len(hooks.of("room.paused")) == 1 && len(hooks.of("event.started")) == 1 })
+	ask(t, leader, "POST", "/zones/"+control.Zone+"/waiting_rooms/"+room.PublicID("shop")+"/events",
+		`{"name":"sale","event_start_time":"`+when(2*time.Second)+`","event_end_time":"`+when(time.Hour)+`"}`, nil)
+	eventually(t, "pause and event are told",
+		func() bool { return len(hooks.of("room.paused")) == 1 && len(hooks.of("event.started")) == 1 })
 
 	verify, err := standardwebhooks.NewWebhook(made.Secret)
 	if err != nil {
@@ -113,7 +116,8 @@ func TestOperatorsAreToldAcrossATakeover(t *testing.T) {
 	first := hooks.messages[at]
 	hooks.down = true
 	hooks.mu.Unlock()
-	if err := verify.Verify(first.body, first.header); err != nil || first.Data.RoomName != "shop" || !bytes.Contains(first.body, []byte(`"reason":"a fault"`)) {
+	if err := verify.Verify(first.body, first.header); err != nil || first.Data.RoomName != "shop" ||
+		!bytes.Contains(first.body, []byte(`"reason":"a fault"`)) {
 		t.Errorf("%v: %s", err, first.body)
 	}
 

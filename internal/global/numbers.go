@@ -97,21 +97,21 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 }
 
 // numbersMessages returns the messages to publish; none unless this candidate leads.
-func (s *Server) numbersMessages(now time.Time) []numbersMessage {
-	rooms := s.fleet.Set().Rooms()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leading == nil {
+func (cur *currentTerm) numbersMessages(now time.Time) []numbersMessage {
+	rooms := cur.fleet.Set().Rooms()
+	cur.mu.Lock()
+	defer cur.mu.Unlock()
+	if cur.leading == nil {
 		return nil
 	}
-	leader := s.leading.lender()
-	stops := s.leading.stops(rooms)
+	leader := cur.leading.lender()
+	stops := cur.leading.stops(rooms)
 	out := []numbersMessage{{At: now, First: true, Leader: leader, Stops: stops[:min(len(stops), numbersRooms)]}}
 	for rest := range slices.Chunk(stops[len(out[0].Stops):], numbersRooms) {
 		out = append(out, numbersMessage{At: now, Leader: leader, Stops: rest})
 	}
 	for _, r := range rooms {
-		x := numbersOf(s.leading.alloc.Totals(r.ID))
+		x := numbersOf(cur.leading.alloc.Totals(r.ID))
 		if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
 			continue
 		}
@@ -125,25 +125,6 @@ func (s *Server) numbersMessages(now time.Time) []numbersMessage {
 		})
 	}
 	out[len(out)-1].Last = true
-	return out
-}
-
-// stops returns why nobody enters anywhere, also by operators; none if this candidate does not lead.
-func (s *Server) stops() (out []stop.Stop) {
-	rooms := s.fleet.Set().Rooms()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leading == nil {
-		return nil
-	}
-	now := s.leading.alloc.Time(s.Clock.Now())
-	out = slices.Clone(s.leading.stopped[""])
-	for _, r := range rooms {
-		if why := stop.Of(&r.Settings, r.Control, r.Phase, now); !why.OK() {
-			out = append(out, why)
-		}
-		out = append(out, s.leading.stopped[r.Name]...)
-	}
 	return out
 }
 

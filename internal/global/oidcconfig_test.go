@@ -21,7 +21,10 @@ func TestTheConfigurationOfAProvider(t *testing.T) {
 		url, oidc string
 		faults    []string // parts of the faults, none for a valid configuration
 	}{
-		"good":     {"https://console.example.org", good + `, roles: [Shop Admins=admin, "https://x.example/a=b=viewer"]`, nil},
+		"good": {
+			"https://console.example.org", good + `, roles: [Shop Admins=admin, "https://x.example/a=b=viewer"]`,
+			nil,
+		},
 		"no roles": {"https://console.example.org", good, []string{"control.oidc.roles: at least one"}},
 		"bad roles": {"https://console.example.org", good + ", roles: [admin, =admin, a=root]", []string{
 			`roles: must be VALUE=ROLE with viewer, operator, editor or admin, got "=admin"`, `got "a=root"`, `got "admin"`,
@@ -33,8 +36,9 @@ func TestTheConfigurationOfAProvider(t *testing.T) {
 		}},
 	} {
 		file := filepath.Join(folder, "global.yaml")
-		write(t, file, "name: g\ndata_dir: "+folder+"\ndata_centers: [dublin]\nrooms: ''\ncontrol:\n  listen: 127.0.0.1:0\n  url: '"+c.url+
-			"'\n  oidc: {"+strings.ReplaceAll(c.oidc, "SECRET", secret)+"}\n")
+		write(t, file,
+			"name: g\ndata_dir: "+folder+"\ndata_centers: [dublin]\nrooms: ''\ncontrol:\n  listen: 127.0.0.1:0\n  url: '"+c.url+
+				"'\n  oidc: {"+strings.ReplaceAll(c.oidc, "SECRET", secret)+"}\n")
 		cfg := global.DefaultConfig()
 		_, err := node.Load("global", &cfg, []string{"--config", file}, io.Discard)
 		if (err == nil) != (len(c.faults) == 0) {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
@@ -198,7 +199,7 @@ func (r *refill) use(ctx context.Context, f *fetch) error {
 	if roomdoc.Hash(packed) != f.sum {
 		return roomdoc.ErrContent
 	}
-	data, err := roomdoc.Unpack(packed, 2*roomdoc.MaxUnpacked)
+	data, err := compress.Gunzip(packed, 2*roomdoc.MaxUnpacked)
 	if err != nil {
 		return err
 	}

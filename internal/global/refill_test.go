@@ -129,7 +129,8 @@ func TestALeaderGetsRoomsBackFromANode(t *testing.T) {
 					t.Fatalf("the node went back: %v", total(f.Set(), plainRoom))
 				}
 				if time.Since(begun) > 20*time.Second {
-					t.Fatalf("after %v: rooms %d, controlled %d, alarms %v", time.Since(begun), total(empty.Set(), plainRoom), controlled(), f.Alarms())
+					t.Fatalf("after %v: rooms %d, controlled %d, alarms %v", time.Since(begun), total(empty.Set(), plainRoom),
+						controlled(), f.Alarms())
 				}
 				return total(empty.Set(), plainRoom) == 7 && controlled() == 6 && len(f.Alarms()) == 0
 			})
@@ -151,7 +152,8 @@ func standby(t *testing.T, s *embedded.Server) (*node.Fleet, func() []*candidate
 	held := func(c *global.Config) { c.DataDir, c.Bootstrap = dir, false }
 	two := stand(t, s, "holder", "", held)
 	eventually(t, "the standby knows the rooms", func() bool { return two.Ready().Ready })
-	testkit.Eventually(t, "and has stored them", func() bool { return stored(dir, roomstore.OwnedDocument+".json") && stored(dir, "controls.json") })
+	testkit.Eventually(t, "and has stored them",
+		func() bool { return stored(dir, roomstore.OwnedDocument+".json") && stored(dir, "controls.json") })
 	two.stop()
 	return f, func() []*candidate { return []*candidate{stand(t, s, "holder", "", held)} }
 }

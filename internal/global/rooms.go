@@ -101,7 +101,7 @@ func (p *publisher) readFile() {
 	p.metrics.roomsValid.Set(1)
 }
 
-// publish makes the rooms equal to the file, if it is valid, and restores what the store lost. Without a file the
+// publish makes the rooms equal to the file, if it is valid, and restores lost parts of the store. Without a file the
 // store is the authority. The error is a [*roomstore.DiffersError] if the store is still the authority and the file
 // differs.
 func (p *publisher) publish(ctx context.Context) error {

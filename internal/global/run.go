@@ -20,7 +20,9 @@ import (
 
 // New returns a server. It can lead once it Runs.
 func New(o Options) (*Server, error) {
-	s := &Server{Options: o, log: o.Log.With(slog.String("global", o.Config.Name))}
+	s := &Server{
+		Options: o, log: o.Log.With(slog.String("global", o.Config.Name)), currentTerm: currentTerm{mono: o.Clock},
+	}
 	s.metrics = newMetrics(o.Reg, s)
 	if o.Config.Rooms == "" {
 		s.metrics.roomsValid.Set(1) // nothing is refused
@@ -79,14 +81,6 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return s.candidate.Run(ctx, s.fleet, s.lead) })
 	return g.Wait()
-}
-
-// Leaving reports whether a regional has announced its shutdown; false if this global does not lead. It is safe for
-// concurrent use.
-func (s *Server) Leaving() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leading != nil && s.leading.alloc.Leaving(s.Clock.Now())
 }
 
 // Ready reports whether this candidate leads or is a healthy standby.

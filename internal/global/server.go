@@ -5,13 +5,12 @@
 // leads while lead runs; returning from lead undoes everything. The ledger is not stored: a new leader rebuilds it
 // from the data centres' reports.
 //
-// Lock: Server.mu guards the allocator, so that /status and metrics can read it between two steps of that goroutine.
+// Lock: currentTerm.mu guards the allocator, so that /status and metrics can read it between two steps of that goroutine.
 package global
 
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +56,6 @@ type Server struct {
 	Options
 	Orders    *Orders // of operators, to regionals
 	log       *slog.Logger
-	fleet     *node.Fleet
 	rooms     *roomstore.Store
 	heard     atomic.Pointer[copies] // by the publisher, while it leads
 	restoring atomic.Bool            // the publisher gets rooms back from the nodes
@@ -65,8 +63,7 @@ type Server struct {
 	candidate *node.Candidate
 	times     *node.Timekeeper
 
-	mu      sync.Mutex
-	leading *leadership // nil for none
+	currentTerm
 
 	history    *history.History
 	poster     *notices.Poster
@@ -84,34 +81,6 @@ func (s *Server) newestRooms() uint64 {
 		v = max(v, heard.roomsVersion())
 	}
 	return v
-}
-
-// time returns fleet time if this process leads and knows it, else the machine's estimate of it.
-func (s *Server) time() fleettime.Time {
-	t, _ := s.clock()
-	return t
-}
-
-// clock returns time and its uncertainty: that close to a phase change of an event, a coordinator uses the smaller
-// limits.
-func (s *Server) clock() (fleettime.Time, time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var alloc *root.Allocator
-	if s.leading != nil {
-		alloc = s.leading.alloc
-	}
-	return alloc.Clock(s.Clock.Now(), fleettime.TimeOf(time.Now()))
-}
-
-// known returns fleet time for the data folder; the zero value if this process does not lead or know it.
-func (s *Server) known(now fleettime.Mono) fleettime.Known {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leading == nil {
-		return fleettime.Known{}
-	}
-	return s.leading.alloc.Known(now)
 }
 
 // hear has the messages of a subject taken, and logs those that take refuses. end unsubscribes.

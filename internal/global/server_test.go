@@ -68,7 +68,9 @@ func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, chang
 }
 
 // standOver is stand with other documents than the store's.
-func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config), over func(*natsbus.Documents) wire.Documents) *candidate {
+func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config),
+	over func(*natsbus.Documents) wire.Documents,
+) *candidate {
 	t.Helper()
 	cfg := global.DefaultConfig()
 	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), rooms, []string{"dublin"}, true
@@ -113,7 +115,8 @@ func reader(t *testing.T, s *embedded.Server) *node.Fleet {
 func regional(t *testing.T, s *embedded.Server, dir string) *node.Fleet {
 	t.Helper()
 	conn := connect(t, s, "regional")
-	f := follow(t, conn, dir, node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument)
+	f := follow(t, conn, dir, node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument,
+		node.DrawsDocument)
 	hand(t, conn, f, node.Holder{DC: "dublin", Name: "regional"})
 	return f
 }
@@ -129,7 +132,8 @@ func edgeNode(t *testing.T, s *embedded.Server, dir string) *node.Fleet {
 
 func hand(t *testing.T, conn *natsbus.Conn, f *node.Fleet, h node.Holder) {
 	t.Helper()
-	stop, err := f.Hand(conn, h, node.KeysDocument, node.MembersDocument, node.RoomsDocument, node.ControlsDocument, node.DrawsDocument)
+	stop, err := f.Hand(conn, h, node.KeysDocument, node.MembersDocument, node.RoomsDocument, node.ControlsDocument,
+		node.DrawsDocument)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +172,8 @@ func writeRooms(t *testing.T, file string, total int, page string, names ...stri
 		page = ", waiting_page: " + page
 	}
 	for _, name := range names {
-		fmt.Fprintf(&b, "  - {name: %s, host: %s.example, total_active_users: %d, new_users_per_minute: 6, session_duration: 1m, origin: \"http://127.0.0.1:1\"%s}\n", name, name, total, page)
+		fmt.Fprintf(&b,
+			"  - {name: %s, host: %s.example, total_active_users: %d, new_users_per_minute: 6, session_duration: 1m, origin: \"http://127.0.0.1:1\"%s}\n", name, name, total, page)
 	}
 	overwrite(t, file, b.String())
 }
@@ -241,7 +246,8 @@ func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 	s := serve(t)
 	file := roomsFile(t, 5, "", "a", "b", "c", "d", "e")
 	c := standOver(t, s, "one", file, nil, func(d *natsbus.Documents) wire.Documents { return narrow{d, 200} })
-	eventually(t, "the file is not in force", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 && c.leads() })
+	eventually(t, "the file is not in force",
+		func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 && c.leads() })
 	eventually(t, "there is an alarm with size and limit", func() bool {
 		return slices.ContainsFunc(c.Ready().Alarms, func(text string) bool {
 			return strings.Contains(text, "rooms cannot be published") && strings.Contains(text, "at most 200 can be stored")
@@ -261,14 +267,16 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	eventually(t, "global is ready and lends", func() bool { return c.Ready().Ready && c.Status().Rooms["a"].Total == 5 })
 
 	writeRooms(t, file, 7, "", "a")
-	took := eventually(t, "the change is known", func() bool { return total(f.Set(), "a") == 7 && total(f.Set(), "b") == -1 })
+	took := eventually(t, "the change is known",
+		func() bool { return total(f.Set(), "a") == 7 && total(f.Set(), "b") == -1 })
 	t.Logf("the change took %v (goal 2 s)", took.Round(time.Millisecond))
 	version := f.Set().Version()
 
 	// With faults: refused with all of them, and the last good one stays.
 	overwrite(t, file, "rooms:\n  - {name: a, colour: blue, total_active_users: 0}\n")
 	eventually(t, "the file is refused", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 })
-	if a := c.Ready().Alarms; len(a) != 1 || !strings.HasPrefix(a[0], "the rooms file is refused, the last good rooms stay: "+file+": ") {
+	if a := c.Ready().Alarms; len(a) != 1 ||
+		!strings.HasPrefix(a[0], "the rooms file is refused, the last good rooms stay: "+file+": ") {
 		t.Errorf("alarms %q", a)
 	}
 	if n := value(t, c, "vestibule_global_rooms_refused_total"); n != 1 {
@@ -277,7 +285,8 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a file that is gone is refused too", func() bool { return value(t, c, "vestibule_global_rooms_refused_total") == 2 })
+	eventually(t, "a file that is gone is refused too",
+		func() bool { return value(t, c, "vestibule_global_rooms_refused_total") == 2 })
 	if f.Set().Version() != version || total(f.Set(), "a") != 7 {
 		t.Error("the last good rooms did not stay")
 	}
@@ -385,7 +394,8 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 	for _, name := range []string{"two", "three"} { // in one folder
 		first.stop()
 		first = stand(t, s, name, file, func(c *global.Config) { c.DataDir = dir })
-		eventually(t, name+" leads and knows the rooms", func() bool { return first.leads() && first.Status().Rooms["a"].Total == 5 })
+		eventually(t, name+" leads and knows the rooms",
+			func() bool { return first.leads() && first.Status().Rooms["a"].Total == 5 })
 		if complete(first) {
 			t.Errorf("%s takes a data centre that it has not heard for one that holds nothing", name)
 		}
@@ -493,9 +503,11 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	if n := value(t, c, "vestibule_global_unlisted_data_centers"); n != 1 {
 		t.Errorf("the metric says %v", n)
 	}
-	other := stand(t, s, "two", "", func(cfg *global.Config) { cfg.DataCenters, cfg.Bootstrap = []string{"lima", "oslo"}, false })
+	other := stand(t, s, "two", "",
+		func(cfg *global.Config) { cfg.DataCenters, cfg.Bootstrap = []string{"lima", "oslo"}, false })
 	eventually(t, "a global with another list raises an alarm", func() bool {
-		return slices.Contains(other.Ready().Alarms, "data_centers of this global names oslo, which the fleet's list does not: correct it")
+		return slices.Contains(other.Ready().Alarms,
+			"data_centers of this global names oslo, which the fleet's list does not: correct it")
 	})
 }
 

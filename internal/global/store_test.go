@@ -65,7 +65,10 @@ func putBack(t *testing.T, js jetstream.JetStream, backup map[string][]byte) {
 	if err := js.DeleteKeyValue(within(t), bucket); err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: bucket, History: 1, Storage: jetstream.FileStorage})
+	kv, err := js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{
+		Bucket: bucket, History: 1,
+		Storage: jetstream.FileStorage,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +105,8 @@ func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 			s := serve(t)
 			file := roomsFile(t, 5, "", "a")
 			c, f := stand(t, s, "one", file, func(c *global.Config) { c.KeyRotation = ticket.MinRotation }), reader(t, s)
-			eventually(t, "the first rooms are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 2 })
+			eventually(t, "the first rooms are known",
+				func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 2 })
 			js := operator(t, s)
 			backup := store(t, js)
 			writeRooms(t, file, 7, "", "a")
@@ -132,7 +136,8 @@ func TestTheStoreIsGivenBackTheListOfDataCentresAndTheControls(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
-	eventually(t, "it leads, and the bucket is there", func() bool { return c.leads() && c.Status().Rooms["a"].Total == 5 })
+	eventually(t, "it leads, and the bucket is there",
+		func() bool { return c.leads() && c.Status().Rooms["a"].Total == 5 })
 	kv, err := operator(t, s).KeyValue(within(t), bucket)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +149,10 @@ func TestTheStoreIsGivenBackTheListOfDataCentresAndTheControls(t *testing.T) {
 	}
 	limited := func(version uint64, to int) *room.Controls {
 		mark := room.Mark{Since: 1, By: "test", Until: time.Now().Add(time.Hour).UnixMilli()}
-		return &room.Controls{Version: version, Rooms: map[string]*room.Control{room.PublicID("a"): {Limits: &room.Limits{Mark: mark, TotalActiveUsers: to}}}}
+		return &room.Controls{
+			Version: version,
+			Rooms:   map[string]*room.Control{room.PublicID("a"): {Limits: &room.Limits{Mark: mark, TotalActiveUsers: to}}},
+		}
 	}
 	put := func(m *node.Members, in *room.Controls) {
 		t.Helper()
@@ -273,7 +281,10 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	t.Parallel()
 	const most = 4 << 20
-	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: most})
+	s, err := server.NewServer(&server.Options{
+		DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
+		JetStreamMaxStore: most,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,9 +307,10 @@ func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	}
 	for _, c := range both {
 		eventually(t, "there is an alarm", func() bool {
-			return !c.leads() && value(t, c, "vestibule_global_lease_trouble_seconds") > 0 && slices.ContainsFunc(c.Ready().Alarms, func(a string) bool {
-				return strings.Contains(a, "no process can lead") && strings.Contains(a, "resource")
-			})
+			return !c.leads() && value(t, c, "vestibule_global_lease_trouble_seconds") > 0 &&
+				slices.ContainsFunc(c.Ready().Alarms, func(a string) bool {
+					return strings.Contains(a, "no process can lead") && strings.Contains(a, "resource")
+				})
 		})
 	}
 	if err := filler.Purge(within(t)); err != nil {
@@ -368,7 +380,8 @@ func TestTwoRingsBecomeOneRing(t *testing.T) {
 			other := ticket.Keyring{}
 			for i := range 3 { // until their version is higher
 				var err error
-				if other, err = other.Rotate(fleettime.TimeOf(time.Now().Add(time.Duration(i-2)*time.Hour)), time.Hour, zeros{}); err != nil {
+				if other, err = other.Rotate(fleettime.TimeOf(time.Now().Add(time.Duration(i-2)*time.Hour)), time.Hour,
+					zeros{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -383,7 +396,8 @@ func TestTwoRingsBecomeOneRing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				sealed = append(sealed, string(c.Seal(nil, now, &ticket.Ticket{ID: 7, Joined: now}, ticket.NewScratch([32]byte{1}))))
+				sealed = append(sealed,
+					string(c.Seal(nil, now, &ticket.Ticket{ID: 7, Joined: now}, ticket.NewScratch([32]byte{1}))))
 			}
 			meet(t, s, data)
 			eventually(t, "both are one", func() bool { return len(f.Ring().Keys) > 2 && len(f.Alarms()) == 0 })

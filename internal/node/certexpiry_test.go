@@ -35,7 +35,10 @@ func testCertificatesSayWhenTheyEnd(t *testing.T) {
 		}
 	}
 	reg := prometheus.NewRegistry()
-	all := RegisterCertificates(reg, map[string]string{"nats.cert": file, "nats.ca": "", "tls.cert": filepath.Join(dir, "missing")})
+	all := RegisterCertificates(reg, map[string]string{
+		"nats.cert": file, "nats.ca": "",
+		"tls.cert": filepath.Join(dir, "missing"),
+	})
 	go all.Run(t.Context())
 	const name = "vestibule_certificate_expiry_timestamp_seconds"
 	for _, want := range [][]int64{{1900000000}, {1900000000, 1800000000}} { // the second replaces the first

@@ -340,7 +340,7 @@ func (f *Fleet) adopt(doc string, data []byte) (news bool, err error) {
 	return false, nil // a new fleet
 }
 
-// adopted does what follows from a new document.
+// adopted rebuilds the rooms after a new document, and counts it.
 func (f *Fleet) adopted(doc string, news bool) bool {
 	if news {
 		if doc != KeysDocument && doc != MembersDocument {

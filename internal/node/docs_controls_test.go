@@ -82,8 +82,14 @@ func TestPhasesBeginByThemselves(t *testing.T) {
 	start := time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC).UnixMilli()
 	now.Store(start - 1000)
 	f.Tell(func() (fleettime.Time, time.Duration) { return fleettime.Time(now.Load()), time.Duration(bound.Load()) })
-	s := room.Settings{Name: "sale", Host: "shop.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 10}
-	s.Events = []room.Event{{Name: "launch", Start: start, End: start + 60_000, Overrides: room.Overrides{"total_active_users": 50, "new_users_per_minute": 40}}}
+	s := room.Settings{
+		Name: "sale", Host: "shop.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10,
+		NewUsersPerMinute: 10,
+	}
+	s.Events = []room.Event{{
+		Name: "launch", Start: start, End: start + 60_000,
+		Overrides: room.Overrides{"total_active_users": 50, "new_users_per_minute": 40},
+	}}
 	data, err := roomdoc.EncodeRooms(1, room.Document{Rooms: []room.Settings{s}})
 	if err != nil {
 		t.Fatal(err)

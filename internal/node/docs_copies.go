@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
 )
@@ -39,39 +40,55 @@ type OwnCopy struct {
 // of data centres. Newer rooms, controls and draws are announced by their version, and sent when global asks this node
 // for them. Hand answers until stop is called.
 func (f *Fleet) Hand(bus wire.Bus, h Holder, documents ...string) (stop func(), err error) {
-	var last time.Time
-	return bus.Subscribe(wire.AskSubject, func(_ string, question []byte) {
-		var ask wire.CopyAsk
-		if err := json.Unmarshal(question, &ask); err != nil {
-			f.log.Warn("invalid request of global for documents", slog.Any("error", err))
-			return
-		}
-		if w := ask.Send; w != nil && w.DC == h.DC && w.From == h.Name {
-			if err := f.sendCopy(bus, h, w.Document); err != nil {
-				f.log.Warn("document not sent to global", slog.String("document", w.Document), slog.Any("error", err))
-			}
-		}
-		if time.Since(last) < handEvery {
-			return
-		}
-		last = time.Now()
-		hand := func(doc string, data []byte, err error) {
-			if err == nil && data != nil {
-				err = bus.Publish(wire.CopySubject(doc, h.DC), data)
-			}
-			if err != nil {
-				f.log.Warn("document not sent to global", slog.String("document", doc), slog.Any("error", err))
-			}
-		}
-		for _, doc := range documents {
-			data, err := missingPart(f, h, doc, &ask)
-			hand(h.subject(doc), data, err)
-		}
-		if o := h.Own; o != nil && o.Version() > ask.Rooms {
-			data, err := h.announcement(o.Version())
-			hand(o.Document, data, err)
-		}
-	})
+	c := &copies{Holder: h, f: f, bus: bus, documents: documents}
+	return bus.Subscribe(wire.AskSubject, func(_ string, question []byte) { c.answer(question) })
+}
+
+// copies are the documents that a node hands to the leading global.
+type copies struct {
+	Holder
+	f         *Fleet
+	bus       wire.Bus
+	documents []string
+	last      time.Time // of an answer
+}
+
+// answer answers a question of the leading global.
+func (c *copies) answer(question []byte) {
+	var ask wire.CopyAsk
+	if err := json.Unmarshal(question, &ask); err != nil {
+		c.f.log.Warn("invalid request of global for documents", slog.Any("error", err))
+		return
+	}
+	if w := ask.Send; w != nil && w.DC == c.DC && w.From == c.Name {
+		c.fault(w.Document, c.send(w.Document))
+	}
+	if time.Since(c.last) < handEvery {
+		return
+	}
+	c.last = time.Now()
+	for _, doc := range c.documents {
+		data, err := c.missing(doc, &ask)
+		c.hand(c.subject(doc), data, err)
+	}
+	if o := c.Own; o != nil && o.Version() > ask.Rooms {
+		data, err := c.announcement(o.Version())
+		c.hand(o.Document, data, err)
+	}
+}
+
+// hand sends a message about a document, if there is one.
+func (c *copies) hand(doc string, data []byte, err error) {
+	if err == nil && data != nil {
+		err = c.bus.Publish(wire.CopySubject(doc, c.DC), data)
+	}
+	c.fault(doc, err)
+}
+
+func (c *copies) fault(doc string, err error) {
+	if err != nil {
+		c.f.log.Warn("document not sent to global", slog.String("document", doc), slog.Any("error", err))
+	}
 }
 
 // announcement announces a version of a document.
@@ -87,44 +104,44 @@ func (h Holder) subject(doc string) string {
 	return doc
 }
 
-// missingPart returns what the asking node lacks of a document, or nil.
-func missingPart(f *Fleet, h Holder, doc string, ask *wire.CopyAsk) ([]byte, error) {
+// missing returns the part of a document that the asking node lacks, or nil.
+func (c *copies) missing(doc string, ask *wire.CopyAsk) ([]byte, error) {
 	have := map[string]uint64{
 		RoomsDocument: ask.Rooms, ControlsDocument: ask.Controls, DrawsDocument: ask.Draws, MembersDocument: ask.Members,
 	}[doc]
-	switch v := f.inUse[doc].version(); {
+	switch v := c.f.inUse[doc].version(); {
 	case doc == KeysDocument:
-		ring := f.Ring()
+		ring := c.f.Ring()
 		if sum, err := ring.Sum(); err != nil || sum == "" || sum == ask.Keys {
 			return nil, err
 		}
 	case v <= have:
 		return nil, nil
 	case doc != MembersDocument:
-		return h.announcement(v)
+		return c.announcement(v)
 	}
-	_, data, err := f.inUse[doc].encoded()
+	_, data, err := c.f.inUse[doc].encoded()
 	return data, err
 }
 
-// sendCopy sends the content of a document, compressed, in parts.
-func (f *Fleet) sendCopy(bus wire.Bus, h Holder, name string) error {
-	version, plain, err := f.content(h, name)
+// send sends the content of a document, compressed, in parts.
+func (c *copies) send(name string) error {
+	version, plain, err := c.content(name)
 	if err != nil {
 		return err
 	}
-	packed := roomdoc.Compress(plain)
-	c := wire.Copy{
-		From: h.Name, Version: version, Sum: roomdoc.Hash(packed), Parts: (len(packed) + copyPart - 1) / copyPart,
+	packed := compress.Gzip(plain)
+	part := wire.Copy{
+		From: c.Name, Version: version, Sum: roomdoc.Hash(packed), Parts: (len(packed) + copyPart - 1) / copyPart,
 	}
-	if c.Parts > MaxCopyParts {
+	if part.Parts > MaxCopyParts {
 		return fmt.Errorf("%d bytes are too many", len(packed))
 	}
-	for ; c.Part < c.Parts; c.Part++ {
-		c.Data = packed[c.Part*copyPart : min(len(packed), (c.Part+1)*copyPart)]
-		data, err := json.Marshal(c)
+	for ; part.Part < part.Parts; part.Part++ {
+		part.Data = packed[part.Part*copyPart : min(len(packed), (part.Part+1)*copyPart)]
+		data, err := json.Marshal(part)
 		if err == nil {
-			err = bus.Publish(wire.CopySubject(name, h.DC), data)
+			err = c.bus.Publish(wire.CopySubject(name, c.DC), data)
 		}
 		if err != nil {
 			return err
@@ -134,19 +151,19 @@ func (f *Fleet) sendCopy(bus wire.Bus, h Holder, name string) error {
 }
 
 // content returns a document as it is stored, by its name in subjects.
-func (f *Fleet) content(h Holder, name string) (version uint64, data []byte, err error) {
-	if o := h.Own; o != nil && name == o.Document {
+func (c *copies) content(name string) (version uint64, data []byte, err error) {
+	if o := c.Own; o != nil && name == o.Document {
 		version = o.Version()
 		data, err = o.Encode()
 		return version, data, err
 	}
 	doc, edge := wire.IsEdgeCopy(name)
-	if edge != h.Edge {
+	if edge != c.Edge {
 		return 0, nil, errors.New("this node has no such document")
 	}
 	switch doc {
 	case RoomsDocument, ControlsDocument, DrawsDocument:
-		if version, data, err = f.inUse[doc].encoded(); data != nil || err != nil {
+		if version, data, err = c.f.inUse[doc].encoded(); data != nil || err != nil {
 			return version, data, err
 		}
 	}

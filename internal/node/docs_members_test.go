@@ -68,14 +68,16 @@ func TestChangesOfTheMembers(t *testing.T) {
 		t.Errorf("the first: %+v", m)
 	}
 	next, err := m.Add(june.Add(-time.Hour), "lima")
-	if err != nil || next.Version != m.Version+1 || next.List[2] != (Member{"lima", Active, 0, next.Version}) || len(m.List) != 2 {
+	if err != nil || next.Version != m.Version+1 || next.List[2] != (Member{"lima", Active, 0, next.Version}) ||
+		len(m.List) != 2 {
 		t.Errorf("with another: %+v, %v", next, err)
 	}
 	drained, err := next.Drain(june, "lima")
 	if err != nil || drained.List[2].State != Draining {
 		t.Errorf("draining: %+v, %v", drained, err)
 	}
-	if back, err := drained.Add(june, "lima"); err != nil || back.List[2].State != Active || back.List[2].Since != next.Version {
+	if back, err := drained.Add(june, "lima"); err != nil || back.List[2].State != Active ||
+		back.List[2].Since != next.Version {
 		t.Errorf("it stays after all: %+v, %v", back, err)
 	}
 	gone, err := drained.Remove(june, "lima")
@@ -83,11 +85,13 @@ func TestChangesOfTheMembers(t *testing.T) {
 		t.Errorf("without it: %+v, %v", gone, err)
 	}
 	proven := drained.Enrol(june, "lima", 7)
-	if d := proven.List[2]; d.ClusterID != 7 || d.Since != proven.Version || !slices.Equal(proven.Enrol(june, "lima", 8).List, proven.List) {
+	if d := proven.List[2]; d.ClusterID != 7 || d.Since != proven.Version ||
+		!slices.Equal(proven.Enrol(june, "lima", 8).List, proven.List) {
 		t.Errorf("with its cluster ID: %+v", proven)
 	}
 	forced, err := proven.RemoveByForce(june, "lima")
-	if err != nil || forced.Find("lima") >= 0 || forced.List[2].State != Removed || forced.List[2].ClusterID != 7 || drained.List[2].State != Draining {
+	if err != nil || forced.Find("lima") >= 0 || forced.List[2].State != Removed || forced.List[2].ClusterID != 7 ||
+		drained.List[2].State != Draining {
 		t.Errorf("removed by force: %+v, %v", forced, err)
 	}
 	if again, err := DecodeMembers(members(t, forced)); err != nil || !slices.Equal(again.List, forced.List) {
@@ -111,9 +115,17 @@ func TestChangesOfTheMembers(t *testing.T) {
 			}
 			return m.Drain(june, "b")
 		},
-		"no such data centre in the":     func() (*Members, error) { return m.Remove(june, "lima") },
-		"is the last one: a fleet has":   func() (*Members, error) { return NewMembers(june, []string{"a"}).Remove(june, "a") },
-		"must differ from \"nairobi\", ": func() (*Members, error) { return nil, CheckMember("nairobi", []string{"nairobi"}) },
+		"no such data centre in the": func() (*Members, error) { return m.Remove(june, "lima") },
+		"is the last one: a fleet has": func() (*Members,
+			error,
+		) {
+			return NewMembers(june, []string{"a"}).Remove(june, "a")
+		},
+		"must differ from \"nairobi\", ": func() (*Members,
+			error,
+		) {
+			return nil, CheckMember("nairobi", []string{"nairobi"})
+		},
 	} {
 		if _, err := f(); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %s", err, what)
@@ -143,7 +155,10 @@ func TestTheNewestMembersStay(t *testing.T) {
 	}
 	other := *second
 	other.List = other.List[1:]
-	for what, data := range map[string][]byte{"older": members(t, first), "missing": nil, "differs": members(t, &other), "invalid": []byte("{")} {
+	for what, data := range map[string][]byte{
+		"older": members(t, first), "missing": nil, "differs": members(t, &other),
+		"invalid": []byte("{"),
+	} {
 		f.Offer(t.Context(), MembersDocument, data)
 		if f.Alarm(MembersDocument) == "" || f.Members().Version != second.Version || len(f.Members().List) != 2 {
 			t.Errorf("%s: %q, %+v", what, f.Alarm(MembersDocument), f.Members())

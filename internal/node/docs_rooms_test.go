@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"maps"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/roomstore"
@@ -112,9 +112,9 @@ func TestSectionsMayBeLate(t *testing.T) {
 		"not there": func() { delete(docs, key) },
 		"broken":    func() { docs[key] = docs[key][:len(docs[key])/2] },
 		"another": func() {
-			docs[key] = pack(t, []byte(`{"rooms":[],"hosts":[{"name":"evil.example","origin":"http://10.6.6.6"}]}`))
+			docs[key] = compress.Gzip([]byte(`{"rooms":[],"hosts":[{"name":"evil.example","origin":"http://10.6.6.6"}]}`))
 		},
-		"a bomb": func() { docs[key] = bytes.Repeat(pack(t, make([]byte, 1<<20)), roomdoc.MaxUnpacked>>20+1) },
+		"a bomb": func() { docs[key] = bytes.Repeat(compress.Gzip(make([]byte, 1<<20)), roomdoc.MaxUnpacked>>20+1) },
 	} {
 		spoil()
 		f.Offer(t.Context(), RoomsDocument, head)
@@ -164,23 +164,12 @@ func (s *slowShelf) Get(ctx context.Context, key string) ([]byte, uint64, error)
 	return s.shelf.Get(ctx, key)
 }
 
-func pack(t *testing.T, plain []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(plain); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 func TestEnvelopesAreReadStrictly(t *testing.T) {
 	for _, bad := range []string{
-		`{"version":1,"document":{"rooms":[]},"sections":["a"]}`, `{"version":0,"sections":["a"]}`, `{"version":1,"sections":["a"],"more":1}`,
-		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, `{"version":1}`,
+		`{"version":1,"document":{"rooms":[]},"sections":["a"]}`, `{"version":0,"sections":["a"]}`,
+		`{"version":1,"sections":["a"],"more":1}`,
+		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`,
+			roomdoc.MaxSections) + `a"]}`, `{"version":1}`,
 	} {
 		docs := shelf{}
 		f := follow(t, t.TempDir(), docs)

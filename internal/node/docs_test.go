@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/room"
@@ -79,7 +80,8 @@ func keys(t *testing.T, rotations int) []byte {
 	ring := ticket.Keyring{}
 	for i := range rotations {
 		var err error
-		if ring, err = ring.Rotate(fleettime.Time(i)*fleettime.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("k", 64))); err != nil {
+		if ring, err = ring.Rotate(fleettime.Time(i)*fleettime.Time(3600_000), time.Hour,
+			strings.NewReader(strings.Repeat("k", 64))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +98,8 @@ func otherKeys(t *testing.T, rotations int) []byte {
 	ring := ticket.Keyring{}
 	for i := range rotations {
 		var err error
-		if ring, err = ring.Rotate(fleettime.Time(i)*fleettime.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("x", 64))); err != nil {
+		if ring, err = ring.Rotate(fleettime.Time(i)*fleettime.Time(3600_000), time.Hour,
+			strings.NewReader(strings.Repeat("x", 64))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +168,8 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 					t.Errorf("counted as %s: %v", reason, got)
 				}
 			}
-			if alarm := testutil.ToFloat64(f.raised.WithLabelValues(c.doc)); (alarm == 1) != (c.reason != "") || (f.Alarm(c.doc) != "") != (c.reason != "") {
+			if alarm := testutil.ToFloat64(f.raised.WithLabelValues(c.doc)); (alarm == 1) != (c.reason != "") ||
+				(f.Alarm(c.doc) != "") != (c.reason != "") {
 				t.Errorf("alarm %v %q", alarm, f.Alarm(c.doc))
 			}
 			if f.changes != 2 || f.Set().Version() != 3 || f.Ring().Version != 2 {
@@ -259,7 +263,7 @@ func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	if f.Page(hash) != nil || f.changes != 1 || f.Set() == nil {
 		t.Fatal("a page that is not what it is called was taken, or the rooms were not")
 	}
-	docs[roomdoc.PageDocument(hash)] = roomdoc.Compress(page)
+	docs[roomdoc.PageDocument(hash)] = compress.Gzip(page)
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 2, hash, "a"))
 	if string(f.Page(hash)) != string(page) {
 		t.Fatal("the page was not fetched")
@@ -294,7 +298,8 @@ func TestTheLedgerGoesByTheRooms(t *testing.T) {
 	d := room.Document{}
 	for _, name := range []string{"a", "b"} {
 		d.Rooms = append(d.Rooms, room.Settings{
-			Name: name, Host: name + ".example", TotalActiveUsers: 5, NewUsersPerMinute: 6, SessionDuration: time.Minute, Origin: "http://127.0.0.1:1",
+			Name: name, Host: name + ".example", TotalActiveUsers: 5, NewUsersPerMinute: 6, SessionDuration: time.Minute,
+			Origin: "http://127.0.0.1:1",
 		})
 	}
 	d.Rooms[1].PartitionPolicy, d.Rooms[1].LostAfter = room.PolicyCap, 2*time.Minute

@@ -59,7 +59,8 @@ func (w *won) candidateOf(t *testing.T, c *Clock) (*Candidate, *Fleet) {
 	}
 	return NewCandidate(CandidateOptions{
 		Lease: w, Clock: c, Log: slog.New(slog.DiscardHandler), Inbox: 2,
-		Dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped_total", Help: "h"}), Regressions: prometheus.NewCounter(prometheus.CounterOpts{Name: "regressions_total", Help: "h"}),
+		Dropped:     prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped_total", Help: "h"}),
+		Regressions: prometheus.NewCounter(prometheus.CounterOpts{Name: "regressions_total", Help: "h"}),
 	}), f
 }
 
@@ -77,7 +78,10 @@ func TestWhyATermEnds(t *testing.T) {
 			t.Outcome(context.Background(), func() error { return errBroken })
 			return nil
 		}, errBroken, 0},
-		"fenced": {func(t *Term, l *toldLedger, _ *Clock) error { t.Offer(func() { l.by = 7 }); return nil }, wire.ErrFenced, 7},
+		"fenced": {
+			func(t *Term, l *toldLedger, _ *Clock) error { t.Offer(func() { l.by = 7 }); return nil },
+			wire.ErrFenced, 7,
+		},
 		"asleep": {func(_ *Term, _ *toldLedger, c *Clock) error {
 			c.skew.Add(-int64(time.Hour))
 			c.Now()
@@ -144,7 +148,8 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 			})
 		}()
 		synctest.Wait()
-		if l.until != 1 || l.rooms != 1 || !slices.Equal(taken, []int{0, 1}) || testutil.ToFloat64(candidate.Dropped) != 1 || pumps.Load() < 2 {
+		if l.until != 1 || l.rooms != 1 || !slices.Equal(taken, []int{0, 1}) || testutil.ToFloat64(candidate.Dropped) != 1 ||
+			pumps.Load() < 2 {
 			t.Errorf("lease until %d, rooms told %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, 2 at least",
 				l.until, l.rooms, taken, testutil.ToFloat64(candidate.Dropped), pumps.Load())
 		}

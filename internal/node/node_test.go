@@ -111,12 +111,28 @@ func TestEveryFaultIsToldAtOnceByItsKey(t *testing.T) {
 			"on: must be true or false, got 3", "n: must be a whole number, got 1.5",
 			"wait: must be a duration with its unit, such as 500ms or 5s, got 7", "list: must be a list of texts, got map[a:b]",
 		}},
-		"unknown":  {"nam: x\ndeeper: {nme: x}\n", []string{`deeper.nme: unknown key, did you mean "deeper.name"?`, `nam: unknown key, did you mean "name"?`}},
-		"section":  {"deeper: x\n", []string{"deeper: must be a section of keys, such as deeper.name"}},
-		"rules":    {"name: ''\ndata_dir: ''\nlog: {level: x, format: y}\nmetrics: {listen: x}\n", []string{`log.level: must be debug, info, warn or error, got "x"`, `log.format: must be text or json, got "y"`, "data_dir: must not be empty", `metrics.listen: must be host:port, got "x"`, "name: must not be empty"}},
+		"unknown": {"nam: x\ndeeper: {nme: x}\n", []string{
+			`deeper.nme: unknown key, did you mean "deeper.name"?`,
+			`nam: unknown key, did you mean "name"?`,
+		}},
+		"section": {"deeper: x\n", []string{"deeper: must be a section of keys, such as deeper.name"}},
+		"rules": {
+			"name: ''\ndata_dir: ''\nlog: {level: x, format: y}\nmetrics: {listen: x}\n",
+			[]string{
+				`log.level: must be debug, info, warn or error, got "x"`, `log.format: must be text or json, got "y"`,
+				"data_dir: must not be empty", `metrics.listen: must be host:port, got "x"`, "name: must not be empty",
+			},
+		},
 		"nothing":  {"", nil},
 		"numerals": {"name: 42\nn: '12'\nlist: [a]\nlog:\n", nil},
-		"texts":    {"n: '1_0'\nwait: '7'\non: 'yes'\nlist: [a, 1]\n", []string{"on: must be true or false, got yes", "n: must be a whole number, got 1_0", "wait: must be a duration with its unit, such as 500ms or 5s, got 7", "list: must be a list of texts, got 1 in it"}},
+		"texts": {
+			"n: '1_0'\nwait: '7'\non: 'yes'\nlist: [a, 1]\n",
+			[]string{
+				"on: must be true or false, got yes", "n: must be a whole number, got 1_0",
+				"wait: must be a duration with its unit, such as 500ms or 5s, got 7",
+				"list: must be a list of texts, got 1 in it",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := defaults()
@@ -149,7 +165,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"--config", good}, errors.New("broken"), ExitError},
 	} {
 		cfg := defaults()
-		got := Main("sample", &cfg, &cfg.Base, c.args, io.Discard, io.Discard, func(context.Context, *slog.Logger) error { return c.run })
+		got := Main("sample", &cfg, &cfg.Base, c.args, io.Discard, io.Discard,
+			func(context.Context, *slog.Logger) error { return c.run })
 		if got != c.want {
 			t.Errorf("%v: exit %d, want %d", c.args, got, c.want)
 		}
@@ -196,7 +213,8 @@ func TestWhatWasAcquiredLastIsReleasedFirst(t *testing.T) {
 
 func TestTheDebugListenerAnswers(t *testing.T) {
 	ready := Readiness{Reasons: []string{"no keys yet"}}
-	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}, Profiles: ProfilesConfig{"127.0.0.1:0"}}, "A <node>", slog.New(slog.DiscardHandler))
+	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}, Profiles: ProfilesConfig{"127.0.0.1:0"}}, "A <node>",
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +260,8 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 			t.Errorf("%s: %d %.80q, want %d with %q", c.path, code, body, c.code, c.has)
 		}
 	}
-	if r, err := client.Get(d.ProfilesURL() + "/debug/pprof/"); err != nil || r.StatusCode != 200 || r.Body.Close() != nil {
+	if r, err := client.Get(d.ProfilesURL() + "/debug/pprof/"); err != nil || r.StatusCode != 200 ||
+		r.Body.Close() != nil {
 		t.Errorf("profiles: %v, %v", r, err)
 	}
 	if r, err := client.Get(d.ProfilesURL() + "/metrics"); err != nil || r.StatusCode != 404 || r.Body.Close() != nil {
@@ -255,7 +274,8 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &r); err != nil || code != 200 || !r.Isolated {
 		t.Errorf("isolated: %d %s, %v", code, body, err)
 	}
-	if _, err := NewDebug(&Base{Metrics: MetricsConfig{strings.TrimPrefix(d.URL(), "http://")}}, "", slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := NewDebug(&Base{Metrics: MetricsConfig{strings.TrimPrefix(d.URL(), "http://")}}, "",
+		slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("two listeners at one address")
 	}
 	cancel()
@@ -283,7 +303,10 @@ func TestMetricsAreSound(t *testing.T) {
 // An operator's shell exports the variables of the client. A node starts there, and still refuses a mistyped key.
 func TestVariablesOfTheClientAreNotThoseOfANode(t *testing.T) {
 	cfg := defaults()
-	faults := strayVariables(&cfg, []string{"VESTIBULE_SERVER=x", "VESTIBULE_TOKEN=x", "VESTIBULE_PROFILE=x", "VESTIBULE_TOKENS=x"})
+	faults := strayVariables(&cfg, []string{
+		"VESTIBULE_SERVER=x", "VESTIBULE_TOKEN=x", "VESTIBULE_PROFILE=x",
+		"VESTIBULE_TOKENS=x",
+	})
 	if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), "VESTIBULE_TOKENS: ") {
 		t.Errorf("%v", faults)
 	}

@@ -17,7 +17,7 @@ import (
 // Files of parts: a line of JSON (partsHead) and then the parts, one after the other.
 const (
 	pastFile     = "past"     // the snapshots of an edge: see admission.Engine.BeginSnapshot
-	promisesFile = "promises" // what a leading regional stored last: see wire.EncodeWhole
+	promisesFile = "promises" // the newest promises of a leading regional: see wire.EncodeWhole
 )
 
 type partsHead struct {

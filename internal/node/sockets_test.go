@@ -79,7 +79,8 @@ func TestSocketsAreTakenByAddress(t *testing.T) {
 // Load reads the file written by File; defaults are omitted.
 func TestFileIsLoaded(t *testing.T) {
 	was, cfg := defaults(), defaults()
-	cfg.Name, cfg.On, cfg.List, cfg.Wait, cfg.Deeper.Name, cfg.DataDir = "a: b", false, []string{"x, y", "z"}, 90*time.Second, "below", "/data"
+	cfg.Name, cfg.On, cfg.List, cfg.Wait, cfg.Deeper.Name, cfg.DataDir = "a: b", false, []string{"x, y", "z"},
+		90*time.Second, "below", "/data"
 	text, err := File(&cfg, &was)
 	if err != nil {
 		t.Fatal(err)

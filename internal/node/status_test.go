@@ -40,7 +40,8 @@ func TestStatusHasUnitsAndNames(t *testing.T) {
 		Rooms    map[string]*Bond `json:"rooms"`
 		Waits    []Bond           `json:"waits"`
 	}{
-		Bond: Bond{LeaseEnd: 5, SyncAge: 1500 * time.Millisecond}, Time: 1_795_380_670_718, Standing: wire.Draining, Term: wire.Term{N: 7, Nonce: 1 << 60},
+		Bond: Bond{LeaseEnd: 5, SyncAge: 1500 * time.Millisecond}, Time: 1_795_380_670_718, Standing: wire.Draining,
+		Term:     wire.Term{N: 7, Nonce: 1 << 60},
 		Instance: 1<<53 + 1, Rooms: map[string]*Bond{"sale": {SyncAge: time.Second}, "b": nil},
 	}
 	h := d.handler(func() Readiness { return Readiness{} }, func() any { return status })

@@ -48,7 +48,7 @@ func (c *Config) Validate() []error {
 	return append(errs, err...)
 }
 
-// base returns what the listeners of nodes need.
+// base returns the settings that the listeners of nodes need.
 func (c *Config) base() node.Base {
 	return node.Base{DataDir: "-", Log: c.Log, Metrics: c.Metrics}
 }

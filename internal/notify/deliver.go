@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"vestibule/internal/core/push"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/page"
 )
@@ -28,13 +27,6 @@ var backoff = [...]time.Duration{time.Second, 5 * time.Second, 15 * time.Second,
 // lives are how long a push service keeps a message of each stage.
 var lives = map[push.Stage]time.Duration{
 	push.Confirmed: time.Hour, push.Soon: 5 * time.Minute, push.Called: 10 * time.Minute,
-}
-
-// tools are made of the fleet's secret.
-type tools struct {
-	secret ticket.Secret
-	sealer *push.Sealer
-	sender *sender
 }
 
 // DeadLetter is a notification that was given up.
@@ -74,7 +66,7 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 // message is sent, with all that was stored until then.
 func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 	var j push.Job
-	t := w.tool()
+	t := w.secret.get()
 	if err := json.Unmarshal(d.Data, &j); err != nil || t == nil {
 		return errors.Join(err, d.Drop())
 	}
@@ -116,7 +108,7 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 		return errors.Join(w.mark(ctx, mark), d.Done())
 	case res.Again:
 		w.Count.failed.WithLabelValues(res.Cause).Inc()
-		w.late(age)
+		w.late.record(w.Now(), age)
 		return d.Again(max(res.After, backoff[min(d.Tries, len(backoff))-1]))
 	default:
 		return w.giveUp(ctx, d, &j, r.room, res, seq)
@@ -157,16 +149,7 @@ func (w *Worker) delivered(j *push.Job) {
 	age := w.Now().Sub(j.Due.Std())
 	w.Count.sent.WithLabelValues(j.Stage.String()).Inc()
 	w.Count.age.Observe(age.Seconds())
-	w.late(age)
-}
-
-// late records the age of a message, sent or not: the longest of a minute.
-func (w *Worker) late(age time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if now := w.Now(); age >= w.lag || now.Sub(w.slow) >= lagFor {
-		w.slow, w.lag = now, age
-	}
+	w.late.record(w.Now(), age)
 }
 
 // giveUp drops a notification for good, and its subscription if that is number seq still.

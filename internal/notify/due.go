@@ -14,7 +14,7 @@ import (
 
 const (
 	backupAfter = 5 * time.Second  // a shard of a notifier that is gone is looked after by all
-	staleAfter  = 30 * time.Second // what is not told is stored again
+	staleAfter  = 30 * time.Second // an untold job is stored again
 	staleMost   = 9 * time.Minute  // while the outbox knows copies by their IDs
 	batch       = 2000             // jobs of a shard and room at a time
 )
@@ -41,19 +41,19 @@ func (w *Worker) hearCalls(_ string, data []byte) {
 	w.calls = append(w.calls, call{Calls: c})
 }
 
-// mine reports whether a shard is this notifier's. The caller holds the lock.
-func (w *Worker) mine(shard int) bool {
-	names := []string{w.Config.Name}
-	for name, at := range w.alive {
-		if name != w.Config.Name && w.Now().Sub(at) <= helloGood {
+// notifiers returns the names of the notifiers that work, of which own is one, in order: they share the shards.
+func notifiers(own string, alive map[string]time.Time, now time.Time) []string {
+	names := []string{own}
+	for name, at := range alive {
+		if name != own && now.Sub(at) <= helloGood {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return names[shard%len(names)] == w.Config.Name
+	return names
 }
 
-// target stores what is due in the outbox.
+// target stores due jobs in the outbox.
 func (w *Worker) target(ctx context.Context, find func(*Worker) []push.Job) error {
 	w.mu.Lock()
 	jobs := find(w)
@@ -93,8 +93,9 @@ func (w *Worker) dueJobs() (jobs []push.Job) {
 			jobs = append(jobs, w.book.Due(now, shard, room, batch)...)
 		}
 	}
+	names := notifiers(w.Config.Name, w.alive, w.Now())
 	for shard := range wire.OutboxShards {
-		mine := w.mine(shard)
+		mine := names[shard%len(names)] == w.Config.Name
 		if mine {
 			jobs = append(jobs, w.book.Confirm(now, shard, batch)...)
 		}
@@ -111,5 +112,5 @@ func (w *Worker) dueJobs() (jobs []push.Job) {
 	return jobs
 }
 
-// staleJobs returns what this notifier has stored, and nobody has told for long. The caller holds the lock.
+// staleJobs returns the jobs that this notifier has stored, and nobody has told for long. The caller holds the lock.
 func (w *Worker) staleJobs() []push.Job { return w.book.Stale(w.now(), staleAfter, staleMost) }

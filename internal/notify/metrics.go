@@ -29,14 +29,20 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return v
 	}
 	m := &Metrics{
-		subscribed: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_notify_subscribed", Help: "Visitors that are subscribed to notifications and wait."}),
-		due:        counter("vestibule_notify_due_total", "Notifications that became due."),
-		skipped:    counter("vestibule_notify_skipped_total", "Notifications whose visitor had entered, left, withdrawn or been told."),
-		dead:       counter("vestibule_notify_dead_total", "Notifications that were given up."),
-		sent:       vec("vestibule_notify_sent_total", "Notifications that a push service has taken, by stage.", "stage", []string{"confirm", "soon", "turn"}),
-		failed:     vec("vestibule_notify_failed_total", "Attempts that failed, by cause.", "cause", causes),
+		subscribed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "vestibule_notify_subscribed",
+			Help: "Visitors that are subscribed to notifications and wait.",
+		}),
+		due: counter("vestibule_notify_due_total", "Notifications that became due."),
+		skipped: counter("vestibule_notify_skipped_total",
+			"Notifications whose visitor had entered, left, withdrawn or been told."),
+		dead: counter("vestibule_notify_dead_total", "Notifications that were given up."),
+		sent: vec("vestibule_notify_sent_total", "Notifications that a push service has taken, by stage.", "stage",
+			[]string{"confirm", "soon", "turn"}),
+		failed: vec("vestibule_notify_failed_total", "Attempts that failed, by cause.", "cause", causes),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vestibule_notify_age_seconds", Help: "Time from when a notification was due to when the push service took it.",
+			Name:    "vestibule_notify_age_seconds",
+			Help:    "Time from when a notification was due to when the push service took it.",
 			Buckets: []float64{.1, .25, .5, 1, 2, 5, 10, 30, 60, 300},
 		}),
 	}

@@ -41,18 +41,23 @@ import (
 var (
 	subscribers = flag.Int("subscribers", 600, "subscribers of TestDeliveryInTime: the figure is of 100,000")
 	turns       = flag.Int("turns", 200, "turns a second in TestDeliveryInTime: the figure is of 2,000")
-	killing     = flag.Duration("killing", 10*time.Second, "how long TestKilledNotifiers kills: the figure is of ten minutes")
+	killing     = flag.Duration("killing", 10*time.Second,
+		"how long TestKilledNotifiers kills: the figure is of ten minutes")
 )
 
 // roleEnv makes this binary one of the processes that TestKilledNotifiers kills: the NATS server, or a notifier.
-const roleEnv, natsEnv, dirEnv, pushEnv, rootEnv = "VESTIBULE_TEST_ROLE", "VESTIBULE_TEST_NATS", "VESTIBULE_TEST_DIR", "VESTIBULE_TEST_PUSH", "VESTIBULE_TEST_ROOT"
+const roleEnv, natsEnv, dirEnv, pushEnv, rootEnv = "VESTIBULE_TEST_ROLE", "VESTIBULE_TEST_NATS", "VESTIBULE_TEST_DIR",
+	"VESTIBULE_TEST_PUSH", "VESTIBULE_TEST_ROOT"
 
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(roleEnv); role {
 	case "":
 		leak.WithNATS(m)
 	case "nats":
-		if _, err := embedded.Start(embedded.Options{Name: "test", Dir: os.Getenv(dirEnv), Listen: os.Getenv(natsEnv), Log: quiet}); err != nil {
+		if _, err := embedded.Start(embedded.Options{
+			Name: "test", Dir: os.Getenv(dirEnv), Listen: os.Getenv(natsEnv),
+			Log: quiet,
+		}); err != nil {
 			panic(err)
 		}
 		fmt.Println(`READY ""`)
@@ -65,7 +70,8 @@ func TestMain(m *testing.M) {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM([]byte(os.Getenv(rootEnv)))
 		fmt.Println(`READY ""`)
-		if err := newWorker(role, conn, node.Outbound{Roots: roots}, os.Getenv(pushEnv)).Run(context.Background()); err != nil {
+		if err := newWorker(role, conn, node.Outbound{Roots: roots},
+			os.Getenv(pushEnv)).Run(context.Background()); err != nil {
 			panic(err)
 		}
 	}
@@ -213,7 +219,10 @@ func (p *pipeline) subscribe(ctx context.Context, visitor uint64) error {
 
 // call says that the visitors up to a number are called, and those up to another soon are.
 func (p *pipeline) call(called, soon uint64) {
-	data, err := json.Marshal(push.Calls{Rooms: []push.Call{{Room: shop, Called: fleettime.Time(called * 1000), Soon: fleettime.Time(soon * 1000)}}})
+	data, err := json.Marshal(push.Calls{Rooms: []push.Call{{
+		Room: shop, Called: fleettime.Time(called * 1000),
+		Soon: fleettime.Time(soon * 1000),
+	}}})
 	if err == nil {
 		err = p.conn.Publish(wire.CallSubject, data)
 	}
@@ -227,7 +236,8 @@ func newWorker(name string, conn *natsbus.Conn, out node.Outbound, at string) *W
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Contact, cfg.Services = name, "mailto:ops@shop.example", []string{"example.com"}
 	return New(Options{
-		Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Log: quiet, Count: NewMetrics(prometheus.NewRegistry()), Out: out,
+		Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Log: quiet, Count: NewMetrics(prometheus.NewRegistry()),
+		Out:  out,
 		Tune: func(c *http.Client) { dialTo(c, at) },
 	})
 }
@@ -237,7 +247,10 @@ func (p *pipeline) spawn(role string) (kill func()) {
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.push.Certificate().Raw})
 	c, err := process.Start(process.Options{
 		Name: role, Argv: []string{os.Args[0]}, Stderr: os.Stderr,
-		Env: []string{roleEnv + "=" + role, natsEnv + "=" + p.opts.Listen, dirEnv + "=" + p.opts.Dir, pushEnv + "=" + p.push.Listener.Addr().String(), rootEnv + "=" + string(root)},
+		Env: []string{
+			roleEnv + "=" + role, natsEnv + "=" + p.opts.Listen, dirEnv + "=" + p.opts.Dir,
+			pushEnv + "=" + p.push.Listener.Addr().String(), rootEnv + "=" + string(root),
+		},
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -307,7 +320,8 @@ func TestThePipeline(t *testing.T) {
 	})
 	for v := uint64(1); v <= 40; v++ {
 		if v != gone && v != refused {
-			testkit.Eventually(t, fmt.Sprintf("%d is told that it will be", v), func() bool { return p.told(v, push.Confirmed) == 1 })
+			testkit.Eventually(t, fmt.Sprintf("%d is told that it will be", v),
+				func() bool { return p.told(v, push.Confirmed) == 1 })
 		}
 	}
 	if err := p.conn.StorePush(ctx, uint64(shop), left, nil); err != nil {
@@ -343,7 +357,8 @@ func TestThePipeline(t *testing.T) {
 			if n := p.told(v, push.Called) + p.told(v, push.Soon); n != 0 {
 				t.Errorf("%d was told %d times", v, n)
 			}
-		} else if c, s, f := p.told(v, push.Called), p.told(v, push.Soon), p.told(v, push.Confirmed); c != 1 || s != soon || f != 1 {
+		} else if c, s, f := p.told(v, push.Called), p.told(v, push.Soon), p.told(v, push.Confirmed); c != 1 || s != soon ||
+			f != 1 {
 			t.Errorf("%d: %d, %d and %d messages", v, f, s, c)
 		}
 	}
@@ -375,7 +390,8 @@ func (p *pipeline) stored(ctx context.Context) map[uint64]string {
 	defer end()
 	out := map[uint64]string{}
 	err := natsbus.NewPushes(p.conn).Follow(ctx, natsbus.Follower{
-		Set: func(_, visitor, _ uint64, data []byte) { out[visitor] = string(data) }, Told: func([]byte) {}, Read: func(time.Time) { end() },
+		Set: func(_, visitor, _ uint64, data []byte) { out[visitor] = string(data) }, Told: func([]byte) {},
+		Read: func(time.Time) { end() },
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
 		p.t.Error(err)
@@ -407,7 +423,10 @@ func TestKilledNotifiers(t *testing.T) {
 	begun := time.Now()
 	next := map[string]time.Time{}
 	killed := 0
-	for role, every := range map[string]time.Duration{"nats": 10 * time.Second, "w0": 8 * time.Second, "w1": 8 * time.Second, "global": 15 * time.Second} {
+	for role, every := range map[string]time.Duration{
+		"nats": 10 * time.Second, "w0": 8 * time.Second,
+		"w1": 8 * time.Second, "global": 15 * time.Second,
+	} {
 		next[role] = begun.Add(time.Duration(chance.Int64N(int64(min(every, *killing)))))
 	}
 	for time.Since(begun) < *killing {
@@ -476,7 +495,8 @@ func TestKilledNotifiers(t *testing.T) {
 		}
 	}
 	t.Logf("%d visitors, %d processes killed in %v: lost 0 (goal 0); of %d messages the push service got %d twice (%.2f %%), browsers show %d twice (goal 0.1 %%); "+
-		"sent after having entered %d, the latest after %v (goal 0; browsers ask before they show)", last, killed, *killing, messages, twice, 100*float64(twice)/float64(messages), shown, late, latest)
+		"sent after having entered %d, the latest after %v (goal 0; browsers ask before they show)", last, killed, *killing,
+		messages, twice, 100*float64(twice)/float64(messages), shown, late, latest)
 	// What was on its way when a process was killed may be told again. A notifier that does not look tells all that left.
 	if late > len(left)/20 || twice > messages/20 || shown > 0 {
 		t.Errorf("sent twice %d, shown twice %d, sent after having entered %d", twice, shown, late)
@@ -543,7 +563,10 @@ func TestNoRoomNotifiesYet(t *testing.T) {
 // TestLateMessagesAreAnAlarm for a minute, the latest one of it; operators see each delay.
 func TestLateMessagesAreAnAlarm(t *testing.T) {
 	now := time.Now()
-	w := New(Options{Config: DefaultConfig(), Count: NewMetrics(prometheus.NewRegistry()), Now: func() time.Time { return now }})
+	w := New(Options{
+		Config: DefaultConfig(), Count: NewMetrics(prometheus.NewRegistry()),
+		Now: func() time.Time { return now },
+	})
 	want := func(alarms int, late time.Duration) {
 		t.Helper()
 		if r, s := w.Ready(), w.state(); len(r.Alarms) != alarms || s.Late != late.Seconds() {
@@ -551,9 +574,9 @@ func TestLateMessagesAreAnAlarm(t *testing.T) {
 		}
 	}
 	want(0, 0)
-	w.late(push.LateAfter - time.Second)
+	w.late.record(now, push.LateAfter-time.Second)
 	want(0, push.LateAfter-time.Second)
-	w.late(2 * push.LateAfter)
+	w.late.record(now, 2*push.LateAfter)
 	now = now.Add(lagFor - 1)
 	w.delivered(&push.Job{Stage: push.Called, Due: fleettime.TimeOf(now)})
 	want(1, 2*push.LateAfter)
@@ -562,7 +585,7 @@ func TestLateMessagesAreAnAlarm(t *testing.T) {
 	}
 	now = now.Add(1)
 	want(0, 0)
-	w.late(time.Second)
+	w.late.record(now, time.Second)
 	want(0, time.Second)
 }
 
@@ -616,5 +639,6 @@ func TestDeliveryInTime(t *testing.T) {
 	}
 	slices.Sort(ages)
 	p99 := ages[len(ages)*99/100]
-	t.Logf("%d subscribers, %d turns a second: p50 %v, p99 %v (goal: 2 s), worst %v", n, *turns, ages[len(ages)/2], p99, ages[len(ages)-1])
+	t.Logf("%d subscribers, %d turns a second: p50 %v, p99 %v (goal: 2 s), worst %v", n, *turns, ages[len(ages)/2], p99,
+		ages[len(ages)-1])
 }

@@ -104,7 +104,10 @@ func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hit.Add(1) })}}
+	s := &httptest.Server{
+		Listener: l,
+		Config:   &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hit.Add(1) })},
+	}
 	s.StartTLS()
 	defer s.Close()
 	services := append(push.Services{"push.example"}, push.DefaultServices...)
@@ -133,23 +136,36 @@ func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 	})
 	for _, endpoint := range []string{
 		"http://fcm.googleapis.com/x", "HTTP://fcm.googleapis.com/x", "ftp://fcm.googleapis.com/x", "file:///etc/passwd",
-		"gopher://fcm.googleapis.com/x", "//fcm.googleapis.com/x", "fcm.googleapis.com/x", "https:fcm.googleapis.com", "https:///x", "",
-		"https://fcm.googleapis.com:" + port + "/x", "https://fcm.googleapis.com:80/x", "https://fcm.googleapis.com:22/x", "https://fcm.googleapis.com:/x",
-		"https://fcm.googleapis.com:0443/x", "https://127.0.0.1/x", "https://127.0.0.1:" + port + "/x", "https://127.1/x", "https://0x7f.0.0.1/x", "https://2130706433/x",
-		"https://0177.0.0.1/x", "https://[::1]/x", "https://[::ffff:127.0.0.1]/x", "https://[fe80::1%25eth0]/x", "https://169.254.169.254/latest/meta-data",
-		"https://localhost/x", "https://metadata.google.internal/x", "https://shop.example/x", "https://evil.example/fcm.googleapis.com",
-		"https://fcm.googleapis.com.evil.example/x", "https://evilfcm.googleapis.com/x", "https://push.apple.com.evil.example/x", "https://xpush.apple.com/x",
-		"https://push.apple.com/x", "https://.push.apple.com/x", "https://fcm.googleapis.com./x", "https://FCM.googleapis.com/x", "https://fcm.googleapis.com\u3002/x", "https://fcm%2egoogleapis.com/x",
-		"https://user:secret-token@fcm.googleapis.com/x", "https://fcm.googleapis.com@evil.example/x", "https://evil.example\\@fcm.googleapis.com/x",
-		"https://fcm.googleapis.com/x#y", "https://fcm.googleapis.com\r\nHost: evil/x", "https://fcm.googleapis.com/" + strings.Repeat("x", 1100), "https://ｆcm.googleapis.com/x",
+		"gopher://fcm.googleapis.com/x", "//fcm.googleapis.com/x", "fcm.googleapis.com/x", "https:fcm.googleapis.com",
+		"https:///x", "",
+		"https://fcm.googleapis.com:" + port + "/x", "https://fcm.googleapis.com:80/x", "https://fcm.googleapis.com:22/x",
+		"https://fcm.googleapis.com:/x",
+		"https://fcm.googleapis.com:0443/x", "https://127.0.0.1/x", "https://127.0.0.1:" + port + "/x", "https://127.1/x",
+		"https://0x7f.0.0.1/x", "https://2130706433/x",
+		"https://0177.0.0.1/x", "https://[::1]/x", "https://[::ffff:127.0.0.1]/x", "https://[fe80::1%25eth0]/x",
+		"https://169.254.169.254/latest/meta-data",
+		"https://localhost/x", "https://metadata.google.internal/x", "https://shop.example/x",
+		"https://evil.example/fcm.googleapis.com",
+		"https://fcm.googleapis.com.evil.example/x", "https://evilfcm.googleapis.com/x",
+		"https://push.apple.com.evil.example/x", "https://xpush.apple.com/x",
+		"https://push.apple.com/x", "https://.push.apple.com/x", "https://fcm.googleapis.com./x",
+		"https://FCM.googleapis.com/x", "https://fcm.googleapis.com\u3002/x", "https://fcm%2egoogleapis.com/x",
+		"https://user:secret-token@fcm.googleapis.com/x", "https://fcm.googleapis.com@evil.example/x",
+		"https://evil.example\\@fcm.googleapis.com/x",
+		"https://fcm.googleapis.com/x#y", "https://fcm.googleapis.com\r\nHost: evil/x",
+		"https://fcm.googleapis.com/" + strings.Repeat("x", 1100), "https://ｆcm.googleapis.com/x",
 	} {
 		refused("by text", endpoint, looked)
 	}
 	for _, a := range []string{
-		"127.0.0.1", "127.255.255.254", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254", "100.64.0.1", "100.100.100.200",
-		"192.0.0.192", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255",
-		"::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "100::1",
-		"2001::1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1",
+		"127.0.0.1", "127.255.255.254", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1",
+		"169.254.169.254", "100.64.0.1", "100.100.100.200",
+		"192.0.0.192", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1",
+		"239.255.255.250", "240.0.0.1", "255.255.255.255",
+		"::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1",
+		"64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "100::1",
+		"2001::1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1",
+		"ff02::1",
 	} {
 		to := netip.MustParseAddr(a)
 		refused(a, "https://push.example/secret-token", names(t, func() netip.Addr { return to }))
@@ -173,7 +189,8 @@ func TestRebinding(t *testing.T) {
 	private.Store(true)
 	sub := browserKeys(t)
 	sub.Endpoint = "https://push.example/x"
-	s := newSender(identity(t), "mailto:ops@shop.example", push.Services{"push.example"}, node.Outbound{Resolver: resolver})
+	s := newSender(identity(t), "mailto:ops@shop.example", push.Services{"push.example"},
+		node.Outbound{Resolver: resolver})
 	for range 4 {
 		if r := deliver(t, s, &sub, &Message{TTL: time.Minute}); r.Cause != causeForbidden {
 			t.Errorf("%+v", r)
@@ -221,7 +238,8 @@ func TestAnswersOfAPushService(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		h := r.Header
 		if err != nil || len(body) < 86 || h.Get("TTL") != "300" || h.Get("Urgency") != "high" || h.Get("Topic") != "t1" ||
-			h.Get("Content-Encoding") != "aes128gcm" || !strings.HasPrefix(h.Get("Authorization"), "vapid t=") || bytes.Contains(body, []byte("turn")) {
+			h.Get("Content-Encoding") != "aes128gcm" || !strings.HasPrefix(h.Get("Authorization"), "vapid t=") ||
+			bytes.Contains(body, []byte("turn")) {
 			t.Errorf("%d bytes, %v, %v", len(body), h, err)
 		}
 		switch r.URL.Path {
@@ -249,9 +267,11 @@ func TestAnswersOfAPushService(t *testing.T) {
 	}))
 	s := p.sender(t)
 	for path, want := range map[string]Result{
-		"/created": {}, "/ok": {}, "/moved": {Cause: causeRefused}, "/found": {Cause: causeRefused}, "/gone": {Cause: causeGone}, "/unknown": {Cause: causeGone},
+		"/created": {}, "/ok": {}, "/moved": {Cause: causeRefused}, "/found": {Cause: causeRefused},
+		"/gone": {Cause: causeGone}, "/unknown": {Cause: causeGone},
 		"/badtoken": {Cause: causeRefused}, "/large": {Cause: causeRefused},
-		"/busy": {Cause: causeBusy, Again: true, After: 7 * time.Second}, "/long": {Cause: causeBusy, Again: true, After: maxRetryAfter},
+		"/busy": {Cause: causeBusy, Again: true, After: 7 * time.Second},
+		"/long": {Cause: causeBusy, Again: true, After: maxRetryAfter},
 	} {
 		asked = 0
 		sub := browserKeys(t)
@@ -267,7 +287,8 @@ func TestAnswersOfAPushService(t *testing.T) {
 	p.Close()
 	sub := browserKeys(t)
 	sub.Endpoint = "https://example.com/x"
-	if got := deliver(t, s, &sub, &Message{}); got.Cause != causeNetwork || !got.Again || strings.Contains(got.Err.Error(), "example.com") {
+	if got := deliver(t, s, &sub, &Message{}); got.Cause != causeNetwork || !got.Again ||
+		strings.Contains(got.Err.Error(), "example.com") {
 		t.Errorf("%+v", got)
 	}
 }

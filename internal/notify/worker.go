@@ -50,12 +50,15 @@ type Options struct {
 }
 
 // Worker is one notifier. Any number share the work: each subscription that is due is stored once, by its ID, and a
-// process holds what it delivers.
+// process holds its deliveries.
 type Worker struct {
 	Options
 	limit chan struct{}  // a slot for each message on its way
 	busy  sync.WaitGroup // deliveries
 	marks marker
+	late  lateness
+
+	secret fleetSecret
 
 	mu      sync.Mutex
 	book    *push.Book
@@ -66,11 +69,7 @@ type Worker struct {
 	calls   []call
 	alive   map[string]time.Time // notifiers, when last heard
 	dead    []DeadLetter
-	slow    time.Time     // of the latest message of a minute
-	lag     time.Duration // its age
-	tools   *tools        // nil without a secret
-	none    bool          // there is no secret yet: no room notifies
-	lost    string        // why the streams cannot be used, "" for no reason
+	lost    string // why the streams cannot be used, "" for no reason
 }
 
 // New returns a worker.
@@ -124,14 +123,14 @@ func (w *Worker) Run(ctx context.Context) error {
 			}
 		})
 	}
-	loop(againAfter, w.learn)
+	loop(againAfter, func(ctx context.Context) error { return w.secret.learn(ctx, &w.Options) })
 	loop(againAfter, w.follow)
 	loop(helloEvery, w.hello)
 	loop(tickEvery, func(ctx context.Context) error { return w.target(ctx, (*Worker).dueJobs) })
 	loop(staleEvery, func(ctx context.Context) error { return w.target(ctx, (*Worker).staleJobs) })
 	for shard := range wire.OutboxShards {
 		loop(againAfter, func(ctx context.Context) error {
-			if w.tool() == nil {
+			if w.secret.get() == nil {
 				return nil
 			}
 			return w.Store.Deliver(ctx, shard, atOnce/wire.OutboxShards, func(d *natsbus.Delivery) { w.take(ctx, d) })
@@ -163,53 +162,9 @@ func (w *Worker) note(err error) {
 	}
 }
 
-func (w *Worker) tool() *tools {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.tools
-}
-
-// learn reads the secret, now and from time to time.
-func (w *Worker) learn(ctx context.Context) error {
-	ask, cancel := context.WithTimeout(ctx, storeWithin)
-	defer cancel()
-	data, err := w.Store.Secret(ask)
-	if err != nil {
-		return err
-	}
-	had := w.tool()
-	w.mu.Lock()
-	w.none = data == nil && had == nil
-	w.mu.Unlock()
-	if data == nil {
-		return nil
-	}
-	t := &tools{}
-	if err := json.Unmarshal(data, &t.secret); err != nil {
-		return fmt.Errorf("the secret of notifications: %w", err)
-	}
-	if had != nil && had.secret == t.secret {
-		return nil
-	}
-	if t.sealer, err = push.NewSealer(t.secret); err != nil {
-		return err
-	}
-	id, err := push.NewIdentity(t.secret)
-	if err != nil {
-		return err
-	}
-	if t.sender = newSender(id, w.Config.Contact, w.Config.Services, w.Out); w.Tune != nil {
-		w.Tune(t.sender.client)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tools = t
-	return nil
-}
-
 // follow keeps the book.
 func (w *Worker) follow(ctx context.Context) error {
-	if w.tool() == nil {
+	if w.secret.get() == nil {
 		return nil
 	}
 	w.mu.Lock()
@@ -310,7 +265,7 @@ func (w *Worker) hello(context.Context) error {
 	return err
 }
 
-// state returns what operators see of this notifier.
+// state returns the state of this notifier for operators.
 func (w *Worker) state() push.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -318,9 +273,7 @@ func (w *Worker) state() push.State {
 		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent),
 		Failed: total(w.Count.failed), Dead: total(w.Count.dead), Rooms: w.book.Rooms(toldRooms),
 	}
-	if w.Now().Sub(w.slow) < lagFor {
-		s.Late = w.lag.Seconds()
-	}
+	s.Late = w.late.longest(w.Now()).Seconds()
 	return s
 }
 
@@ -342,16 +295,16 @@ func (w *Worker) Status() Status {
 func (w *Worker) Ready() node.Readiness {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := node.Readiness{Ready: w.current || w.none}
+	r := node.Readiness{Ready: w.current || w.secret.missing()}
 	switch {
 	case r.Ready:
-	case w.tools == nil:
+	case w.secret.get() == nil:
 		r.Reasons = append(r.Reasons, "the secret of notifications is not read yet: "+w.lost)
 	default:
 		r.Reasons = append(r.Reasons, "the subscriptions are not read yet: "+w.lost)
 	}
-	if w.lag >= push.LateAfter && w.Now().Sub(w.slow) < lagFor {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: one was due %v before", w.lag.Round(time.Second)))
+	if late := w.late.longest(w.Now()); late >= push.LateAfter {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: one was due %v before", late.Round(time.Second)))
 	}
 	return r
 }

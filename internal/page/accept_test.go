@@ -42,7 +42,8 @@ func TestWhoWantsJSON(t *testing.T) {
 	if !page.PrefersJSON([]string{"text/html;q=0.1", "application/json"}) {
 		t.Error("two lines are not read as one")
 	}
-	if n := testing.AllocsPerRun(100, func() { page.PrefersJSON([]string{"text/html,application/json;q=0.9,*/*;q=0.8"}) }); n > 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { page.PrefersJSON([]string{"text/html,application/json;q=0.9,*/*;q=0.8"}) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -90,7 +91,10 @@ func TestLanguages(t *testing.T) {
 
 // Any header gets an answer, and the same one for the same header.
 func FuzzHeaders(f *testing.F) {
-	for _, s := range []string{"text/html,*/*;q=0.8", "application/json;q=1.0;x=y", "fr-CA,fr;q=0.9,*;q=0.1", "zh-Hant-HK-x-y;q=", "i-klingon,sl-rozaj-biske"} {
+	for _, s := range []string{
+		"text/html,*/*;q=0.8", "application/json;q=1.0;x=y", "fr-CA,fr;q=0.9,*;q=0.1",
+		"zh-Hant-HK-x-y;q=", "i-klingon,sl-rozaj-biske",
+	} {
 		f.Add(s, s)
 	}
 	var p page.Picker

@@ -390,7 +390,8 @@ func forScript(m messages) map[string]any {
 		case "language", "languages", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited",
 			"updated",
 			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
-			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "draw_closes", "copy", "save", "earlier", "turn_at", "number",
+			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "draw_closes", "copy", "save",
+			"earlier", "turn_at", "number",
 			"check", "check_text", "check_record", "check_receipts", "check_start", "check_right", "check_wrong",
 			"lost_expired", "lost_away", "lost_void", "form", "form_back", "push_on", "push_failed", "push_home":
 		default:

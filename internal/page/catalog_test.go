@@ -80,7 +80,10 @@ func TestWhatTranslatorsGetWrongIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ old, new, want string }{
-		{`"many": "{n} minut"`, `"other": "{n} minut"`, "minute.other: is no plural form of this language; it has few, many, one"},
+		{
+			`"many": "{n} minut"`, `"other": "{n} minut"`,
+			"minute.other: is no plural form of this language; it has few, many, one",
+		},
 		{`, "many": "{n} minut"`, "", "minute.many: is missing"},
 		{`"{n} minut"`, `"{m} minut"`, "minute.many: has a placeholder that is not {n}"},
 		{`"{n} minut"`, `"minut"`, "minute.many: must have {n} once"},

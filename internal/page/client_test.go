@@ -45,7 +45,10 @@ func TestTheClientHasItsWords(t *testing.T) {
 	}
 	delete(used, "json") // the file
 	delete(used, "lang")
-	for _, state := range []string{"queued", "next", "paused", "closed", "before", "moment", "offline", "paused_system", "paused_operator", "paused_site", "minute", "hour"} {
+	for _, state := range []string{
+		"queued", "next", "paused", "closed", "before", "moment", "offline", "paused_system",
+		"paused_operator", "paused_site", "minute", "hour",
+	} {
 		used[state] = true
 	}
 	if !used["wait_unknown"] {

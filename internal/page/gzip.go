@@ -241,7 +241,7 @@ func (t *packed) parse(c *code, f *finder, from int, tokens []token) {
 	t.rest = w.take()
 }
 
-// finder finds what texts can copy from each other.
+// finder finds the parts that texts can copy from each other.
 type finder struct {
 	all    []uint16 // the texts, each with barrier after it
 	starts []int    // of the texts in all
@@ -302,7 +302,8 @@ type token struct{ n, back int } // back is 0 for a literal
 // and from further away.
 func (f *finder) found(x span, first int) (all []token) {
 	most, limit := minCopy-1, min(maxCopy, x.to-x.from)
-	for tries, q := 0, int(f.before[x.from]); tries < maxFound && most < limit && q >= first && x.from-q <= window; tries, q = tries+1, int(f.before[q]) {
+	for tries, q := 0, int(f.before[x.from]); tries < maxFound && most < limit && q >= first && x.from-q <= window; tries,
+		q = tries+1, int(f.before[q]) {
 		n := 0
 		for n < limit && f.all[q+n] == f.all[x.from+n] {
 			n++

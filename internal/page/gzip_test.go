@@ -171,21 +171,27 @@ func TestPagesOfOperatorsWithGzip(t *testing.T) {
 	const line = "<p>one and the same line of text, again and again</p>"
 	var out page.Packer
 	for name, text := range map[string]string{
-		"empty":              "<p></p>",
-		"a variable first":   "{{waitTimeFormatted}}<p>" + strings.Repeat(line, 20) + "{{waitTime}}" + strings.Repeat(line, 20) + "{{waitTime}}",
-		"a variable":         "<p>{{waitTimeFormatted}}</p>",
-		"sections":           "<p>" + "{{#waitTimeKnown}}" + line + "{{waitTime}}{{/waitTimeKnown}}{{^waitTimeKnown}}" + line + line + "{{/waitTimeKnown}}" + line,
-		"nested":             "<p>{{#inWaitingRoom}}{{^queueIsFull}}" + line + "{{/queueIsFull}}{{queueMessage}}{{/inWaitingRoom}}" + line + "{{^inWaitingRoom}}" + line + "{{/inWaitingRoom}}",
-		"scripts":            "<script>a</script>{{{liveScript}}}<script src=x></script>" + line,
-		"much between":       "<p>" + line + "{{queueMessage}}" + strings.Repeat("{{queueMessage}}", 30) + line + "{{queueMessage}}" + line,
-		"far apart":          "<p>" + line + letters(40<<10, "abcdefghijklmnop") + line,
-		"much of the same":   "<p>" + strings.Repeat("a", 20000) + "{{waitTime}}" + strings.Repeat("a", 20000),
-		"bytes":              "<p>" + letters(20000, "\x80\xff\x00\x01\xfe<>&é") + "{{queueMessage}}",
-		"of a MiB":           "<p>" + strings.Repeat(line, 2000) + letters(page.MaxPage-120<<10, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"),
-		"of few symbols":     "<" + strings.Repeat("b", 10),
-		"style":              "p{color:red}",
-		"much style":         "p{color:red}" + strings.Repeat("q{content:\"0123\"}", 3000),
-		"words of all sizes": "<p>" + letters(1<<10, strings.Repeat("a", 512)+strings.Repeat("b", 256)+strings.Repeat("c", 128)+strings.Repeat("d", 64)+strings.Repeat("e", 32)+"fghijklmnopqrstuvw"),
+		"empty": "<p></p>",
+		"a variable first": "{{waitTimeFormatted}}<p>" + strings.Repeat(line, 20) + "{{waitTime}}" + strings.Repeat(line,
+			20) + "{{waitTime}}",
+		"a variable": "<p>{{waitTimeFormatted}}</p>",
+		"sections": "<p>" + "{{#waitTimeKnown}}" + line + "{{waitTime}}{{/waitTimeKnown}}{{^waitTimeKnown}}" +
+			line + line + "{{/waitTimeKnown}}" + line,
+		"nested": "<p>{{#inWaitingRoom}}{{^queueIsFull}}" + line +
+			"{{/queueIsFull}}{{queueMessage}}{{/inWaitingRoom}}" + line + "{{^inWaitingRoom}}" + line + "{{/inWaitingRoom}}",
+		"scripts": "<script>a</script>{{{liveScript}}}<script src=x></script>" + line,
+		"much between": "<p>" + line + "{{queueMessage}}" + strings.Repeat("{{queueMessage}}",
+			30) + line + "{{queueMessage}}" + line,
+		"far apart":        "<p>" + line + letters(40<<10, "abcdefghijklmnop") + line,
+		"much of the same": "<p>" + strings.Repeat("a", 20000) + "{{waitTime}}" + strings.Repeat("a", 20000),
+		"bytes":            "<p>" + letters(20000, "\x80\xff\x00\x01\xfe<>&é") + "{{queueMessage}}",
+		"of a MiB": "<p>" + strings.Repeat(line, 2000) + letters(page.MaxPage-120<<10,
+			"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"),
+		"of few symbols": "<" + strings.Repeat("b", 10),
+		"style":          "p{color:red}",
+		"much style":     "p{color:red}" + strings.Repeat("q{content:\"0123\"}", 3000),
+		"words of all sizes": "<p>" + letters(1<<10, strings.Repeat("a", 512)+strings.Repeat("b", 256)+strings.Repeat("c",
+			128)+strings.Repeat("d", 64)+strings.Repeat("e", 32)+"fghijklmnopqrstuvw"),
 	} {
 		p, err := page.Custom([]byte(text))
 		if err != nil {

@@ -11,7 +11,8 @@ func (p *Page) LanguagesPolicy() string {
 	if p.brand != "" {
 		styles += " " + hash(p.style())
 	}
-	return "default-src 'none'; style-src " + styles + "; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+	return "default-src 'none'; style-src " + styles +
+		"; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 }
 
 // AppendLanguages appends the list of languages of a room's page, in the language shown. back is the untrusted path

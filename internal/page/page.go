@@ -66,7 +66,8 @@ func branded(style string) *Page {
 		p.brand = "<style>" + style + "</style>\n"
 		styles += " " + hash(style)
 	}
-	p.policy = "default-src 'none'; style-src " + styles + "; script-src " + hash(watch) + " " + hash(drawn) + " " + hash(script) +
+	p.policy = "default-src 'none'; style-src " + styles + "; script-src " + hash(watch) + " " + hash(drawn) + " " +
+		hash(script) +
 		"; img-src data:; font-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
 	return p
 }
@@ -102,7 +103,8 @@ func (p *Page) Policy(nonce, sources string) string {
 	if sources != "" {
 		sources = " " + sources
 	}
-	return "default-src 'none'; style-src 'unsafe-inline' https:" + sources + "; img-src data: https:" + sources + "; font-src data: https:" + sources +
+	return "default-src 'none'; style-src 'unsafe-inline' https:" + sources + "; img-src data: https:" + sources +
+		"; font-src data: https:" + sources +
 		"; media-src data: https:" + sources + "; connect-src 'self'" + sources + "; frame-src https:" + sources +
 		"; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; script-src 'nonce-" + nonce + "'" + sources
 }

@@ -74,7 +74,8 @@ func TestTheJSONTellsWhatTemplatesAreTold(t *testing.T) {
 	for _, method := range []string{"", room.MethodFIFO, "random", room.MethodPassthrough, room.MethodReject} {
 		for name, event := range map[string]page.Event{
 			"none": {}, "gathering": {Start: one().Now.Add(time.Hour), End: one().Now.Add(3 * time.Hour), Prequeue: true},
-			"on": {Start: one().Now.Add(-time.Hour), End: one().Now.Add(time.Hour), Shuffle: true}, "no start": {End: one().Now.Add(time.Hour)},
+			"on":       {Start: one().Now.Add(-time.Hour), End: one().Now.Add(time.Hour), Shuffle: true},
+			"no start": {End: one().Now.Add(time.Hour)},
 		} {
 			v := one()
 			v.Method, v.Event = method, event
@@ -148,41 +149,83 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		not    []string
 	}{
 		{"queued", nil, []string{
-			"<title>(1,234) You are in line</title>", ">You are in line</h1>", `id=ahead>1,234<`, "id=wait>8–\u206011 minutes<", `id=total>20,000<`,
+			"<title>(1,234) You are in line</title>", ">You are in line</h1>", `id=ahead>1,234<`, "id=wait>8–\u206011 minutes<",
+			`id=total>20,000<`,
 			`<dd id=joined>16:26 UTC</div>`, `<dd id=updated>16:33:20 UTC</div>`,
-			`id=kept>5 minutes<`, `content="20"`, "in the order of arrival", `data-state=queued data-bar="39"`, `id=waited>6 minutes<`,
+			`id=kept>5 minutes<`, `content="20"`, "in the order of arrival", `data-state=queued data-bar="39"`,
+			`id=waited>6 minutes<`,
 			`<p id=lost></p>`, `action="/.well-known/vestibule/leave?room=sale"`,
 		}, []string{"drawn at random.</p>"}},
 		{"queued", func(v *page.Visitor) { v.Decision.Low, v.Decision.High = 0, 0 }, []string{`id=wait>10 minutes<`}, nil},
 		{"queued", func(v *page.Visitor) { v.Decision.Low = v.Decision.High }, []string{`id=wait>11 minutes<`}, nil},
 		{"queued-unknown", nil, []string{`id=wait>Not known yet<`, `data-bar=""`}, nil},
 		{"queued-random", nil, []string{
-			"<title>You are in line</title>", "drawn at random.</p>", "id=wait>25% wait at most 5 minutes\n50% wait at most 10 minutes\n75% wait at most 20 minutes<",
+			"<title>You are in line</title>", "drawn at random.</p>",
+			"id=wait>25% wait at most 5 minutes\n50% wait at most 10 minutes\n75% wait at most 20 minutes<",
 			`data-bar="" data-order=random`, `"waitTimePercentileSeconds":[250,600,1200]`,
 		}, []string{"order of arrival.</p>"}},
-		{"queued-random", func(v *page.Visitor) { v.Decision.Known = false }, []string{`id=wait>Not known yet<`}, []string{"waitTimePercentileSeconds\":["}},
+		{
+			"queued-random", func(v *page.Visitor) { v.Decision.Known = false },
+			[]string{`id=wait>Not known yet<`},
+			[]string{"waitTimePercentileSeconds\":["},
+		},
 		{"queued-million", nil, []string{`id=ahead>1,234,567<`, `id=wait>More than a day<`}, nil},
 		{"queued-message", func(v *page.Visitor) { v.Message = `</p><script>alert("1")</script> & 'so'` }, []string{
-			`>&lt;/p&gt;&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; &#39;so&#39;</p>`, `"message":"\u003c/p\u003e\u003cscript\u003ealert(\"1\")`,
+			`>&lt;/p&gt;&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; &#39;so&#39;</p>`,
+			`"message":"\u003c/p\u003e\u003cscript\u003ealert(\"1\")`,
 		}, []string{`<script>alert`}},
-		{"next", nil, []string{"<title>You are next</title>", ">You are next</h1>", `id=wait>Any moment now<`, "as soon as there is room", `content="2"`}, nil},
+		{"next", nil, []string{
+			"<title>You are next</title>", ">You are next</h1>", `id=wait>Any moment now<`,
+			"as soon as there is room", `content="2"`,
+		}, nil},
 		// before the regional has counted anybody
 		{"next", func(v *page.Visitor) { v.Decision.Waiting = 0 }, []string{`id=total>1<`}, nil},
 		{"entering", nil, []string{">It is your turn</h1>", "The site is opening."}, nil},
-		{"paused-system", nil, []string{">The line is paused</h1>", "Nobody can be let in at the moment. Your place is kept"}, nil},
+		{
+			"paused-system", nil,
+			[]string{">The line is paused</h1>", "Nobody can be let in at the moment. Your place is kept"},
+			nil,
+		},
 		{"paused-operator", nil, []string{"The organiser has paused the line.", "We let the next people in at 17:00."}, nil},
 		{"paused-site", nil, []string{"The site has a problem"}, nil},
-		{"paused-system", func(v *page.Visitor) { v.Decision.Ahead = 0 }, []string{">The line is paused</h1>"}, []string{">You are next</h1>"}},
+		{
+			"paused-system", func(v *page.Visitor) { v.Decision.Ahead = 0 },
+			[]string{">The line is paused</h1>"},
+			[]string{">You are next</h1>"},
+		},
 		{"closed", nil, []string{">The line is closed</h1>", "<noscript>"}, nil},
 		{"rejected", nil, []string{">The line is closed</h1>", "<noscript>"}, nil},
-		{"draw-placed", nil, []string{"<dd id=place>≈\u00a057/290</div>", ">Your place was drawn by lot.</p>", `"place":57,"entrants":290`, "This draw can be checked</summary>", `download="draw.json" href="data:application/json,%7B%22commit%22:%227f83b1657ff1`}, nil},
-		{"draw-placed", func(v *page.Visitor) { v.Event.Draw.Counted, v.Decision.Ticket.Forecast = v.Now+1, 0 }, []string{`<div class=s hidden>`, `"peopleAhead":-1`}, []string{"57/"}},
-		{"before", nil, []string{"id=kept>5 minutes<", "id=number>482-177-301<", ">It has not started yet</h1>", `id=starts>4 minutes<`, "puts you in line by itself"}, nil},
+		{"draw-placed", nil, []string{
+			"<dd id=place>≈\u00a057/290</div>", ">Your place was drawn by lot.</p>",
+			`"place":57,"entrants":290`, "This draw can be checked</summary>",
+			`download="draw.json" href="data:application/json,%7B%22commit%22:%227f83b1657ff1`,
+		}, nil},
+		{
+			"draw-placed", func(v *page.Visitor) { v.Event.Draw.Counted, v.Decision.Ticket.Forecast = v.Now+1, 0 },
+			[]string{`<div class=s hidden>`, `"peopleAhead":-1`},
+			[]string{"57/"},
+		},
+		{"before", nil, []string{
+			"id=kept>5 minutes<", "id=number>482-177-301<", ">It has not started yet</h1>",
+			`id=starts>4 minutes<`, "puts you in line by itself",
+		}, nil},
 		{"before", func(v *page.Visitor) { v.Event.Start = v.Now.Add(50 * time.Hour) }, []string{`id=starts>2 days<`}, nil},
-		{"before-draw", nil, []string{"<div><dt>The draw closes at<dd id=closes>16:37 UTC</div>", "id=kept>5 minutes<", "id=number>482-177-301<", `id=ahead>–<`, `"peopleAhead":-1,`, `<code id="proof">{&#34;commit&#34;:&#34;7f83b1657ff1`}, []string{"1,234", "1234"}},
-		{"moment", nil, []string{"The waiting room needs a moment."}, []string{"cannot be reached at the moment. This page keeps trying.</p>"}},
+		{"before-draw", nil, []string{
+			"<div><dt>The draw closes at<dd id=closes>16:37 UTC</div>", "id=kept>5 minutes<",
+			"id=number>482-177-301<", `id=ahead>–<`, `"peopleAhead":-1,`,
+			`<code id="proof">{&#34;commit&#34;:&#34;7f83b1657ff1`,
+		}, []string{"1,234", "1234"}},
+		{
+			"moment", nil,
+			[]string{"The waiting room needs a moment."},
+			[]string{"cannot be reached at the moment. This page keeps trying.</p>"},
+		},
 		{"queued", nil, []string{`id=number>482-177-301<`, `"number":"482-177-301"`}, nil},
-		{"draw-making", nil, []string{"<div hidden><dt>The draw closes at<", `id=ahead>–<`, `"peopleAhead":-1,`}, []string{"1,234", "1234"}},
+		{
+			"draw-making", nil,
+			[]string{"<div hidden><dt>The draw closes at<", `id=ahead>–<`, `"peopleAhead":-1,`},
+			[]string{"1,234", "1234"},
+		},
 		{"draw-late", nil, []string{`id=ahead>1,234<`, `"peopleAhead":1234,`}, nil},
 		{"left", nil, []string{">You have left the line</h1>", `<a href="/">Join again</a>`}, []string{"<noscript>"}},
 		{"left", func(v *page.Visitor) { v.Back = `/sale"><b>` }, []string{`<a href="/sale&#34;&gt;&lt;b&gt;">`}, nil},
@@ -278,7 +321,10 @@ func TestEveryPageStandsByItself(t *testing.T) {
 			if found := never.FindString(rest); found != "" {
 				t.Errorf("%s: the page has %q", name, found)
 			}
-			for _, must := range []string{`<html lang="` + v.Lang.Code() + `" dir="` + v.Lang.Dir() + `">`, `<meta charset="utf-8">`, `name="viewport"`, `content="noindex"`, `content="light dark"`, "<main "} {
+			for _, must := range []string{
+				`<html lang="` + v.Lang.Code() + `" dir="` + v.Lang.Dir() + `">`,
+				`<meta charset="utf-8">`, `name="viewport"`, `content="noindex"`, `content="light dark"`, "<main ",
+			} {
 				if !strings.Contains(string(shown), must) {
 					t.Errorf("%s: the page lacks %s", name, must)
 				}
@@ -316,7 +362,8 @@ func wellFormed(shown string) error {
 	shown = scripts.ReplaceAllString(shown, "")
 	// What HTML allows to omit.
 	shown = unquoted.ReplaceAllString(shown, ` $1="$2"`)
-	shown = terms.ReplaceAllString(strings.ReplaceAll(shown, "<body>", "</head><body>"), "<dt>$1</dt><dd$2</dd></div>") + "</body></html>"
+	shown = terms.ReplaceAllString(strings.ReplaceAll(shown, "<body>", "</head><body>"),
+		"<dt>$1</dt><dd$2</dd></div>") + "</body></html>"
 	shown = voids.ReplaceAllString(strings.TrimPrefix(shown, "<!doctype html>"), "<$1$2/>")
 	d := xml.NewDecoder(strings.NewReader(strings.ReplaceAll(shown, " hidden>", ` hidden="">`)))
 	for {
@@ -422,7 +469,10 @@ func TestTimes(t *testing.T) {
 	v := one()
 	chance := rand.New(rand.NewPCG(1, 2))
 	times := []time.Time{time.Unix(0, 0), time.UnixMilli(253402300799_999), time.UnixMilli(253402300800_000)}
-	for _, date := range []string{"2000-02-28", "2000-02-29", "2000-03-01", "2024-02-29", "2024-12-31", "2025-01-01", "2100-02-28", "2100-03-01"} {
+	for _, date := range []string{
+		"2000-02-28", "2000-02-29", "2000-03-01", "2024-02-29", "2024-12-31", "2025-01-01",
+		"2100-02-28", "2100-03-01",
+	} {
 		at, err := time.Parse(time.DateOnly, date)
 		if err != nil {
 			t.Fatal(err)
@@ -440,13 +490,19 @@ func TestTimes(t *testing.T) {
 		told = page.AppendJSON(told[:0], &v)
 		short := at.Truncate(time.Second).Format(time.RFC3339)
 		long := strings.TrimSuffix(short, "Z") + at.Format(".000Z")
-		for _, want := range []string{`"lastUpdated":"` + short + `"`, `"joinedAt":"` + long + `"`, `"updatedAt":"` + long + `"`} {
+		for _, want := range []string{
+			`"lastUpdated":"` + short + `"`, `"joinedAt":"` + long + `"`,
+			`"updatedAt":"` + long + `"`,
+		} {
 			if !bytes.Contains(told, []byte(want)) {
 				t.Fatalf("no %s in %s", want, told)
 			}
 		}
 		shown = page.Builtin().Render(shown[:0], &v)
-		for _, want := range []string{`<dd id=joined>` + at.Format("15:04 UTC"), `<dd id=updated>` + at.Format("15:04:05 UTC")} {
+		for _, want := range []string{
+			`<dd id=joined>` + at.Format("15:04 UTC"),
+			`<dd id=updated>` + at.Format("15:04:05 UTC"),
+		} {
 			if !bytes.Contains(shown, []byte(want)) {
 				t.Fatalf("no %s", want)
 			}
@@ -485,7 +541,8 @@ func TestUnknownIsNeverANumber(t *testing.T) {
 		}
 		html, data := string(page.Builtin().Render(nil, &v)), string(page.AppendJSON(nil, &v))
 		for _, text := range []string{html, data} {
-			if strings.Contains(text, "7654321") || strings.Contains(text, "7,654,321") || strings.Contains(text, "7654322") || strings.Contains(text, "7,654,322") {
+			if strings.Contains(text, "7654321") || strings.Contains(text, "7,654,321") || strings.Contains(text, "7654322") ||
+				strings.Contains(text, "7,654,322") {
 				t.Errorf("%s: an unknown number is shown: %s", s.Name, text)
 			}
 		}

@@ -44,13 +44,19 @@ func (x *vector) work(t *testing.T) {
 // drawVector draws a realistic message, and a place in its queue.
 func drawVector(t *testing.T, rng *rand.Rand) vector {
 	const start = fleettime.Time(1_790_000_000_000)
-	v := &wire.View{At: start + 600_000, Cutoff: start + fleettime.Time(rng.IntN(600_000)), Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300}
+	v := &wire.View{
+		At: start + 600_000, Cutoff: start + fleettime.Time(rng.IntN(600_000)),
+		Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300,
+	}
 	v.Park = v.Cutoff + fleettime.Time(rng.IntN(60_000))
 	if rng.IntN(8) == 0 {
 		v.Cutoff, v.Park = estimate.Open, estimate.Open
 	}
 	for range rng.IntN(5) {
-		v.Paces = append(v.Paces, estimate.Pace{For: time.Duration(rng.IntN(90_000)) * time.Millisecond, Mu: math.Floor(100*rng.ExpFloat64()) / 10})
+		v.Paces = append(v.Paces, estimate.Pace{
+			For: time.Duration(rng.IntN(90_000)) * time.Millisecond,
+			Mu:  math.Floor(100*rng.ExpFloat64()) / 10,
+		})
 	}
 	var h estimate.Histogram
 	for at := start + fleettime.Time(rng.IntN(600_000)); at < v.At; at += fleettime.Time(1000 * (1 + rng.IntN(20))) {
@@ -103,7 +109,8 @@ func TestPlaces(t *testing.T) {
 		got := want
 		got.work(t)
 		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(b)) }
-		if !near(got.Ahead, want.Ahead) || !near(got.Total, want.Total) || !near(got.Wait, want.Wait) || got.Next != want.Next {
+		if !near(got.Ahead, want.Ahead) || !near(got.Total, want.Total) || !near(got.Wait, want.Wait) ||
+			got.Next != want.Next {
 			t.Errorf("message %s: %v ahead of %v, wait %v, next %v; want %v of %v, %v, %v",
 				want.Message, got.Ahead, got.Total, got.Wait, got.Next, want.Ahead, want.Total, want.Wait, want.Next)
 		}

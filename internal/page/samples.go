@@ -49,7 +49,8 @@ func makeSamples() []Sample {
 		})},
 		{"queued-unknown", line(func(v *Visitor) { v.Decision.Known, v.Decision.Wait = false, 0 })},
 		{"queued-counting", line(func(v *Visitor) {
-			v.Decision.Counting, v.Decision.Known, v.Decision.Ahead, v.Decision.Waiting, v.Decision.Retry = true, false, 12, 40, 2*time.Second
+			v.Decision.Counting, v.Decision.Known, v.Decision.Ahead, v.Decision.Waiting, v.Decision.Retry = true, false, 12, 40,
+				2*time.Second
 			v.Decision.Wait, v.Decision.Low, v.Decision.High, v.Decision.Ticket.Joined = 0, 0, 0, now
 			v.Decision.Ticket.Answer = 0
 		})},

@@ -170,7 +170,7 @@ const (
 	PausedBySite     = "site"
 )
 
-// PausedBy returns what stops admissions by a reason of the edge itself, or "".
+// PausedBy returns the name of an edge's own reason for stopped admissions, or "".
 func PausedBy(why admission.Reason) string {
 	switch why {
 	case admission.OriginDown:

@@ -14,10 +14,16 @@ func TestCustomPages(t *testing.T) {
 	v := &page.Samples[0].Visitor
 	for _, tc := range []struct{ name, page, want string }{
 		{"a variable", "{{peopleAhead}} ahead, {{ waitTime }} min", "1234 ahead, 10 min"},
-		{"escaped and raw", "{{waitTimeFormatted}} {{{waitTimeFormatted}}} {{&waitTimeFormatted}}", "10 minutes 10 minutes 10 minutes"},
+		{
+			"escaped and raw", "{{waitTimeFormatted}} {{{waitTimeFormatted}}} {{&waitTimeFormatted}}",
+			"10 minutes 10 minutes 10 minutes",
+		},
 		{"a section", "{{#waitTimeKnown}}yes{{/waitTimeKnown}}{{^waitTimeKnown}}no{{/waitTimeKnown}}", "yes"},
 		{"nested", "{{#isFIFOQueue}}a{{#queueAll}}b{{/queueAll}}{{^queueAll}}c{{/queueAll}}{{/isFIFOQueue}}", "ac"},
-		{"a zero is false", "{{#timeUntilEventStart}}x{{/timeUntilEventStart}}{{^timeUntilEventStart}}none{{/timeUntilEventStart}}", "none"},
+		{
+			"a zero is false",
+			"{{#timeUntilEventStart}}x{{/timeUntilEventStart}}{{^timeUntilEventStart}}none{{/timeUntilEventStart}}", "none",
+		},
 		{"blank text is false", "{{#turnstile}}x{{/turnstile}}", ""},
 		{"comments and lines of their own", "a\n  {{! gone }}\n{{#inWaitingRoom}}\nb\n{{/inWaitingRoom}}\nc", "a\nb\nc"},
 		{"two tags on a line", "{{#queueAll}} {{/queueAll}}\nx", "\nx"},
@@ -67,7 +73,8 @@ func TestScriptsOfCustomPagesGetTheNonce(t *testing.T) {
 	if got := string(p.Render(nil, &v)); got != want {
 		t.Errorf("rendered %q, want %q", got, want)
 	}
-	if policy := p.Policy(v.Nonce, ""); !p.IsCustom() || !strings.Contains(policy, "script-src 'nonce-n0-nce'") || !strings.HasPrefix(policy, "default-src 'none'") {
+	if policy := p.Policy(v.Nonce, ""); !p.IsCustom() || !strings.Contains(policy, "script-src 'nonce-n0-nce'") ||
+		!strings.HasPrefix(policy, "default-src 'none'") {
 		t.Errorf("policy %q", policy)
 	}
 }
@@ -78,7 +85,10 @@ func TestBrokenPagesAreRefusedWithEveryFault(t *testing.T) {
 		want       []string
 	}{
 		{"a section left open", "a\n{{#queueAll}}", []string{"line 2: section {{#queueAll}} is not closed"}},
-		{"sections that cross", "{{#queueAll}}{{^inWaitingRoom}}{{/queueAll}}{{/inWaitingRoom}}", []string{"{{/queueAll}} closes nothing"}},
+		{
+			"sections that cross", "{{#queueAll}}{{^inWaitingRoom}}{{/queueAll}}{{/inWaitingRoom}}",
+			[]string{"{{/queueAll}} closes nothing"},
+		},
 		{"a tag left open", "{{queueAll", []string{"line 1: tag is not closed"}},
 		{"an empty tag", "{{ }}", []string{"empty"}},
 		{"a partial", "{{>header}}", []string{"partials are not supported"}},
@@ -103,18 +113,24 @@ func TestDoubtsAboutAPage(t *testing.T) {
 		want              []string
 	}{
 		{
-			"misspelt variables, on their lines", "{{peopleAhed}}\n\n{{#waitTimeNown}}x{{/waitTimeNown}}{{^zzz}}y{{/zzz}}{{{zzz}}}{{a.b}}", "\n\ny",
+			"misspelt variables, on their lines",
+			"{{peopleAhed}}\n\n{{#waitTimeNown}}x{{/waitTimeNown}}{{^zzz}}y{{/zzz}}{{{zzz}}}{{a.b}}", "\n\ny",
 			[]string{
 				"line 1: {{peopleAhed}}: no such variable, it stays empty, did you mean {{peopleAhead}}?",
 				"line 3: {{waitTimeNown}}: no such variable, it stays empty, did you mean {{waitTimeKnown}}?",
-				"line 3: {{zzz}}: no such variable, it stays empty", "line 3: {{zzz}}: no such variable, it stays empty", "line 3: {{a.b}}: no such variable, it stays empty",
+				"line 3: {{zzz}}: no such variable, it stays empty", "line 3: {{zzz}}: no such variable, it stays empty",
+				"line 3: {{a.b}}: no such variable, it stays empty",
 			},
 		},
 		{
-			"handlers in attributes", "<p>on click = 1</p>\n<button class=a\n onClick = 'go()'>x</button><img src=x onerror=y()><a href=\"JavaScript:x()\">", "",
+			"handlers in attributes",
+			"<p>on click = 1</p>\n<button class=a\n onClick = 'go()'>x</button><img src=x onerror=y()><a href=\"JavaScript:x()\">", "",
 			[]string{"line 3: onclick does not run", "line 3: onerror does not run", "line 3: javascript: does not run"},
 		},
-		{"pictures that are not safe", "<b>http://x.test</b>\n<img src='http://x.test/a.png'><a href=http://x.test/>", "", []string{"line 2: http://x.test/a.png is not loaded"}},
+		{
+			"pictures that are not safe", "<b>http://x.test</b>\n<img src='http://x.test/a.png'><a href=http://x.test/>", "",
+			[]string{"line 2: http://x.test/a.png is not loaded"},
+		},
 		{"nothing", "<script>document.body.onclick = f; if (1 < onx) {}</script><p title='on time'>{{peopleAhead}}", "", nil},
 	} {
 		doubts, err := checkpage.Check([]byte(tc.page))
@@ -144,7 +160,10 @@ func TestSourcesOfAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy := shown.Policy("n", "https://cdn.test https://api.test:8443")
-	for _, want := range []string{"script-src 'nonce-n' https://cdn.test https://api.test:8443", "connect-src 'self' https://cdn.test https://api.test:8443;", "default-src 'none';"} {
+	for _, want := range []string{
+		"script-src 'nonce-n' https://cdn.test https://api.test:8443",
+		"connect-src 'self' https://cdn.test https://api.test:8443;", "default-src 'none';",
+	} {
 		if !strings.Contains(policy, want) {
 			t.Errorf("policy %s, want %s", policy, want)
 		}
@@ -157,7 +176,8 @@ func TestSourcesOfAPage(t *testing.T) {
 // An accepted page renders like with a full Mustache library, with gzip and without.
 func FuzzCustomPage(f *testing.F) {
 	for _, s := range []string{
-		"{{peopleAhead}}", "a {{#queueAll}}\n b{{/queueAll}}", "{{^queueAll}}x\n {{/queueAll}} \ny", "{{! c }}\n{{!d}}", "{{{waitTimeFormatted}}}\r\n", "\n {{#inWaitingRoom}} \n\n{{/inWaitingRoom}}\n",
+		"{{peopleAhead}}", "a {{#queueAll}}\n b{{/queueAll}}", "{{^queueAll}}x\n {{/queueAll}} \ny", "{{! c }}\n{{!d}}",
+		"{{{waitTimeFormatted}}}\r\n", "\n {{#inWaitingRoom}} \n\n{{/inWaitingRoom}}\n",
 	} {
 		f.Add(s)
 	}

@@ -20,7 +20,8 @@ var variables = map[string]variable{
 	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		if v.notifies() { // here, because one more variable would make every page longer
 			dst = append(dst, `<script src="/.well-known/vestibule/push.js?room=`...)
-			dst = append(append(append(appendEscaped(dst, v.Room), "&amp;lang="...), v.Lang.Code()...), "\" defer></script>\n"...)
+			dst = append(append(append(appendEscaped(dst, v.Room), "&amp;lang="...), v.Lang.Code()...),
+				"\" defer></script>\n"...)
 		}
 		if v.Retry() == 0 {
 			return dst
@@ -140,7 +141,8 @@ var variables = map[string]variable{
 		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...),
 			"</summary>\n<p><code id=\"proof\">"...)
 		dst = append(appendEscaped(dst, proof), `</code></p><p class="tools"><button type="button" id="copy" hidden>`...)
-		dst = append(append(dst, c.msg.Copy...), `</button> <a id="save" download="draw.json" href="data:application/json,`...)
+		dst = append(append(dst, c.msg.Copy...),
+			`</button> <a id="save" download="draw.json" href="data:application/json,`...)
 		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg.Save...),
 			`</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
 		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg.DrawCheck...)

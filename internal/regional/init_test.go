@@ -27,7 +27,8 @@ import (
 func TestBootstrapIsBelievedOnce(t *testing.T) {
 	s := newSite(t)
 	waits := func(r *candidate) bool {
-		return slices.ContainsFunc(r.Status().Region.Edges, func(e region.EdgeStatus) bool { return e.Name == wire.UnknownPast })
+		return slices.ContainsFunc(r.Status().Region.Edges,
+			func(e region.EdgeStatus) bool { return e.Name == wire.UnknownPast })
 	}
 	first := s.regional("one")
 	eventually(t, "the first leads", first.leads)
@@ -62,12 +63,14 @@ func TestANewFleetIsInitializedOnce(t *testing.T) {
 	says := func(r node.Readiness) bool {
 		has := func(all []string) bool {
 			return slices.ContainsFunc(all, func(text string) bool {
-				return strings.Contains(text, "this fleet has never admitted anybody") && strings.HasSuffix(text, ": vestibule init")
+				return strings.Contains(text, "this fleet has never admitted anybody") &&
+					strings.HasSuffix(text, ": vestibule init")
 			})
 		}
 		return !r.Ready && has(r.Reasons) && slices.ContainsFunc(r.Stops, func(v stop.View) bool {
 			return v.Reason == "uninitialized" && v.Command == "vestibule init"
-		}) && !slices.ContainsFunc(append(r.Alarms, r.Reasons...), func(text string) bool { return strings.Contains(text, "vestibule fleet") })
+		}) && !slices.ContainsFunc(append(r.Alarms, r.Reasons...),
+			func(text string) bool { return strings.Contains(text, "vestibule fleet") })
 	}
 	eventually(t, "the regional says so", func() bool { return says(first.Ready()) })
 	first.stop()
@@ -81,7 +84,8 @@ func TestANewFleetIsInitializedOnce(t *testing.T) {
 	}
 	begun := time.Now()
 	eventually(t, "all are ready", func() bool { return leased(e)() && r.Ready().Ready && g.Ready().Ready })
-	eventually(t, "permits come", func() bool { return r.Status().Rooms["a"].Settled && r.Status().Rooms["a"].Granted > 0 })
+	eventually(t, "permits come",
+		func() bool { return r.Status().Rooms["a"].Settled && r.Status().Rooms["a"].Granted > 0 })
 	t.Logf("ready %v after the command", time.Since(begun).Round(time.Millisecond))
 	if w := r.Status().Waits; len(w) > 0 {
 		t.Errorf("it waits: %+v", w)
@@ -100,7 +104,8 @@ func TestAFleetIsInitializedAsAWhole(t *testing.T) {
 	s.global()
 	r := s.regional("one")
 	list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 1)}
-	if done, err := list.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "data centre lima of data_centers has not reported") {
+	if done, err := list.Init(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "data centre lima of data_centers has not reported") {
 		t.Errorf("done %q, %v", done, err)
 	}
 	if r.Ready().Ready || r.Status().Rooms["a"].Granted > 0 {
@@ -152,7 +157,8 @@ func TestAFleetWithKeysIsNotInitialized(t *testing.T) {
 			plant(t, s)
 			s.global()
 			list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 1)}
-			if done, err := list.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "ticket keys: visitors may have been admitted") {
+			if done, err := list.Init(t.Context()); err == nil ||
+				!strings.Contains(err.Error(), "ticket keys: visitors may have been admitted") {
 				t.Errorf("done %q, %v", done, err)
 			}
 			if len(r.Status().Waits) == 0 && r.Ready().Ready {

@@ -157,7 +157,7 @@ func (s *Server) setLeading(l *leadership) {
 
 // listen handles messages of edges, global and operators, until c is closed.
 func (l *leadership) listen(t *node.Term, c *node.Closer) error {
-	dc := l.s.Config.DataCenter
+	dc, desk := l.s.Config.DataCenter, desk{l.s, l.agg}
 	stop, err := l.s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
 		if m, err := wire.DecodeReport(data); l.s.understood("report", err) {
 			t.Offer(func() { l.observe(m) })
@@ -176,15 +176,16 @@ func (l *leadership) listen(t *node.Term, c *node.Closer) error {
 		return err
 	}
 	c.Add("grants", stop)
-	if stop, err = l.s.Global.Subscribe(wire.OrderSubject(dc), func(_ string, data []byte) { l.obey(data) }); err != nil {
+	if stop, err = l.s.Global.Subscribe(wire.OrderSubject(dc),
+		func(_ string, data []byte) { desk.obey(data) }); err != nil {
 		return err
 	}
 	c.Add("orders", stop)
-	if stop, err = l.s.Desk.Answer(wire.ForgetSubject(dc), func(question []byte) []byte { return l.forget(question) }); err != nil {
+	if stop, err = l.s.Desk.Answer(wire.ForgetSubject(dc), desk.forget); err != nil {
 		return err
 	}
 	c.Add("desk: forget", stop)
-	if stop, err = l.s.Desk.Answer(wire.RejoinSubject(dc), func([]byte) []byte { return l.rejoin() }); err != nil {
+	if stop, err = l.s.Desk.Answer(wire.RejoinSubject(dc), func([]byte) []byte { return desk.rejoin() }); err != nil {
 		return err
 	}
 	c.Add("desk: rejoin", stop)

@@ -33,41 +33,62 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	m := &metrics{
-		s:       s,
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_regional_inbox_dropped_total", Help: "Messages dropped because the inbox was full; the next ones say the same."}),
+		s: s,
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_regional_inbox_dropped_total",
+			Help: "Messages dropped because the inbox was full; the next ones say the same.",
+		}),
 		regressions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_regional_store_regressions_total", Help: "Times that this regional came to lead from a store that did not know of a term that was seen.",
+			Name: "vestibule_regional_store_regressions_total",
+			Help: "Times that this regional came to lead from a store that did not know of a term that was seen.",
 		}),
 		unknownEdges: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_regional_unknown_edges_total", Help: "Edges that reported sessions or permits unknown to the store.",
+			Name: "vestibule_regional_unknown_edges_total",
+			Help: "Edges that reported sessions or permits unknown to the store.",
 		}),
-		invalid: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_regional_messages_refused_total", Help: "Messages that could not be understood."}, []string{"message"}),
-		sent:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_regional_messages_total", Help: "Grants to edges and reports to global, by result."}, []string{"message", "result"}),
+		invalid: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vestibule_regional_messages_refused_total",
+			Help: "Messages that could not be understood.",
+		}, []string{"message"}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vestibule_regional_messages_total",
+			Help: "Grants to edges and reports to global, by result.",
+		}, []string{"message", "result"}),
 		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vestibule_regional_sync_duration_seconds", Help: "Round trip of a report to global and the grant that answers it.",
+			Name:    "vestibule_regional_sync_duration_seconds",
+			Help:    "Round trip of a report to global and the grant that answers it.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 2},
 		}),
-		leaseTrouble: d("vestibule_regional_lease_trouble_seconds", "Time for which the reachable store has refused all leases; 0 while it accepts them."),
-		leading:      d("vestibule_regional_leading", "1 while this regional leads its data centre.", "dc"),
-		term:         d("vestibule_regional_term", "Fencing number of the current leadership; 0 while not leading."),
-		unsaved:      d("vestibule_regional_promises_unsaved_seconds", "For how long promises could not be stored; 0 while they can."),
-		syncAge:      d("vestibule_regional_sync_age_seconds", "Time since the last message of global."),
-		lag:          d("vestibule_regional_watermark_lag_seconds", "How far the watermark is behind fleet time: what all live edges have reported."),
-		edges:        d("vestibule_regional_edges", "Instances of edges in the books, by state.", "state"),
-		twins:        d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
-		held:         d("vestibule_regional_permits", "Permits of total_active_users that this data centre holds.", "room"),
-		rateHeld:     d("vestibule_regional_rate_permits", "Permits of new_users_per_minute that this data centre holds.", "room"),
-		free:         d("vestibule_regional_free", "Permits of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
-		rateFree:     d("vestibule_regional_rate_free", "Permits of new_users_per_minute held here that no edge has.", "room"),
-		active:       d("vestibule_regional_active", "Sessions reckoned with, counted and reserved.", "room"),
-		reserved:     d("vestibule_regional_reserved", "Sessions reserved because an edge fell silent.", "room"),
-		credit:       d("vestibule_regional_unspent_permits", "Permits lent to edges and not known to be spent.", "room"),
-		waiting:      d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
-		heldPeople:   d("vestibule_regional_held_requests", "Visitors held at the edges for their turn.", "room"),
-		keep:         d("vestibule_regional_idle_target", "Idle permits of total_active_users that global wants kept here.", "room"),
-		overcommit:   d("vestibule_regional_overcommit_sessions", "Sessions that silent edges may have beyond the counted ones.", "room"),
-		movers:       d("vestibule_regional_movers", "Visitors inside whose session another data centre holds, waiting for a permit here.", "room"),
-		copied:       d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
+		leaseTrouble: d("vestibule_regional_lease_trouble_seconds",
+			"Time for which the reachable store has refused all leases; 0 while it accepts them."),
+		leading: d("vestibule_regional_leading", "1 while this regional leads its data centre.", "dc"),
+		term:    d("vestibule_regional_term", "Fencing number of the current leadership; 0 while not leading."),
+		unsaved: d("vestibule_regional_promises_unsaved_seconds",
+			"For how long promises could not be stored; 0 while they can."),
+		syncAge: d("vestibule_regional_sync_age_seconds", "Time since the last message of global."),
+		lag: d("vestibule_regional_watermark_lag_seconds",
+			"How far the watermark is behind fleet time: what all live edges have reported."),
+		edges: d("vestibule_regional_edges", "Instances of edges in the books, by state.", "state"),
+		twins: d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
+		held:  d("vestibule_regional_permits", "Permits of total_active_users that this data centre holds.", "room"),
+		rateHeld: d("vestibule_regional_rate_permits", "Permits of new_users_per_minute that this data centre holds.",
+			"room"),
+		free: d("vestibule_regional_free",
+			"Permits of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
+		rateFree:   d("vestibule_regional_rate_free", "Permits of new_users_per_minute held here that no edge has.", "room"),
+		active:     d("vestibule_regional_active", "Sessions reckoned with, counted and reserved.", "room"),
+		reserved:   d("vestibule_regional_reserved", "Sessions reserved because an edge fell silent.", "room"),
+		credit:     d("vestibule_regional_unspent_permits", "Permits lent to edges and not known to be spent.", "room"),
+		waiting:    d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
+		heldPeople: d("vestibule_regional_held_requests", "Visitors held at the edges for their turn.", "room"),
+		keep: d("vestibule_regional_idle_target", "Idle permits of total_active_users that global wants kept here.",
+			"room"),
+		overcommit: d("vestibule_regional_overcommit_sessions",
+			"Sessions that silent edges may have beyond the counted ones.", "room"),
+		movers: d("vestibule_regional_movers",
+			"Visitors inside whose session another data centre holds, waiting for a permit here.", "room"),
+		copied: d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.",
+			"room"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.unknownEdges, m.invalid, m.sent, m.sync, m)
 	for _, what := range []string{"report", "grant"} {
@@ -91,7 +112,8 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 // Describe implements [prometheus.Collector].
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.leaseTrouble, m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
+		m.leaseTrouble, m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free,
+		m.rateFree,
 		m.active, m.reserved, m.credit, m.waiting, m.heldPeople, m.keep, m.copied, m.overcommit, m.movers,
 	} {
 		ch <- d
@@ -134,7 +156,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()
 	for name, l := range st.Rooms {
-		busy := l.Active != 0 || l.Waiting != 0 || l.HeldPeople > 0 || l.Movers > 0 || l.Overcommit != 0 || l.Free < 0 || l.RateFree < 0 || l.Copied > 0
+		busy := l.Active != 0 || l.Waiting != 0 || l.HeldPeople > 0 || l.Movers > 0 || l.Overcommit != 0 || l.Free < 0 ||
+			l.RateFree < 0 || l.Copied > 0
 		name = m.series.Label(name, busy)
 		rooms.Gauge(m.held, float64(l.Granted)-float64(l.Returned), name)
 		rooms.Gauge(m.rateHeld, float64(l.RateGranted)-float64(l.RateReturned), name)

@@ -142,7 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // standLate is how much later a process stands if the one before it in the data folder did not lead at its end: the
-// leader of then, which may start at the same time, knows what a lost store held.
+// leader of then, which may start at the same time, knows the contents of a lost store.
 const standLate = 2 * time.Second
 
 // seeOffMost is longer than the shutdown of edges without a very long drain_delay.

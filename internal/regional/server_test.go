@@ -63,7 +63,8 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 			return false
 		}
 		edge, build := d.Edges[0], node.BuildVersion()
-		return d.Build == build && d.LeaseSeconds > 0 && edge.Name == "edge-1" && edge.Build == build && edge.State == region.Alive && edge.LeaseSeconds > 0
+		return d.Build == build && d.LeaseSeconds > 0 && edge.Name == "edge-1" && edge.Build == build &&
+			edge.State == region.Alive && edge.LeaseSeconds > 0
 	})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(t, "a visitor is admitted", func() bool {
@@ -108,7 +109,8 @@ func TestAStandbyTakesOver(t *testing.T) {
 		st := b.Status().Region
 		return st.Term.N > term && !st.Isolated && len(st.Edges) > 0
 	})
-	eventually(t, "the edge has a lease of the new leader", func() bool { return leased(e)() && e.Status().SyncAge < 500*time.Millisecond })
+	eventually(t, "the edge has a lease of the new leader",
+		func() bool { return leased(e)() && e.Status().SyncAge < 500*time.Millisecond })
 	if n := len(b.Status().Region.Edges); n != 1 {
 		t.Errorf("%d instances of the edge in the books, want 1", n)
 	}

@@ -76,8 +76,10 @@ func (s *site) run(name string, run func(context.Context) error) (stop func()) {
 func (s *site) global() (g *global.Server, stop func()) {
 	s.t.Helper()
 	cfg := global.DefaultConfig()
-	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"), append([]string{"dublin"}, s.absent...), !s.plain
-	if err := os.WriteFile(cfg.Rooms, []byte(`rooms: [{name: a, host: a.example, total_active_users: 10, new_users_per_minute: 600, session_duration: 1m, origin: "http://127.0.0.1:1"}]`), 0o600); err != nil {
+	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"),
+		append([]string{"dublin"}, s.absent...), !s.plain
+	if err := os.WriteFile(cfg.Rooms,
+		[]byte(`rooms: [{name: a, host: a.example, total_active_users: 10, new_users_per_minute: 600, session_duration: 1m, origin: "http://127.0.0.1:1"}]`), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 	conn, clock := s.connect("global"), node.NewClock()

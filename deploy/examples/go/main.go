@@ -86,7 +86,10 @@ func (g *Guard) check(r *http.Request) error {
 		return err
 	}
 	// The leeway is for clock differences; an expired proof is valid for that much longer.
-	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: "vestibule", AnyAudience: jwt.Audience{g.Audience}, Time: time.Now()}, 30*time.Second); err != nil {
+	if err := c.ValidateWithLeeway(jwt.Expected{
+		Issuer: "vestibule", AnyAudience: jwt.Audience{g.Audience},
+		Time: time.Now(),
+	}, 30*time.Second); err != nil {
 		return err
 	}
 	if c.Expiry == nil {

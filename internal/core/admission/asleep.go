@@ -5,7 +5,7 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// asleep are the waiting visitors with a place that is kept whose pages went away at this edge. They count as the share
+// asleep are the waiting visitors with a kept place and a page that went away at this edge. They count as the share
 // of them that comes when called: they are in front of others, and nobody waits for the rest. The zero value has none.
 //
 // A visitor that comes back at another edge before its call counts twice until then, and one without space not at all:

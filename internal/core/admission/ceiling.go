@@ -71,7 +71,7 @@ func (s *snapshots) unable(emptied bool) {
 	}
 }
 
-// hear applies what a grant says about the data folder.
+// hear applies a grant's word on the data folder.
 func (s *snapshots) hear(g *wire.Grant) {
 	if s.void && s.voidSeq != 0 && g.Acked >= s.voidSeq && g.Folder == wire.FolderVoid {
 		s.enforced = false

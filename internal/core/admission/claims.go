@@ -6,7 +6,7 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// keptFor is the longest absence of a visitor whose place is kept.
+// keptFor is the longest absence of a visitor with a kept place.
 const keptFor = 24 * time.Hour
 
 // claims remembers how far a room has called its visitors, minute by minute for longer than any claim time, so that a

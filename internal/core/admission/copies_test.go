@@ -215,7 +215,8 @@ func TestASessionIsBoundToItsNetwork(t *testing.T) {
 		}
 		third := ticket.Network(0x77_0006)
 		d := e.Arrive(at(2*time.Second), sale, in(pass, third))
-		if d.Fresh != Elsewhere || d.Enters() || d.Ticket.ID != ticket.Derive(7, third) || d.Ticket.Joined != e.Time(at(2*time.Second)) {
+		if d.Fresh != Elsewhere || d.Enters() || d.Ticket.ID != ticket.Derive(7, third) ||
+			d.Ticket.Joined != e.Time(at(2*time.Second)) {
 			t.Errorf("no permit is left: %v (%d) as %+v", d.Verdict, d.Fresh, d.Ticket)
 		}
 		if d := e.Arrive(at(3*time.Second), sale, in(d.Ticket, home)); d.Fresh != Kept {

@@ -5,7 +5,7 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// departures remembers waiting visitors whose page went away in the last minute: they are not counted any more,
+// departures remembers waiting visitors with a page that went away in the last minute: they are not counted any more,
 // although their tickets name the window in which they were.
 //
 // Invariant, at one edge: a ticket that came back is counted once, in the window of its Seen, or not at all: if its

@@ -441,7 +441,8 @@ func TestWhatIsKnownOfThoseWhoGoAwayIsBounded(t *testing.T) {
 			}
 		}
 		if n := counted(e, now); gone != limit || n != limit || len(a.byID) > limit || len(a.order) > limit {
-			t.Fatalf("minute %d: %d of %d went away, %d are counted; %d and %d are remembered", minute, gone, 2*limit, n, len(a.byID), len(a.order))
+			t.Fatalf("minute %d: %d of %d went away, %d are counted; %d and %d are remembered", minute, gone, 2*limit, n,
+				len(a.byID), len(a.order))
 		}
 		if minute%2 > 0 {
 			continue // nobody comes back

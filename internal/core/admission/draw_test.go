@@ -42,7 +42,8 @@ func TestWhoWasDrawnStandsThere(t *testing.T) {
 		t.Errorf("somebody who is held stands at %v", v.Ticket.Place())
 	}
 	first := e.Arrive(now, sale, early)
-	if first.Ticket.Place() != want || first.Ticket.Joined != early.Joined || first.Ticket.Longer != 0 || first.Fresh != Kept || !first.Reseal {
+	if first.Ticket.Place() != want || first.Ticket.Joined != early.Joined || first.Ticket.Longer != 0 ||
+		first.Fresh != Kept || !first.Reseal {
 		t.Errorf("%+v stands at %v, want %v", first, first.Ticket.Place(), want)
 	}
 	if d := e.Arrive(now, sale, late); d.Ticket.Place() != late.Joined {
@@ -53,7 +54,8 @@ func TestWhoWasDrawnStandsThere(t *testing.T) {
 		counted[s.Start.Second()] += s.N
 	}
 	if counted[want.Second()] != 1 || counted[late.Joined.Second()] != 0 || counted[early.Joined.Second()] != -1 {
-		t.Errorf("counted %v, one more at %v, and one less at %v, where they were counted elsewhere", counted, want, early.Joined)
+		t.Errorf("counted %v, one more at %v, and one less at %v, where they were counted elsewhere", counted, want,
+			early.Joined)
 	}
 	for _, w := range []ticket.Ticket{early, first.Ticket} { // the response was lost; the next request
 		if d := e.Arrive(now, sale, w); d.Ticket.Place() != want {

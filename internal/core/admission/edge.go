@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -77,8 +78,8 @@ func (e *edge) outage(m moment, l life, leased bool) Reason {
 	return None
 }
 
-// storedSnapshot returns Report.Stored. While fleet time is a guess the folder settles nothing: what may have been
-// stamped since the snapshot would count until a time that may be far off.
+// storedSnapshot returns Report.Stored. While fleet time is a guess the folder settles nothing: sessions that may have
+// been stamped since the snapshot would count until a time that may be far off.
 func (e *edge) storedSnapshot() uint64 {
 	if e.snapshots.void || e.guessed {
 		return 0
@@ -143,22 +144,23 @@ func (e *edge) Known(now fleettime.Mono) fleettime.Known {
 
 // newTicket returns a new place in the queue.
 func (e *edge) newTicket(ft fleettime.Time, epoch uint32, in ticket.Network) ticket.Ticket {
-	return ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: epoch, Network: in}
+	return ticket.Ticket{ID: newID(e.cfg.Rand), Joined: ft, Seen: uint32(ft.Second()), Epoch: epoch, Network: in}
 }
 
-func (e *edge) newID() uint64 {
+// newID returns a random ticket ID, which is not 0.
+func newID(rng *rand.Rand) uint64 {
 	for {
-		if id := e.cfg.Rand.Uint64(); id != 0 {
+		if id := rng.Uint64(); id != 0 {
 			return id
 		}
 	}
 }
 
 // descend makes t the next version of its session's ticket.
-func (e *edge) descend(t *ticket.Ticket) {
+func descend(rng *rand.Rand, t *ticket.Ticket) {
 	t.Parent = t.Stamp
 	for t.Stamp = 0; t.Stamp == 0 || t.Stamp == t.Parent; {
-		t.Stamp = e.cfg.Rand.Uint32()
+		t.Stamp = rng.Uint32()
 	}
 }
 

@@ -31,7 +31,8 @@ func TestWhoMovesHereTakesARightOfThisDataCentre(t *testing.T) {
 		t.Errorf("%+v, want one right of T spent and none of R", l)
 	}
 	rep := r.hear(at(0)).Rooms[0]
-	if want := (wire.End{ID: 7, Home: uint32(dublin), Until: old.Until, Kind: wire.Moved}); len(rep.Ends) != 1 || rep.Ends[0] != want {
+	if want := (wire.End{ID: 7, Home: uint32(dublin), Until: old.Until, Kind: wire.Moved}); len(rep.Ends) != 1 ||
+		rep.Ends[0] != want {
 		t.Errorf("told %v, want %v", rep.Ends, want)
 	}
 	if len(rep.Moves) != 1 || rep.Moves[0] != (wire.Move{ID: 7, Until: d.Ticket.Until}) {
@@ -39,7 +40,8 @@ func TestWhoMovesHereTakesARightOfThisDataCentre(t *testing.T) {
 	}
 
 	again := e.Arrive(at(time.Second), sale, old)
-	if again.Ticket.Until != d.Ticket.Until || again.Ticket.Home != d.Ticket.Home || e.Ledger(at(time.Second), sale).Spent != 1 {
+	if again.Ticket.Until != d.Ticket.Until || again.Ticket.Home != d.Ticket.Home ||
+		e.Ledger(at(time.Second), sale).Spent != 1 {
 		t.Errorf("the old ticket again: %+v, want the same new one without a charge", again.Ticket)
 	}
 }
@@ -53,9 +55,15 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 	}{
 		{"it is younger than what is worth a renewal", func(*Engine) {}, 315, 0},
 		{"the edge is isolated", func(e *Engine) { e.Lapse(at(0)) }, 10, 0},
-		{"no permit is in hand", func(e *Engine) { e.rooms[sale].permits.spent = e.rooms[sale].permits.sessions.Granted }, 10, 1},
+		{
+			"no permit is in hand", func(e *Engine) { e.rooms[sale].permits.spent = e.rooms[sale].permits.sessions.Granted }, 10,
+			1,
+		},
 		{"its session moved away from here a moment ago", func(e *Engine) {
-			e.rooms[sale].ended.note(wire.End{ID: 7, Home: uint32(e.home), Until: uint32(e.Time(at(0)).Second()) + 1000, Kind: wire.Moved})
+			e.rooms[sale].ended.note(wire.End{
+				ID: 7, Home: uint32(e.home), Until: uint32(e.Time(at(0)).Second()) + 1000,
+				Kind: wire.Moved,
+			})
 		}, 10, 0},
 	} {
 		e, r := newEdge(t, at(0), 2, 2)
@@ -230,7 +238,10 @@ func TestMarksOutliveTheRegionalAndNotTheTickets(t *testing.T) {
 	if rep := r.hear(at(0)).Rooms[0]; len(rep.Ends) != 1 || rep.Ends[0].ID != 7 {
 		t.Errorf("a new regional is told %v", rep.Ends)
 	}
-	r.say(at(0), wire.Grant{Handshake: wire.Adopted, Watermark: e.Time(at(0)).Add(time.Hour), Rooms: []wire.RoomGrant{r.held}})
+	r.say(at(0), wire.Grant{
+		Handshake: wire.Adopted, Watermark: e.Time(at(0)).Add(time.Hour),
+		Rooms: []wire.RoomGrant{r.held},
+	})
 	if n := len(e.rooms[sale].ended.marks); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}

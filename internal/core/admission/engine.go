@@ -11,7 +11,10 @@ import (
 )
 
 // Engine is the core of one edge. See the package comment. It dispatches to its rooms and to their shared state.
-type Engine struct {
+type Engine struct{ known }
+
+// known is the state of an engine. Its methods answer questions and change nothing.
+type known struct {
 	*edge // shared by all rooms
 
 	// The same rooms: SetRooms adds them, drop deletes them.
@@ -24,7 +27,7 @@ func New(cfg Config) *Engine {
 	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleettime.Newest(cfg.Past)}
 	e.snapshots.on = cfg.Stores
 	e.up.newInstance(cfg.Rand)
-	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
+	return &Engine{known{edge: e, rooms: map[room.ID]*roomState{}}}
 }
 
 // SetRooms replaces the room set. Remaining rooms keep their state. Removed rooms return their permits as they
@@ -140,7 +143,7 @@ func (e *Engine) Release(now fleettime.Mono, out []*Visit) []*Visit {
 	return out
 }
 
-// ReleaseRoom is Release for one room, whose visitor was held just now.
+// ReleaseRoom is Release for one room: a visitor was held there just now.
 func (e *Engine) ReleaseRoom(now fleettime.Mono, id room.ID) []*Visit {
 	if !e.up.check(now) || e.up.standing != wire.Listed {
 		return nil
@@ -182,7 +185,7 @@ func (e *Engine) Drain(now fleettime.Mono) []*Visit {
 	return out
 }
 
-// Away removes a waiting visitor whose page went away from the count. The place is kept like that of an absent
+// Away removes a waiting visitor from the count after its page went away. The place is kept like that of an absent
 // visitor: every edge can see that from the ticket, and another page of the same visitor may be slow to ask. The
 // next request counts the visitor again. One that will be told of its turn counts as likely to come: see asleep.
 //
@@ -200,7 +203,7 @@ func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer ui
 	return r.queue.depart(e.Time(now), &t)
 }
 
-// Live renews the session of ticket t, whose visitor is active on a long connection, as a request would. It returns
+// Live renews the session of ticket t, as a request would: its visitor is active on a long connection. It returns
 // the ticket for the next call: the session is valid until its Until. The visitor does not get it.
 func (e *Engine) Live(now fleettime.Mono, id room.ID, t ticket.Ticket) ticket.Ticket {
 	r := e.rooms[id]

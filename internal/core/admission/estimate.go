@@ -27,14 +27,14 @@ const (
 )
 
 // position fills in the visitor's position by the view (nil for none yet), the wait, and when to ask again.
-func (r *roomState) position(ft fleettime.Time, d *Decision) {
-	t, e, v := &d.Ticket, r.edge, r.view
+func (l *line) position(ft fleettime.Time, d *Decision) {
+	t, e, v := &d.Ticket, l.edge, l.view
 	back := t.Flags&ticket.Returned != 0
 	p := &e.cfg.Params
 	d.Retry, d.Counting = p.Refresh, v == nil
 	first, partial, turn, rank := v == nil, false, p.Refresh, -1.0
 	if v != nil && len(v.Rounds) > 0 && d.Reason != Gathering && d.Reason != QueuedAll {
-		d.positionRandom(ft, v, r.partial(ft, t.Joined < r.since()))
+		d.positionRandom(ft, v, l.partial(ft, t.Joined < l.since()))
 	} else if v != nil {
 		place := v.Place(t.Place(), back)
 		if d.Reason == Gathering { // no permit is used before the start
@@ -44,12 +44,12 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		d.Waiting = uint64(v.Waiting() + 0.5)
 		first = d.Ahead == 0
 		if d.Reason == Gathering { // the wait is shown from the start on
-			if d.Counting = r.partial(ft, t.Joined < r.since()); !d.Counting && !r.settles(ft, t) {
+			if d.Counting = l.partial(ft, t.Joined < l.since()); !d.Counting && !l.settles(ft, t) {
 				rank = place
-				r.keepRank(t, place)
+				l.keepRank(t, place)
 				d.keepMonotone(ft, v.Changed)
 			}
-		} else if partial = r.partial(ft, t.Joined < r.since()); partial {
+		} else if partial = l.partial(ft, t.Joined < l.since()); partial {
 			d.Counting = true
 			if wait, ok := v.Wait(place); ok { // at least
 				turn = wait / 4
@@ -64,7 +64,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		}
 	}
 	if partial { // the next response should have a number, unless the turn may come before
-		d.Retry = min(max(min(r.since().Add(wire.Recount(p.Refresh)).Sub(ft), turn), p.Nearest), p.Refresh)
+		d.Retry = min(max(min(l.since().Add(wire.Recount(p.Refresh)).Sub(ft), turn), p.Nearest), p.Refresh)
 	} else if first || (!back && !t.Uncounted) { // an uncounted visitor should be counted soon
 		d.Retry = p.Nearest
 	} else if d.Called {
@@ -80,15 +80,15 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		d.Retry = p.Nearest * 2
 	}
 	// Jitter of a quarter either way spreads the polls.
-	d.Retry = d.Retry*3/4 + e.upTo(d.Retry/2)
+	d.Retry = d.Retry*3/4 + jitter(e.cfg.Rand, d.Retry/2)
 	if d.Reason == Gathering {
-		d.Retry = r.gathers(ft, d.Retry, rank)
+		d.Retry = l.gathers(ft, d.Retry, rank)
 	}
 }
 
 // partial reports whether waiting visitors may be missing from the view's count; see [wire.View.Partial].
-func (r *roomState) partial(ft fleettime.Time, elder bool) bool {
-	return r.view.Partial(ft, r.since(), r.edge.cfg.Params.Refresh, elder)
+func (l *line) partial(ft fleettime.Time, elder bool) bool {
+	return l.view.Partial(ft, l.since(), l.edge.cfg.Params.Refresh, elder)
 }
 
 // positionRandom fills in the decision of a random room: the number of waiting visitors and the quantiles of the wait.

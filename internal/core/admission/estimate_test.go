@@ -42,7 +42,8 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 					if d.Wait < real.Wait-time.Second/2 || d.High < real.High-time.Second/2 || d.Longer {
 						t.Fatalf("the first word: %+v of %+v", d, real)
 					}
-				} else if high := time.Duration(told.High) * time.Second; d.Wait > time.Duration(told.Wait)*time.Second || d.High > high || d.Low > told.LowEnd() {
+				} else if high := time.Duration(told.High) * time.Second; d.Wait > time.Duration(told.Wait)*time.Second ||
+					d.High > high || d.Low > told.LowEnd() {
 					rose = true
 					if d.High <= high+high/5 || d.High <= high+time.Minute {
 						t.Fatalf("raised from %v to %v, which is not worth it", high, d.High)
@@ -52,7 +53,8 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 				}
 			}
 			if rose && (!d.Longer || int64(d.Ticket.Longer) != now.Second()) {
-				t.Fatalf("told %v up to %v, %d ahead, then %v up to %v, %d ahead without a word", before.Wait, before.High, before.Ahead, d.Wait, d.High, d.Ahead)
+				t.Fatalf("told %v up to %v, %d ahead, then %v up to %v, %d ahead without a word", before.Wait, before.High,
+					before.Ahead, d.Wait, d.High, d.Ahead)
 			}
 		}
 	})
@@ -189,7 +191,8 @@ func TestWhoMayBeNextAsksSoonWhileOthersAreRecounted(t *testing.T) {
 		r.room(now, r.held)
 		d := e.Arrive(now, sale, waiting(7, time.Minute))
 		if !d.Counting || d.Retry < c.from || d.Retry > c.to {
-			t.Errorf("%v counted in front: counting %v, asks again after %v, want between %v and %v", c.ahead, d.Counting, d.Retry, c.from, c.to)
+			t.Errorf("%v counted in front: counting %v, asks again after %v, want between %v and %v", c.ahead, d.Counting,
+				d.Retry, c.from, c.to)
 		}
 	}
 }

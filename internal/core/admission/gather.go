@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"vestibule/internal/core/draw"
@@ -29,21 +30,21 @@ const (
 // gathers returns the time until a visitor that gathers for an event asks again, at most wait: when its draw can give
 // places, when positions are counted by them, shortly before the start, and at the start. rank is the number of
 // visitors in front, negative if unknown.
-func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64) time.Duration {
-	e := r.edge
+func (l *line) gathers(ft fleettime.Time, wait time.Duration, rank float64) time.Duration {
+	e := l.edge
 	within := func(at fleettime.Time, over time.Duration) time.Duration {
 		if left := at.Sub(ft); left > 0 && left < wait+recordAfter {
-			return left + e.upTo(over)
+			return left + jitter(e.cfg.Rand, over)
 		}
 		return wait
 	}
-	start := r.gathersUntil(ft)
-	if n := r.Draw; n != nil && n.Void == "" {
+	start := l.gathersUntil(ft)
+	if n := l.Draw; n != nil && n.Void == "" {
 		switch {
 		case n.Drawn() == nil && ft >= n.Closes().Add(draw.Lead): // the beacon fails
 			return wait
 		case n.Drawn() == nil && ft >= n.Closes().Add(recordAfter): // all ask before places are counted: see draw.Settle
-			return min(wait, recordAfter+e.upTo(recordOver))
+			return min(wait, recordAfter+jitter(e.cfg.Rand, recordOver))
 		case n.Drawn() == nil:
 			return within(n.Closes().Add(recordAfter), recordOver)
 		case ft < n.Counted():
@@ -55,8 +56,8 @@ func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64)
 		return min(wait, e.cfg.Params.Nearest/4)
 	}
 	slots, waiting := 0.0, 0.0
-	if r.view != nil {
-		slots, waiting = max(0, float64(r.view.Slots)), r.view.Waiting()
+	if l.view != nil {
+		slots, waiting = max(0, float64(l.view.Slots)), l.view.Waiting()
 	}
 	if left > confirmFrom && rank >= 0 && rank < 2*slots+confirmMore {
 		return within(start.Add(-confirmFrom), confirmOver)
@@ -66,29 +67,29 @@ func (r *roomState) gathers(ft fleettime.Time, wait time.Duration, rank float64)
 	}
 	over := min(max(time.Duration(waiting/askRate*float64(time.Second)), askOverLeast), askOverMost)
 	if rank < 0 {
-		return left + e.upTo(over)
+		return left + jitter(e.cfg.Rand, over)
 	}
 	return left + time.Duration(min(1, rank/max(1, waiting))*float64(over))
 }
 
 // settles reports whether the place of a visitor was drawn while others are still counted by their join times: the
 // number in front is too low, and the ticket must not keep it.
-func (r *roomState) settles(ft fleettime.Time, t *ticket.Ticket) bool {
-	n := r.Draw
+func (l *line) settles(ft fleettime.Time, t *ticket.Ticket) bool {
+	n := l.Draw
 	return n != nil && n.Void == "" && t.Place() != t.Joined && ft < n.Counted()
 }
 
 // keepRank stores the rank of a visitor in the draw in its ticket, once: as soon as places are counted by the draw,
 // and everybody that was counted then still waits.
-func (r *roomState) keepRank(t *ticket.Ticket, ahead float64) {
-	if n := r.Draw; n == nil || n.Void != "" || t.Joined >= n.Closes() || t.Place() == t.Joined {
+func (l *line) keepRank(t *ticket.Ticket, ahead float64) {
+	if n := l.Draw; n == nil || n.Void != "" || t.Joined >= n.Closes() || t.Place() == t.Joined {
 		return
 	} else if t.Rank() == 0 {
 		t.PutRank(min(uint64(max(0, ahead)+1.5), max(1, n.Drawn().Entrants)))
 	}
 }
 
-// upTo returns a random duration of at most d.
-func (e *edge) upTo(d time.Duration) time.Duration {
-	return time.Duration(e.cfg.Rand.Int64N(int64(d) + 1))
+// jitter returns a random duration of at most d.
+func jitter(rng *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(d) + 1))
 }

@@ -103,13 +103,15 @@ func TestNumbersAreKeptOnceAllAreCounted(t *testing.T) {
 		{"the estimate varies", public.Counted().Add(2 * time.Second), 76, 46, 67, 46},
 	} {
 		r.view = &wire.View{At: tc.at, Line: estimate.NewDigest(estimate.Histogram{
-			{Start: closes.Add(-draw.Window), Width: draw.Window.Milliseconds(), N: tc.drawn}, {Start: closes, Width: 1000, N: 100 - tc.drawn},
+			{Start: closes.Add(-draw.Window), Width: draw.Window.Milliseconds(), N: tc.drawn},
+			{Start: closes, Width: 1000, N: 100 - tc.drawn},
 		})}
 		d := Decision{Ticket: mine, Reason: Gathering}
 		r.position(tc.at, &d)
 		mine = d.Ticket
 		if d.Ahead != tc.ahead || mine.Rank() != tc.has || uint64(max(1, mine.Ahead))-1 != tc.retained {
-			t.Errorf("%s: %d in front, want %d; the ticket keeps %d and the rank %d, want %d and %d", tc.name, d.Ahead, tc.ahead, max(1, mine.Ahead)-1, mine.Rank(), tc.retained, tc.has)
+			t.Errorf("%s: %d in front, want %d; the ticket keeps %d and the rank %d, want %d and %d", tc.name, d.Ahead, tc.ahead,
+				max(1, mine.Ahead)-1, mine.Rank(), tc.retained, tc.has)
 		}
 	}
 }
@@ -122,11 +124,15 @@ func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 	r := e.rooms[sale]
 	e.since = 1
 	ft := e.Time(now)
-	gone, polls, holds, behind := waiting(1, time.Minute), waiting(2, time.Minute), waiting(3, time.Minute), waiting(4, 10*time.Second)
+	gone, polls, holds, behind := waiting(1, time.Minute), waiting(2, time.Minute), waiting(3, time.Minute),
+		waiting(4, 10*time.Second)
 	for _, k := range []*ticket.Ticket{&gone, &polls, &holds, &behind} {
 		k.Flags = 0 // counted nowhere yet
 	}
-	line := estimate.NewDigest(estimate.Histogram{{Start: ft.Add(-time.Minute).NextSecond(), Width: 1000, N: 3}, {Start: ft.Add(-10 * time.Second), Width: 1000, N: 1}})
+	line := estimate.NewDigest(estimate.Histogram{
+		{Start: ft.Add(-time.Minute).NextSecond(), Width: 1000, N: 3},
+		{Start: ft.Add(-10 * time.Second), Width: 1000, N: 1},
+	})
 	r.view = &wire.View{Cutoff: ft.Add(-30 * time.Second), Park: ft.Add(-30 * time.Second), Slots: 3, Line: line}
 	for _, k := range []*Visit{{Ticket: gone}, {Ticket: polls}, {Ticket: behind}} {
 		d := e.Arrive(now, sale, k.Ticket)

@@ -103,8 +103,9 @@ func (r *regional) room(now fleettime.Mono, g wire.RoomGrant) {
 // enter.
 func view(n float64, cutoff, park fleettime.Time) *wire.View {
 	return &wire.View{
-		Version: 1, At: day, Since: day - 60_000, Cutoff: cutoff, Park: park, Mu: 0.5, Theta: 0, Paces: []estimate.Pace{{Mu: 0.5}},
-		Line: estimate.NewDigest(estimate.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
+		Version: 1, At: day, Since: day - 60_000, Cutoff: cutoff, Park: park, Mu: 0.5, Theta: 0,
+		Paces: []estimate.Pace{{Mu: 0.5}},
+		Line:  estimate.NewDigest(estimate.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
 	}
 }
 
@@ -114,5 +115,8 @@ func at(d time.Duration) fleettime.Mono { return fleettime.Mono(0).Add(time.Hour
 // waiting returns a ticket that joined ago before day, came back, and was shown a wait.
 func waiting(id uint64, ago time.Duration) ticket.Ticket {
 	joined := day.Add(time.Hour - ago)
-	return ticket.Ticket{ID: id, Joined: joined, Seen: uint32(day.Add(time.Hour).Second()) - 5, Wait: 60, High: 90, Flags: ticket.Returned}
+	return ticket.Ticket{
+		ID: id, Joined: joined, Seen: uint32(day.Add(time.Hour).Second()) - 5, Wait: 60, High: 90,
+		Flags: ticket.Returned,
+	}
 }

@@ -110,7 +110,10 @@ func TestSessionsOfNobodyAreInNoBooks(t *testing.T) {
 			in = append(in, d.Ticket)
 		}
 		// Renewed, repeated and expired: none of it is reported.
-		for _, after := range []time.Duration{isolated + time.Second, 100 * time.Second, 200 * time.Second, 2000 * time.Second} {
+		for _, after := range []time.Duration{
+			isolated + time.Second, 100 * time.Second, 200 * time.Second,
+			2000 * time.Second,
+		} {
 			for _, t := range in {
 				e.Arrive(at(after), sale, t)
 			}
@@ -139,7 +142,8 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("renewed before it is 20 s old: %+v", soonAgain)
 	}
 	kept := e.Arrive(at(isolated+20*time.Second), sale, d.Ticket)
-	if kept.Verdict != Serve || !kept.Reseal || kept.Ticket.Until != d.Ticket.Until+20 || kept.Ticket.Home != ticket.Nobody {
+	if kept.Verdict != Serve || !kept.Reseal || kept.Ticket.Until != d.Ticket.Until+20 ||
+		kept.Ticket.Home != ticket.Nobody {
 		t.Errorf("not renewed once it is: %+v", kept)
 	}
 
@@ -246,7 +250,10 @@ func TestTimeThatPassedUnseenIsNoIsolation(t *testing.T) {
 // An edge that starts from its data folder without a regional: it knows the time only from the machine's clock, and
 // still applies the room's policy.
 func TestAnEdgeThatNeverHadALease(t *testing.T) {
-	for policy, want := range map[string]Reason{room.IsolationHold: Unsure, room.IsolationOpen: Uncounted, room.IsolationClosed: Closed} {
+	for policy, want := range map[string]Reason{
+		room.IsolationHold: Unsure, room.IsolationOpen: Uncounted,
+		room.IsolationClosed: Closed,
+	} {
 		e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))})
 		e.Guess(at(0), present)
 		if d := e.Arrive(at(time.Hour), sale, ticket.Ticket{}); d.Reason != Unknown {

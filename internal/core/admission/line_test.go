@@ -91,7 +91,8 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 		}
 		for i, v := range got {
 			if v != held[i] || v.Decision.Verdict != Admit || v.Decision.Reason != Slot || !v.Decision.Reseal {
-				t.Errorf("released %d: %v (%v) who joined at %v, want who joined at %v", i, v.Decision.Verdict, v.Decision.Reason, v.Ticket.Joined, held[i].Ticket.Joined)
+				t.Errorf("released %d: %v (%v) who joined at %v, want who joined at %v", i, v.Decision.Verdict, v.Decision.Reason,
+					v.Ticket.Joined, held[i].Ticket.Joined)
 			}
 			if e.GiveUp(at(0), v) {
 				t.Error("who was released is given up")
@@ -125,7 +126,8 @@ func TestTwoHeldRequestsOfOneTicketAreOneAdmission(t *testing.T) {
 	if d.Verdict == Serve {
 		d, o = o, d
 	}
-	if d.Verdict != Admit || o.Verdict != Serve || o.Reason != Repeated || d.Ticket.Until != o.Ticket.Until || e.Ledger(at(0), sale).Spent != 1 {
+	if d.Verdict != Admit || o.Verdict != Serve || o.Reason != Repeated || d.Ticket.Until != o.Ticket.Until ||
+		e.Ledger(at(0), sale).Spent != 1 {
 		t.Errorf("%v and %v (%v), %d spent", d.Verdict, o.Verdict, o.Reason, e.Ledger(at(0), sale).Spent)
 	}
 }
@@ -145,7 +147,8 @@ func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 	}
 	d = e.Arrive(at(time.Second), sale, d.Ticket)
 	got = r.hear(at(time.Second)).Rooms[0]
-	if got.Waiting.Total() != 1 || got.Joined != 1 || len(got.Arrivals) != 1 || got.Arrivals[0].N != 1 || d.Ticket.Flags&ticket.Returned == 0 {
+	if got.Waiting.Total() != 1 || got.Joined != 1 || len(got.Arrivals) != 1 || got.Arrivals[0].N != 1 ||
+		d.Ticket.Flags&ticket.Returned == 0 {
 		t.Errorf("one that came back: %+v", got)
 	}
 }
@@ -262,14 +265,16 @@ func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
 	g.View = view(2, day, day) // nobody may enter yet
 	r.room(at(0), g)
 	a, b = e.Arrive(at(0), sale, a).Ticket, e.Arrive(at(0), sale, b).Ticket
-	if got := r.hear(at(0)).Rooms[0]; got.Waiting.Total() != 2 || got.Waiting.Before(b.Joined) != 1 || got.Joined != 2 || got.Entered != 0 {
+	if got := r.hear(at(0)).Rooms[0]; got.Waiting.Total() != 2 || got.Waiting.Before(b.Joined) != 1 || got.Joined != 2 ||
+		got.Entered != 0 {
 		t.Errorf("%v wait, %d joined", got.Waiting.Total(), got.Joined)
 	}
 	r.queueing(at(0))
 	if d := e.Arrive(at(0), sale, a); d.Verdict != Admit {
 		t.Fatalf("%v (%v)", d.Verdict, d.Reason)
 	}
-	if got := r.hear(at(0)).Rooms[0]; got.Waiting.Total() != 1 || got.Entered != 1 || got.Admitted != 1 || got.Arrivals[0].N != 2 {
+	if got := r.hear(at(0)).Rooms[0]; got.Waiting.Total() != 1 || got.Entered != 1 || got.Admitted != 1 ||
+		got.Arrivals[0].N != 2 {
 		t.Errorf("%v wait, %d entered, arrivals %v", got.Waiting.Total(), got.Entered, got.Arrivals)
 	}
 	if got := r.hear(at(49 * time.Second)); got.Rooms[0].Waiting.Total() != 1 {
@@ -426,7 +431,8 @@ func TestATicketIsOneVisitorHoweverOftenItIsShown(t *testing.T) {
 	}
 	// The newest version is a waiting visitor.
 	back := edges[1].Arrive(at(301*time.Second), sale, counted).Ticket
-	if back = edges[1].Arrive(at(303*time.Second), sale, back).Ticket; edges[1].Ledger(at(303*time.Second), sale).Waiting != 1 {
+	if back = edges[1].Arrive(at(303*time.Second), sale, back).Ticket; edges[1].Ledger(at(303*time.Second),
+		sale).Waiting != 1 {
 		t.Error("who is back is not counted")
 	}
 	show(304*time.Second, 310*time.Second, 2, early, counted, back)

@@ -55,7 +55,11 @@ func newMachine(t *rapid.T) *machine {
 	m := &machine{
 		cap: rapid.Bool().Draw(t, "cap"), now: at(0), here: true,
 		term: wire.Term{N: 1, Nonce: 7}, leaseEpoch: 1,
-		books:  wire.RoomGrant{Room: sale, Life: wire.Life(rapid.SampledFrom([]time.Duration{5, 20, 60}).Draw(t, "session") * time.Second), Permits: wire.Permits{Sessions: wire.Allocation{Keep: 5}, Rate: wire.Allocation{Keep: 5}}},
+		books: wire.RoomGrant{
+			Room:    sale,
+			Life:    wire.Life(rapid.SampledFrom([]time.Duration{5, 20, 60}).Draw(t, "session") * time.Second),
+			Permits: wire.Permits{Sessions: wire.Allocation{Keep: 5}, Rate: wire.Allocation{Keep: 5}},
+		},
 		newest: map[uint64]uint32{}, lapsed: map[[2]uint64]bool{},
 	}
 	m.e = New(Config{
@@ -133,7 +137,8 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 	}
 	duration := time.Duration(m.books.Life) * time.Second * 10 / 11
 	may := status.Leased && status.Sure && before.Life != 0 && before.Renewed < before.RenewCeil
-	if left := fleettime.Time(int64(d.Ticket.Until) * 1000).Sub(status.Time); (may || d.Verdict == Admit) && left < duration {
+	if left := fleettime.Time(int64(d.Ticket.Until) * 1000).Sub(status.Time); (may || d.Verdict == Admit) &&
+		left < duration {
 		t.Fatalf("%v leaves a session of %v, want %v", d.Verdict, left, duration)
 	}
 }
@@ -212,7 +217,8 @@ func (m *machine) release(t *rapid.T) {
 		m.newest[d.Ticket.ID] = d.Ticket.Until
 		m.cookies = append(m.cookies, d.Ticket)
 	}
-	if after.Spent-before.Spent != admits || admits > before.Credit() || admits > before.RateIdle || (admits > 0 && !m.here) {
+	if after.Spent-before.Spent != admits || admits > before.Credit() || admits > before.RateIdle ||
+		(admits > 0 && !m.here) {
 		t.Fatalf("%d admitted from %+v, charged %d", admits, before, after.Spent-before.Spent)
 	}
 	if after.Held != len(m.held) {
@@ -252,7 +258,9 @@ func (m *machine) hear(t *rapid.T) {
 		if r.Spent != m.spent || r.Renewed != m.renewed {
 			t.Fatalf("%d spent and %d renewed, want %d and %d", r.Spent, r.Renewed, m.spent, m.renewed)
 		}
-		if r.Spent < m.was.Spent || r.Permits.Sessions.Returned < m.was.Permits.Sessions.Returned || r.Renewed < m.was.Renewed || r.Permits.Sessions.Granted < m.was.Permits.Sessions.Granted || r.Joined < m.was.Joined || r.Admitted < m.was.Admitted || r.FirstMove < m.was.FirstMove {
+		if r.Spent < m.was.Spent || r.Permits.Sessions.Returned < m.was.Permits.Sessions.Returned ||
+			r.Renewed < m.was.Renewed || r.Permits.Sessions.Granted < m.was.Permits.Sessions.Granted ||
+			r.Joined < m.was.Joined || r.Admitted < m.was.Admitted || r.FirstMove < m.was.FirstMove {
 			t.Fatalf("a counter fell from %+v to %+v", m.was, r)
 		}
 		m.was = r
@@ -389,7 +397,8 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	if used+l.RateReturned+l.RateIdle > l.RateGranted {
-		t.Fatalf("%d permits of R used in a minute, %d idle, %d returned, of %d", used, l.RateIdle, l.RateReturned, l.RateGranted)
+		t.Fatalf("%d permits of R used in a minute, %d idle, %d returned, of %d", used, l.RateIdle, l.RateReturned,
+			l.RateGranted)
 	}
 	key := [2]uint64{st.Instance, st.LeaseEpoch}
 	if st.Leased && (m.lapsed[key] || m.now >= st.LeaseEnd) {

@@ -22,7 +22,8 @@ func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 	for _, shut := range []Reason{QueuedAll, Rejected} {
 		e.SetRooms(now, []Room{{ID: sale, Shut: shut}})
 		d := e.Arrive(now, sale, place)
-		if d.Verdict != Queue || d.Reason != shut || d.Fresh != Kept || d.Ticket.ID != place.ID || d.Ticket.Joined != place.Joined {
+		if d.Verdict != Queue || d.Reason != shut || d.Fresh != Kept || d.Ticket.ID != place.ID ||
+			d.Ticket.Joined != place.Joined {
 			t.Errorf("%v: somebody who waits: %+v", shut, d)
 		}
 		if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != shut {
@@ -155,7 +156,8 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 		{-2 * time.Minute, -time.Minute, false},
 	} {
 		for _, shut := range []Reason{None, Rejected} {
-			e.SetRooms(now, []Room{{ID: sale, Shut: shut, Gather: []Span{{day - 10, day - 5}, {ft.Add(c.from), ft.Add(c.until)}}}})
+			e.SetRooms(now,
+				[]Room{{ID: sale, Shut: shut, Gather: []Span{{day - 10, day - 5}, {ft.Add(c.from), ft.Add(c.until)}}}})
 			if !c.gathers {
 				if d := e.Arrive(now, sale, place); d.Reason == Gathering {
 					t.Errorf("%+v: %+v", c, d)
@@ -163,10 +165,12 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 				continue
 			}
 			d := e.Arrive(now, sale, place)
-			if d.Verdict != Queue || d.Reason != Gathering || d.Fresh != Kept || d.Ticket.ID != place.ID || d.Ticket.Joined != place.Joined || d.Known || d.Ticket.Forecast != place.Forecast {
+			if d.Verdict != Queue || d.Reason != Gathering || d.Fresh != Kept || d.Ticket.ID != place.ID ||
+				d.Ticket.Joined != place.Joined || d.Known || d.Ticket.Forecast != place.Forecast {
 				t.Errorf("%+v: somebody who waits: %+v", c, d)
 			}
-			if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Gathering || !d.Reseal || d.Ticket.Joined != ft {
+			if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Gathering || !d.Reseal ||
+				d.Ticket.Joined != ft {
 				t.Errorf("%+v: a newcomer: %+v", c, d)
 			}
 			if d := e.Arrive(now, sale, inside); d.Verdict != Serve {
@@ -230,7 +234,10 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 	if in := enter(e, now); len(in) != 2 || in[0] != 10 || in[1] != 11 {
 		t.Errorf("two passes let in %v, want 10 and 11", in)
 	}
-	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Allocation: wire.Allocation{Granted: 2}, Spent: 2}) || rep.Callable != 4 || rep.HeldPeople != 0 || rep.Want != 0 {
+	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{
+		Release: 7, Allocation: wire.Allocation{Granted: 2},
+		Spent: 2,
+	}) || rep.Callable != 4 || rep.HeldPeople != 0 || rep.Want != 0 {
 		t.Errorf("told of them: %+v, %d callable, %d held, %d wanted", rep.Passes, rep.Callable, rep.HeldPeople, rep.Want)
 	}
 	if d := e.Arrive(now, sale, waiting(9, 2*time.Minute)); d.Verdict == Admit {
@@ -274,7 +281,10 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 	e, r = paused(0, all)
 	r.passes(now, 7, 2)
 	e.SetRooms(now, []Room{{ID: sale}})
-	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Allocation: wire.Allocation{Granted: 2, Returned: 2}}) {
+	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{
+		Release:    7,
+		Allocation: wire.Allocation{Granted: 2, Returned: 2},
+	}) {
 		t.Errorf("an open room keeps passes: %+v", rep.Passes)
 	}
 }

@@ -89,7 +89,10 @@ func TestAVoidFolderCostsNoAdmission(t *testing.T) {
 		enters bool
 	}{
 		{"nothing else", func(*Engine, *regional, fleettime.Mono) {}, false},
-		{"an answer to a report from before", func(_ *Engine, r *regional, now fleettime.Mono) { grant(r, now, wire.FolderVoid) }, false},
+		{
+			"an answer to a report from before",
+			func(_ *Engine, r *regional, now fleettime.Mono) { grant(r, now, wire.FolderVoid) }, false,
+		},
 		{"a regional that trusts the folder", func(_ *Engine, r *regional, now fleettime.Mono) {
 			r.hear(now)
 			grant(r, now, wire.FolderSettles)
@@ -153,7 +156,8 @@ func TestTheLastReportCoversAllThatWasStamped(t *testing.T) {
 					}
 				}
 				l := last[0].Permits.Rate
-				if held := int64(l.Granted-l.Returned) + int64(last[0].RateOwed); busy > held { // those that are idle may have been used since
+				// those that are idle may have been used since
+				if held := int64(l.Granted-l.Returned) + int64(last[0].RateOwed); busy > held {
 					rt.Fatalf("%d permits of R are in use, and the last report counts %d", busy, held)
 				}
 			}
@@ -215,7 +219,8 @@ func TestThePredecessorFollowsTheLeader(t *testing.T) {
 	}
 	p := begin()
 	m := p.Report(now)[0]
-	if m.Instance != r.instance || m.Seen != r.term || !m.Join || !m.Final || !m.Bye || !m.Settles || m.Stored != 1 || m.Seq <= settleSeq {
+	if m.Instance != r.instance || m.Seen != r.term || !m.Join || !m.Final || !m.Bye || !m.Settles || m.Stored != 1 ||
+		m.Seq <= settleSeq {
 		t.Errorf("the last report is %+v", m)
 	}
 	p.Apply(now, grant(9, wire.Promise, wire.FolderSettles))

@@ -190,7 +190,10 @@ func TestAMovedPlaceDecides(t *testing.T) {
 	if d := arrive(last); d.Verdict != Admit {
 		t.Errorf("who joined last and stands in front: %v (%v)", d.Verdict, d.Reason)
 	}
-	told := Decision{Verdict: Admit, Reason: Slot, Ticket: ticket.Ticket{Joined: day, Placed: day - 3600_000, Admitted: uint32(day.Second()) + 60, Forecast: 1, Answer: 1}}
+	told := Decision{Verdict: Admit, Reason: Slot, Ticket: ticket.Ticket{
+		Joined: day, Placed: day - 3600_000,
+		Admitted: uint32(day.Second()) + 60, Forecast: 1, Answer: 1,
+	}}
 	if _, actual, ok := told.Outcome(); !ok || actual != time.Minute {
 		t.Errorf("waited %v, want the minute since joining", actual)
 	}
@@ -199,7 +202,8 @@ func TestAMovedPlaceDecides(t *testing.T) {
 	q.advanceBooks(day.Add(time.Hour))
 	k.Ahead, k.Low, k.Longer, k.Forecast = 9, 8, 7, 6
 	q.checkIn(day.Add(time.Hour), &k, day)
-	if k.Place() != day || k.Joined == day || k.Wait != 0 || k.High != 0 || k.Ahead != 0 || k.Low != 0 || k.Longer != 0 || k.Forecast != 0 {
+	if k.Place() != day || k.Joined == day || k.Wait != 0 || k.High != 0 || k.Ahead != 0 || k.Low != 0 || k.Longer != 0 ||
+		k.Forecast != 0 {
 		t.Errorf("after the place has changed the ticket says %+v", k)
 	}
 }
@@ -210,7 +214,10 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	var w waitBook
 	w.advance(present)
 	seen := uint32(present.Second())
-	for _, place := range []fleettime.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
+	for _, place := range []fleettime.Time{
+		1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour),
+		1<<48 - 1,
+	} {
 		w.add(place, seen, 1)
 	}
 	h := w.histogram()
@@ -220,7 +227,10 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	if n := len(w.total); n > 2*maxLine+1 {
 		t.Errorf("%d seconds are kept", n)
 	}
-	for _, place := range []fleettime.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
+	for _, place := range []fleettime.Time{
+		1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour),
+		1<<48 - 1,
+	} {
 		w.add(place, seen, -1)
 	}
 	if w.sum != 0 || w.histogram() != nil {
@@ -231,7 +241,10 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	late, early := waiting(1, time.Minute), waiting(2, time.Minute)
 	late.SetPlace(1<<48 - 1)
 	early.SetPlace(1)
-	r.held.View = &wire.View{Version: 1, At: day.Add(time.Hour), Cutoff: day, Park: day, Mu: 1, Line: estimate.NewDigest(h)}
+	r.held.View = &wire.View{
+		Version: 1, At: day.Add(time.Hour), Cutoff: day, Park: day, Mu: 1,
+		Line: estimate.NewDigest(h),
+	}
 	r.grant(at(0), 1, 1)
 	if d := e.Arrive(at(0), sale, late); d.Verdict != Queue || d.Reason != Behind {
 		t.Errorf("the last place of all: %v (%v)", d.Verdict, d.Reason)

@@ -244,7 +244,7 @@ func (q *queue) cancelDeparture(t *ticket.Ticket) (nowhere bool) {
 	return false
 }
 
-// depart removes a visitor whose page went away from the count. It returns false if the visitor is not counted.
+// depart removes a visitor from the count after its page went away. It returns false if the visitor is not counted.
 func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 	q.advanceBooks(ft)
 	if t.Flags&ticket.Returned == 0 {

@@ -46,7 +46,8 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	give(lots(0.5, old))
 	in, out := calls(newest, true, 1), uint64(0)
 	for id := uint64(1); out == 0; id++ {
-		if w := waiting(id, time.Minute); newest.Place(id, w.Joined) > newest.Upto(0.5, 0).Called && old.Place(id, w.Joined) > old.Called {
+		if w := waiting(id, time.Minute); newest.Place(id, w.Joined) > newest.Upto(0.5, 0).Called &&
+			old.Place(id, w.Joined) > old.Called {
 			out = id
 		}
 	}
@@ -76,7 +77,8 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	}
 	give(longer)
 	again := e.Arrive(now.Add(time.Second), sale, d.Ticket)
-	if now := [5]time.Duration{again.Low, again.Quartiles[0], again.Wait, again.Quartiles[2], again.High}; now != told || again.Longer {
+	if now := [5]time.Duration{again.Low, again.Quartiles[0], again.Wait, again.Quartiles[2], again.High}; now != told ||
+		again.Longer {
 		t.Errorf("a tenth more: told %v, then %v", told, now)
 	}
 	longer = lots(0.5)
@@ -85,7 +87,8 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 		longer.Waits[i] += longer.Waits[i] / 10
 	}
 	give(longer)
-	if again = e.Arrive(now.Add(2*time.Second), sale, again.Ticket); again.Wait != 330*time.Second || again.Quartiles[2] <= told[3] || !again.Longer {
+	if again = e.Arrive(now.Add(2*time.Second), sale, again.Ticket); again.Wait != 330*time.Second ||
+		again.Quartiles[2] <= told[3] || !again.Longer {
 		t.Errorf("a tenth more since the limits were changed: %+v", again)
 	}
 	give(lots(0.5, old))
@@ -94,7 +97,8 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	}
 	past := uint64(0)
 	for id := uint64(1); past == 0; id++ {
-		if w := waiting(id, time.Minute); newest.Place(id, w.Joined) > newest.Upto(0.5, 0).Called && old.Place(id, w.Joined) <= old.Called {
+		if w := waiting(id, time.Minute); newest.Place(id, w.Joined) > newest.Upto(0.5, 0).Called &&
+			old.Place(id, w.Joined) <= old.Called {
 			past = id
 		}
 	}

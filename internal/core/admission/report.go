@@ -8,7 +8,7 @@ import (
 
 // Due returns when the next report is due. It may be in the past. Arrive, Hold, GiveUp and Apply may bring it
 // forward.
-func (e *Engine) Due() fleettime.Mono {
+func (e *known) Due() fleettime.Mono {
 	l := &e.up
 	if l.busy {
 		return min(l.due, l.reported.Add(e.cfg.Params.ReportFast))

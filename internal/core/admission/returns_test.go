@@ -19,7 +19,10 @@ func TestWhoIsToReturnIsExpected(t *testing.T) {
 		{"a rush", func(s int) int { return map[bool]int{false: 2, true: 300}[s >= 30] }, func(int) int { return 0 }},
 		{"a steady stream", func(int) int { return 20 }, func(int) int { return 0 }},
 		{"nobody", func(int) int { return 0 }, func(int) int { return 0 }},
-		{"a flood of robots", func(int) int { return 20 }, func(s int) int { return map[bool]int{false: 0, true: 5000}[s >= 30] }},
+		{
+			"a flood of robots", func(int) int { return 20 },
+			func(s int) int { return map[bool]int{false: 0, true: 5000}[s >= 30] },
+		},
 		{"robots at all times", func(int) int { return 20 }, func(int) int { return 100 }},
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))

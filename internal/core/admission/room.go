@@ -23,8 +23,8 @@ func holdNearTurn(view *wire.View, turn fleettime.Time, d *Decision) (soon bool)
 	return false
 }
 
-// inside serves a visitor whose ticket has a session. Otherwise the decision is empty but for Fresh, which is Kept for
-// a place.
+// inside serves a visitor with the ticket of a session. Otherwise the decision is empty but for Fresh, which is Kept
+// for a place.
 func (r *roomState) inside(m moment, t *ticket.Ticket) Decision {
 	end := r.ended.of(t)
 	home := t.Home
@@ -80,7 +80,7 @@ func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision 
 		t = r.newTicket(m, t.Network)
 	case m.synced():
 		r.updateSince(&t)
-		r.wakes(m, &t)
+		r.dirty = r.wakes(m, &t) || r.dirty
 		d.Counted = r.queue.checkIn(r.edge.countAt(m.time), &t, placeIn(r.draw, &t))
 	}
 	if fresh == Expired || fresh == Lost {
@@ -197,7 +197,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, r.edge.home, second
 	t.BindSession()
-	r.edge.descend(t)
+	descend(r.edge.cfg.Rand, t)
 	r.moves.add(wire.Move{ID: t.ID, Until: until})
 	r.tickets.remember(second, t, until)
 	r.dirty = true
@@ -234,7 +234,7 @@ func (r *roomState) unhold(v *Visit) bool {
 	return true
 }
 
-// release decides about held visitors whose turn has come; see Engine.Release.
+// release decides about called visitors that are held; see Engine.Release.
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
 	for len(r.held.visits) > 0 && r.stopped(m) == None {
 		v := r.held.visits[0]

@@ -39,7 +39,7 @@ func (r *roomState) repeat(m moment, t ticket.Ticket) Decision {
 	if d.Reason = Repeated; !d.Reseal {
 		d.Reseal = true
 		d.Ticket.Seen = m.second() // of this version
-		r.edge.descend(&d.Ticket)
+		descend(r.edge.cfg.Rand, &d.Ticket)
 	}
 	return d
 }
@@ -140,7 +140,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 	d.Ticket.Until = from
 	d.Ticket.Seen = m.second()
 	d.Reseal = true
-	r.edge.descend(&d.Ticket)
+	descend(r.edge.cfg.Rand, &d.Ticket)
 	return d
 }
 
@@ -154,7 +154,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 		// A repeated request: it migrated just before, and the response was lost or is on its way.
 		t.Home, t.Until, t.Seen = home, known, m.second()
 		d.Reseal = true
-		r.edge.descend(t)
+		descend(r.edge.cfg.Rand, t)
 		return
 	}
 	if !r.edge.up.check(m.now) || r.gone || r.ended.covers(t.ID, home, until) != 0 {
@@ -184,7 +184,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	t.Home, t.Until, t.Seen = home, until, m.second()
 	r.dirty = true
 	d.Reseal = true
-	r.edge.descend(t)
+	descend(r.edge.cfg.Rand, t)
 	if r.permits.low() {
 		r.edge.reportSoon(m.now)
 	}

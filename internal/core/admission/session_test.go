@@ -21,7 +21,8 @@ func TestALostReplyIsChargedOnce(t *testing.T) {
 	for range 50 { // and so are the many requests of one page
 		again := e.Arrive(at(time.Second), sale, old)
 		if again.Verdict != Serve || again.Reason != Repeated || again.Ticket.Until != first.Ticket.Until || !again.Reseal {
-			t.Fatalf("again: %v (%v) until %d, want the ticket of the first, until %d", again.Verdict, again.Reason, again.Ticket.Until, first.Ticket.Until)
+			t.Fatalf("again: %v (%v) until %d, want the ticket of the first, until %d", again.Verdict, again.Reason,
+				again.Ticket.Until, first.Ticket.Until)
 		}
 	}
 	rep := r.hear(at(time.Second)).Rooms[0]
@@ -41,13 +42,16 @@ func TestALostReplyCostsNobodyTheSession(t *testing.T) {
 	lease(200 * time.Second)
 	d := e.Arrive(at(200*time.Second), sale, place)
 	if d.Reason != Repeated || d.Ticket.Until < later((200+session)*time.Second) {
-		t.Errorf("a request after 200 s with the waiting ticket leaves %d s, want the whole duration", int(d.Ticket.Until)-int(later(200*time.Second)))
+		t.Errorf("a request after 200 s with the waiting ticket leaves %d s, want the whole duration",
+			int(d.Ticket.Until)-int(later(200*time.Second)))
 	}
 	lease(400 * time.Second) // the first ticket and the place's grace have expired
 	for _, old := range []ticket.Ticket{pass, place} {
 		d = e.Arrive(at(400*time.Second), sale, old)
-		if d.Verdict != Serve || d.Reason != Repeated || d.Fresh != Kept || d.Ticket.Until < later((400+session)*time.Second) {
-			t.Errorf("200 s after the last request, with the ticket until %d: %v (%v, %d)", old.Until, d.Verdict, d.Reason, d.Fresh)
+		if d.Verdict != Serve || d.Reason != Repeated || d.Fresh != Kept ||
+			d.Ticket.Until < later((400+session)*time.Second) {
+			t.Errorf("200 s after the last request, with the ticket until %d: %v (%v, %d)", old.Until, d.Verdict, d.Reason,
+				d.Fresh)
 		}
 	}
 	if got := e.Ledger(at(400*time.Second), sale); got.Spent != 1 || got.Sessions != 1 || got.Renewed != 2 {
@@ -101,7 +105,10 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 	}{
 		{"20 s old", func(*Engine, *regional) {}, 311, true},
 		{"younger than that", func(*Engine, *regional) {}, 312, false},
-		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil }, 10, false},
+		{
+			"the ceiling is reached",
+			func(e *Engine, r *regional) { e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil }, 10, false,
+		},
 		{"isolated under serve", func(e *Engine, _ *regional) { e.Lapse(at(0)) }, 10, true},
 		{"isolated under serve, above the ceiling", func(e *Engine, _ *regional) {
 			e.Lapse(at(0))
@@ -111,11 +118,20 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 			e.SetRooms(at(0), []Room{{ID: sale, Cap: true}})
 			e.Lapse(at(0))
 		}, 10, false},
-		{"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) }, 10, true},
+		{
+			"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) },
+			10, true,
+		},
 		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, time.Minute) }, 10, true},
-		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleettime.Clock{} }, 10, false},
+		{
+			"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleettime.Clock{} },
+			10, false,
+		},
 		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 0 }, 10, false},
-		{"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 60 }, 100, false},
+		{
+			"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 60 },
+			100, false,
+		},
 	} {
 		e, r := newEdge(t, at(0), 10, 10)
 		c.given(e, r)
@@ -123,8 +139,10 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 		old := inside(7, c.left)
 		d := e.Arrive(at(0), sale, old)
 		renewed := d.Ticket.Until > old.Until
-		if d.Verdict != Serve || d.Ticket.Until < old.Until || renewed != c.renewed || renewed != (e.Ledger(at(0), sale).Renewed == before+1) || d.Reseal != renewed {
-			t.Errorf("%s, %d s left: %v, renewed %v by %d s, want %v", c.why, c.left, d.Verdict, renewed, int(d.Ticket.Until)-int(old.Until), c.renewed)
+		if d.Verdict != Serve || d.Ticket.Until < old.Until || renewed != c.renewed ||
+			renewed != (e.Ledger(at(0), sale).Renewed == before+1) || d.Reseal != renewed {
+			t.Errorf("%s, %d s left: %v, renewed %v by %d s, want %v", c.why, c.left, d.Verdict, renewed,
+				int(d.Ticket.Until)-int(old.Until), c.renewed)
 		}
 	}
 }
@@ -218,7 +236,8 @@ func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 		t.Errorf("at home without a lease: %v, want half a second later", got)
 	}
 	long := at(2 * time.Hour)
-	if got, least := e.ExpiryTime(long, home), present.Add(2*time.Hour+fleettime.MaxError+1400*time.Millisecond); got < least {
+	if got, least := e.ExpiryTime(long, home),
+		present.Add(2*time.Hour+fleettime.MaxError+1400*time.Millisecond); got < least {
 		t.Errorf("after two hours alone: %v, want %v at least: the clock may be off by more", got, least)
 	}
 }

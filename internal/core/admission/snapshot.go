@@ -12,7 +12,7 @@ import (
 
 // SnapshotDue returns when the next snapshot is due; fleettime.Never while one is being written. Decisions, grants and
 // SetRooms may bring it forward.
-func (e *Engine) SnapshotDue() fleettime.Mono {
+func (e *known) SnapshotDue() fleettime.Mono {
 	switch s := &e.snapshots; {
 	case !s.on || s.taking || e.since == 0: // without fleet time nothing is stamped
 		return fleettime.Never

@@ -10,28 +10,30 @@ import (
 
 // Ledger is a snapshot of one room of an edge, for metrics and for the simulator's oracle.
 type Ledger struct {
-	Granted      uint64     `json:"permits_granted"`
-	Spent        uint64     `json:"permits_spent"`
-	Returned     uint64     `json:"permits_returned"`
-	RateGranted  uint64     `json:"rate_permits_granted"`
-	RateReturned uint64     `json:"rate_permits_returned"`
-	RateIdle     uint64     `json:"rate_permits_idle"`
-	Renewed      uint64     `json:"renewals"`
-	RenewCeil    uint64     `json:"renewals_allowed"`
-	Keep         uint64     `json:"permits_to_keep"`
-	RateKeep     uint64     `json:"rate_permits_to_keep"`
-	Stampable    int64      `json:"tickets_until_next_snapshot"` // that may be stamped before the data folder has another snapshot; -1 without a bound
-	Sessions     int64      `json:"sessions"`                    // stamped minus superseded here
-	Held         int        `json:"requests_held"`               // requests held open
-	Waiting      int64      `json:"people_waiting"`              // visitors counted as waiting here; negative if they move between edges
-	Admitted     uint64     `json:"visitors_admitted"`
-	LetIn        uint64     `json:"visitors_let_in_without_permit"` // admitted without a permit, while isolated
-	Guests       int        `json:"sessions_of_other_edges"`        // foreign sessions renewed without a lease, since the last one: in no ledger
-	Copied       uint64     `json:"sessions_copied"`                // sessions with a detected ticket copy
-	Partial      bool       `json:"partial"`                        // waiting visitors are being recounted: the fleet was restarted
-	Paused       bool       `json:"paused"`                         // admissions are stopped, see Engine.Pause
-	Life         uint32     `json:"ticket_life_seconds"`
-	View         *wire.View `json:"view"`
+	Granted      uint64 `json:"permits_granted"`
+	Spent        uint64 `json:"permits_spent"`
+	Returned     uint64 `json:"permits_returned"`
+	RateGranted  uint64 `json:"rate_permits_granted"`
+	RateReturned uint64 `json:"rate_permits_returned"`
+	RateIdle     uint64 `json:"rate_permits_idle"`
+	Renewed      uint64 `json:"renewals"`
+	RenewCeil    uint64 `json:"renewals_allowed"`
+	Keep         uint64 `json:"permits_to_keep"`
+	RateKeep     uint64 `json:"rate_permits_to_keep"`
+	// that may be stamped before the data folder has another snapshot; -1 without a bound
+	Stampable int64  `json:"tickets_until_next_snapshot"`
+	Sessions  int64  `json:"sessions"`       // stamped minus superseded here
+	Held      int    `json:"requests_held"`  // requests held open
+	Waiting   int64  `json:"people_waiting"` // visitors counted as waiting here; negative if they move between edges
+	Admitted  uint64 `json:"visitors_admitted"`
+	LetIn     uint64 `json:"visitors_let_in_without_permit"` // admitted without a permit, while isolated
+	// foreign sessions renewed without a lease, since the last one: in no ledger
+	Guests  int        `json:"sessions_of_other_edges"`
+	Copied  uint64     `json:"sessions_copied"` // sessions with a detected ticket copy
+	Partial bool       `json:"partial"`         // waiting visitors are being recounted: the fleet was restarted
+	Paused  bool       `json:"paused"`          // admissions are stopped, see Engine.Pause
+	Life    uint32     `json:"ticket_life_seconds"`
+	View    *wire.View `json:"view"`
 }
 
 // Credit returns the unspent permits of T.
@@ -41,10 +43,10 @@ func (l Ledger) Credit() uint64 {
 }
 
 // Rooms returns the number of rooms with a state, also of removed ones.
-func (e *Engine) Rooms() int { return len(e.order) }
+func (e *known) Rooms() int { return len(e.order) }
 
 // Ledger returns the snapshot of a room, or the zero value for an unknown one.
-func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
+func (e *known) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	r := e.rooms[id]
 	if r == nil {
 		return Ledger{}
@@ -79,7 +81,7 @@ type Status struct {
 }
 
 // Status returns the state at now. It has no side effects.
-func (e *Engine) Status(now fleettime.Mono) Status {
+func (e *known) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
 		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing,
@@ -88,8 +90,8 @@ func (e *Engine) Status(now fleettime.Mono) Status {
 	}
 }
 
-// Outage returns why this edge admits nobody to a room whatever its operators say, or None. It has no side effects.
-func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
+// Outage returns why this edge admits nobody to a room even if its operators would, or None. It has no side effects.
+func (e *known) Outage(now fleettime.Mono, id room.ID) Reason {
 	var l life
 	if r := e.rooms[id]; r != nil {
 		if l = r.life; r.paused {
@@ -101,7 +103,7 @@ func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
 
 // Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease
 // and the limits of the room. It has no side effects.
-func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
+func (e *known) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 	r := e.rooms[id]
 	if r == nil {
 		return stop.Stop{}
@@ -130,7 +132,7 @@ func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 	return stop.Stop{}
 }
 
-func (e *Engine) unleased(now fleettime.Mono) stop.Stop {
+func (e *known) unleased(now fleettime.Mono) stop.Stop {
 	s := stop.Stop{Reason: stop.NoLease, Centre: e.cfg.DC}
 	if alone := e.up.alone; alone != 0 && e.clock.Bound(now) != fleettime.Unsynced {
 		s.Since = e.clock.Now(now).Add(alone.Sub(now))
@@ -140,7 +142,7 @@ func (e *Engine) unleased(now fleettime.Mono) stop.Stop {
 
 // Spendable returns the usable permits of T and of R at now: none without a lease, or if the edge may not stamp
 // tickets.
-func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
+func (e *known) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
 	if r == nil || r.life.full == 0 || !e.up.leased(now) {
 		return 0, 0
@@ -149,7 +151,7 @@ func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64)
 }
 
 // Passes returns the edge's passes of the newest known release.
-func (e *Engine) Passes(id room.ID) wire.Passes {
+func (e *known) Passes(id room.ID) wire.Passes {
 	if r := e.rooms[id]; r != nil {
 		return r.passes.Passes
 	}
@@ -158,7 +160,7 @@ func (e *Engine) Passes(id room.ID) wire.Passes {
 
 // Ended returns how the session of ticket t was revoked, as known here: wire.Left if it is rejected, wire.Moved if
 // it is served but not renewed, or 0.
-func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
+func (e *known) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 	r := e.rooms[id]
 	if r == nil {
 		return 0
@@ -167,7 +169,7 @@ func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 }
 
 // AllEnded returns all known revocations.
-func (e *Engine) AllEnded() Ended {
+func (e *known) AllEnded() Ended {
 	out := Ended{}
 	for _, r := range e.order {
 		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {

@@ -19,12 +19,21 @@ func TestAnEdgeSaysWhyNobodyEnters(t *testing.T) {
 		after  time.Duration
 		want   stop.Stop
 	}{
-		"permits in hand":  {1, nil, 0, stop.Stop{}},
-		"none in hand":     {0, nil, 0, stop.Stop{}}, // the next grant may bring one
-		"a full room":      {0, func(_ *Engine, r *regional) { r.held.View = full; r.room(at(0), r.held) }, 0, stop.Stop{Reason: stop.Full}},
-		"the last permit":  {1, func(_ *Engine, r *regional) { r.held.View = full; r.room(at(0), r.held) }, 0, stop.Stop{}},
-		"its site is down": {1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true) }, 0, stop.Stop{Reason: stop.SiteDown, Centre: "nairobi", Edges: 1}},
-		"the site is back": {1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true); e.Pause(at(0), sale, false) }, 0, stop.Stop{}},
+		"permits in hand": {1, nil, 0, stop.Stop{}},
+		"none in hand":    {0, nil, 0, stop.Stop{}}, // the next grant may bring one
+		"a full room": {
+			0, func(_ *Engine, r *regional) { r.held.View = full; r.room(at(0), r.held) }, 0,
+			stop.Stop{Reason: stop.Full},
+		},
+		"the last permit": {1, func(_ *Engine, r *regional) { r.held.View = full; r.room(at(0), r.held) }, 0, stop.Stop{}},
+		"its site is down": {
+			1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true) }, 0,
+			stop.Stop{Reason: stop.SiteDown, Centre: "nairobi", Edges: 1},
+		},
+		"the site is back": {
+			1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true); e.Pause(at(0), sale, false) }, 0,
+			stop.Stop{},
+		},
 		"draining": {
 			1, func(_ *Engine, r *regional) { r.standing = wire.Draining; r.grant(at(0), 0, 0) }, 0,
 			stop.Stop{Reason: stop.Draining, Centre: "nairobi"},

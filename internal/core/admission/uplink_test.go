@@ -48,7 +48,8 @@ func TestALeaseThatLapsedStaysLapsedForItsLeaseEpoch(t *testing.T) {
 		}
 		rep := r.hear(late)
 		room := rep.Rooms[0]
-		if !rep.Final || room.Permits.Sessions.Granted != room.Spent+room.Permits.Sessions.Returned || room.Permits.Rate.Granted != room.Permits.Rate.Returned {
+		if !rep.Final || room.Permits.Sessions.Granted != room.Spent+room.Permits.Sessions.Returned ||
+			room.Permits.Rate.Granted != room.Permits.Rate.Returned {
 			t.Errorf("looked at meanwhile %v: final %v, %+v", looked, rep.Final, room)
 		}
 		r.lease(late)
@@ -70,7 +71,8 @@ func TestTheFinalReportEndsALeaseEpoch(t *testing.T) {
 		t.Error("fenced, and the final report is not hurried")
 	}
 	rep := r.hear(at(0))
-	if got := rep.Rooms[0]; !rep.Final || rep.Bye || got.Spent != 1 || got.Permits.Sessions.Returned != 9 || got.Permits.Rate.Returned != 9 || got.Active != 1 {
+	if got := rep.Rooms[0]; !rep.Final || rep.Bye || got.Spent != 1 || got.Permits.Sessions.Returned != 9 ||
+		got.Permits.Rate.Returned != 9 || got.Active != 1 {
 		t.Errorf("final %v: %+v", rep.Final, got)
 	}
 	before := state(e, at(0))
@@ -79,7 +81,10 @@ func TestTheFinalReportEndsALeaseEpoch(t *testing.T) {
 		t.Errorf("a grant of the lease epoch that is over changed %+v to %+v", before, got)
 	}
 	r.ten = 2
-	r.held = wire.RoomGrant{Room: sale, Life: 330, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 12, Keep: 100}, Rate: wire.Allocation{Granted: 4, Keep: 100}}, RenewCeil: 10}
+	r.held = wire.RoomGrant{Room: sale, Life: 330, Permits: wire.Permits{
+		Sessions: wire.Allocation{Granted: 12, Keep: 100},
+		Rate:     wire.Allocation{Granted: 4, Keep: 100},
+	}, RenewCeil: 10}
 	r.room(at(0), r.held)
 	got := e.Ledger(at(0), sale)
 	if got.Credit() != 2 || got.RateIdle != 4 || got.Spent != 1 || got.Sessions != 1 {
@@ -101,7 +106,10 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 		mine := r.term
 		r.term = term
 		for _, v := range []wire.Handshake{wire.Adopted, wire.Promise, wire.Fenced, wire.Dead} {
-			r.say(at(0), wire.Grant{Handshake: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1000}}, Life: 1}}})
+			r.say(at(0), wire.Grant{
+				Handshake: v, Lease: time.Hour, Watermark: present + 1e6,
+				Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1000}}, Life: 1}},
+			})
 		}
 		r.term = mine
 		if got := state(e, at(0)); got != before {
@@ -122,7 +130,8 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 	}
 	e.Arrive(at(0), sale, ticket.Ticket{}) // under the old lease
 	rep := r.hear(at(0))
-	if got := rep.Rooms[0]; !rep.Join || rep.Seen != r.term || got.Permits.Sessions.Granted != 10 || got.Spent != 1 || len(got.Moves) != 1 {
+	if got := rep.Rooms[0]; !rep.Join || rep.Seen != r.term || got.Permits.Sessions.Granted != 10 || got.Spent != 1 ||
+		len(got.Moves) != 1 {
 		t.Errorf("the new parent is told %+v: %+v", rep, got)
 	}
 	r.term = wire.Term{N: 1, Nonce: 7}
@@ -138,8 +147,12 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	r.hear(at(0))
 	var last wire.Grant
 	base := wire.Grant{
-		To: "edge-1", Instance: r.instance, LeaseEpoch: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present, Lease: 3 * time.Second,
-		Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 20, Keep: 50}, Rate: wire.Allocation{Granted: 20, Keep: 50}}, RenewCeil: 200, Life: 330}},
+		To: "edge-1", Instance: r.instance, LeaseEpoch: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present,
+		Lease: 3 * time.Second,
+		Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{
+			Sessions: wire.Allocation{Granted: 20, Keep: 50},
+			Rate:     wire.Allocation{Granted: 20, Keep: 50},
+		}, RenewCeil: 200, Life: 330}},
 	}
 	e.Apply(at(0), base)
 	if got := e.Ledger(at(0), sale); got.Granted != 20 || got.RateGranted != 20 || got.RenewCeil != 200 || got.Keep != 50 {
@@ -158,7 +171,10 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 		end := e.up.leaseEnd
 		last = base
 		last.Seq, last.Lease = 200, time.Hour
-		last.Rooms = []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 900}, Rate: wire.Allocation{Granted: 900}}, RenewCeil: 900, Life: 1}}
+		last.Rooms = []wire.RoomGrant{{Room: sale, Permits: wire.Permits{
+			Sessions: wire.Allocation{Granted: 900},
+			Rate:     wire.Allocation{Granted: 900},
+		}, RenewCeil: 900, Life: 1}}
 		change(&last)
 		grants := e.up.grants
 		e.Apply(at(0), last)
@@ -170,9 +186,16 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	// Lower counters are ignored; policy is replaced.
 	lower := base
 	lower.Seq = 300
-	lower.Rooms = []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1, Keep: 2}, Rate: wire.Allocation{Granted: 1, Keep: 3}}, RenewCeil: 1, Life: 60}, {Room: 4711, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 9}}}}
+	lower.Rooms = []wire.RoomGrant{
+		{Room: sale, Permits: wire.Permits{
+			Sessions: wire.Allocation{Granted: 1, Keep: 2},
+			Rate:     wire.Allocation{Granted: 1, Keep: 3},
+		}, RenewCeil: 1, Life: 60},
+		{Room: 4711, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 9}}},
+	}
 	e.Apply(at(0), lower)
-	if got := e.Ledger(at(0), sale); got.Granted != 20 || got.RateGranted != 20 || got.RenewCeil != 200 || got.Keep != 2 || got.RateKeep != 3 || got.Life != 60 {
+	if got := e.Ledger(at(0), sale); got.Granted != 20 || got.RateGranted != 20 || got.RenewCeil != 200 || got.Keep != 2 ||
+		got.RateKeep != 3 || got.Life != 60 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -183,7 +206,8 @@ func TestALeaseComesWithTheLastPartOfItsGrant(t *testing.T) {
 	end := e.Status(at(0)).LeaseEnd
 	part := func(n uint32) wire.Grant {
 		return wire.Grant{
-			To: "edge-1", Instance: r.instance, LeaseEpoch: 1, From: r.term, Seq: 50, Part: n, Parts: 3, Echo: at(time.Second), At: present + 1000,
+			To: "edge-1", Instance: r.instance, LeaseEpoch: 1, From: r.term, Seq: 50, Part: n, Parts: 3, Echo: at(time.Second),
+			At:    present + 1000,
 			Lease: 3 * time.Second,
 		}
 	}
@@ -242,10 +266,12 @@ func TestADeadInstanceStartsANewOne(t *testing.T) {
 	}
 	next := r.hear(at(0))
 	got := next.Rooms[0]
-	if next.Instance == old || next.Instance == 0 || next.Seq != 1 || next.LeaseEpoch != 1 || !next.Join || next.Final || next.Seen != r.term {
+	if next.Instance == old || next.Instance == 0 || next.Seq != 1 || next.LeaseEpoch != 1 || !next.Join || next.Final ||
+		next.Seen != r.term {
 		t.Errorf("%+v", next)
 	}
-	if got.Permits.Sessions.Granted != 0 || got.Spent != 0 || got.Permits.Sessions.Returned != 0 || got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 {
+	if got.Permits.Sessions.Granted != 0 || got.Spent != 0 || got.Permits.Sessions.Returned != 0 ||
+		got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 {
 		t.Errorf("the new instance counts what the old one did: %+v", got)
 	}
 	if got.Admitted != 1 || got.Told == nil {
@@ -275,14 +301,17 @@ func TestLeavingReturnsEverything(t *testing.T) {
 	e.Hold(at(0), v)
 	e.Hold(at(0), w)
 	drained := e.Drain(at(0))
-	if len(drained) != 2 || drained[0] != w || drained[1] != v || v.Decision.Verdict != Queue || v.Decision.Reason != GaveUp || v.Decision.Ticket.Joined != v.Ticket.Joined {
+	if len(drained) != 2 || drained[0] != w || drained[1] != v || v.Decision.Verdict != Queue ||
+		v.Decision.Reason != GaveUp || v.Decision.Ticket.Joined != v.Ticket.Joined {
 		t.Errorf("drained %d, the first decided %+v", len(drained), v.Decision)
 	}
 	if again := e.Drain(at(0)); len(again) != 0 || e.Ledger(at(0), sale).Held != 0 {
 		t.Errorf("%d are held after draining", len(again))
 	}
 	rep := e.Leave(at(0))[0]
-	if got := rep.Rooms[0]; !rep.Bye || !rep.Final || got.Permits.Sessions.Granted != got.Spent+got.Permits.Sessions.Returned || got.Permits.Rate.Returned != 9 || got.HeldPeople != 0 {
+	if got := rep.Rooms[0]; !rep.Bye || !rep.Final ||
+		got.Permits.Sessions.Granted != got.Spent+got.Permits.Sessions.Returned || got.Permits.Rate.Returned != 9 ||
+		got.HeldPeople != 0 {
 		t.Errorf("bye %v, final %v: %+v", rep.Bye, rep.Final, got)
 	}
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Queue {
@@ -306,7 +335,8 @@ func TestARoomThatIsRemovedGivesItsPermitsBackAsTheyComeFree(t *testing.T) {
 	r.hear(at(0))
 	r.held.Permits.Sessions.Granted += 5
 	r.grant(at(0), 0, 0)
-	if got := r.hear(at(time.Second)).Rooms[0]; got.Permits.Sessions.Returned != 14 || got.Spent != 1 || got.Permits.Rate.Returned != 9 {
+	if got := r.hear(at(time.Second)).Rooms[0]; got.Permits.Sessions.Returned != 14 || got.Spent != 1 ||
+		got.Permits.Rate.Returned != 9 {
 		t.Errorf("%+v, want all but what is in use", got)
 	}
 	for s := 2 * time.Second; s < 63*time.Second; s += time.Second {
@@ -338,7 +368,8 @@ func TestWhoIsHeldWhenTicketsAreVoidedIsAdmittedWithAValidOne(t *testing.T) {
 		t.Fatalf("%d released, want 2", n)
 	}
 	for _, v := range visits {
-		if d := e.Arrive(at(0), sale, v.Decision.Ticket); d.Verdict != Serve || d.Fresh != Kept || v.Decision.Ticket.Joined != present {
+		if d := e.Arrive(at(0), sale, v.Decision.Ticket); d.Verdict != Serve || d.Fresh != Kept ||
+			v.Decision.Ticket.Joined != present {
 			t.Errorf("admitted with %+v, and at the next request %v", v.Decision.Ticket, d.Verdict)
 		}
 	}
@@ -358,7 +389,8 @@ func TestAReportIsTheWholeStateUntilItIsAcknowledged(t *testing.T) {
 		}
 	}
 	r.grant(at(0), 0, 0) // acknowledges; its higher ceiling needs an acknowledgement in turn
-	if got := r.hear(at(0)); len(got.Rooms) != 1 || got.Acked != r.seq || len(got.Rooms[0].Moves) != 0 || got.Rooms[0].FirstMove != 2 {
+	if got := r.hear(at(0)); len(got.Rooms) != 1 || got.Acked != r.seq || len(got.Rooms[0].Moves) != 0 ||
+		got.Rooms[0].FirstMove != 2 {
 		t.Errorf("%+v", got)
 	}
 	r.say(at(0), wire.Grant{Lease: 3 * time.Second})
@@ -419,7 +451,8 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
 		t.Error("somebody else wants the permits, and nobody hurries")
 	}
-	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Permits.Sessions.Returned != 70 || got.Permits.Rate.Returned != 60 {
+	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Permits.Sessions.Returned != 70 ||
+		got.Permits.Rate.Returned != 60 {
 		t.Errorf("%d and %d returned, want 70 and 60", got.Permits.Sessions.Returned, got.Permits.Rate.Returned)
 	}
 	r.room(at(20*time.Millisecond), r.held)

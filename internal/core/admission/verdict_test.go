@@ -66,7 +66,12 @@ func TestEveryVerdict(t *testing.T) {
 			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 360), Flags: ticket.Returned},
 			Admit, Slot, Kept,
 		},
-		{"slots are free", free, "a visitor with a session of an epoch that was voided", ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3}, Admit, Slot, Void},
+		{
+			"slots are free", free, "a visitor with a session of an epoch that was voided",
+			ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3},
+			Admit,
+			Slot, Void,
+		},
 
 		{"people queue", queue, "somebody new", ticket.Ticket{}, Queue, Behind, Newcomer},
 		{"people queue", queue, "somebody far back", waiting(7, 5*time.Second), Queue, Behind, Kept},
@@ -97,14 +102,29 @@ func TestEveryVerdict(t *testing.T) {
 			}
 		}, "somebody new", ticket.Ticket{}, Queue, Crowded, Newcomer},
 
-		{"the edge knows no room", func(e *Engine, r *regional) { e.SetRooms(now, nil) }, "somebody new", ticket.Ticket{}, Queue, Unknown, Kept},
+		{
+			"the edge knows no room", func(e *Engine, r *regional) { e.SetRooms(now, nil) }, "somebody new",
+			ticket.Ticket{},
+			Queue, Unknown, Kept,
+		},
 		{"no life was granted yet", func(e *Engine, r *regional) {
 			r.held.Life = 0
 			r.grant(now, 0, 0)
 		}, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
-		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new", ticket.Ticket{}, Queue, Isolated, Newcomer},
-		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session", inside(7, 100), Serve, Session, Kept},
-		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor whose session other clocks may have ended", inside(7, 0), Queue, Isolated, Expired},
+		{
+			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new",
+			ticket.Ticket{},
+			Queue,
+			Isolated, Newcomer,
+		},
+		{
+			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session",
+			inside(7, 100), Serve, Session, Kept,
+		},
+		{
+			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) },
+			"a visitor whose session other clocks may have ended", inside(7, 0), Queue, Isolated, Expired,
+		},
 		{"the edge is isolated and the room closed then", func(e *Engine, r *regional) {
 			e.SetRooms(now, isolating(room.IsolationClosed, 0))
 			e.Lapse(now.Add(-time.Minute))
@@ -113,9 +133,19 @@ func TestEveryVerdict(t *testing.T) {
 			e.SetRooms(now, isolating(room.IsolationOpen, 1))
 			e.Lapse(now.Add(-time.Minute))
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Uncounted, Kept},
-		{"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody new", ticket.Ticket{}, Queue, OriginDown, Newcomer},
-		{"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody who waited", waiting(7, time.Minute), Queue, OriginDown, Kept},
-		{"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "a visitor with a session", inside(7, 100), Serve, Session, Kept},
+		{
+			"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody new",
+			ticket.Ticket{},
+			Queue, OriginDown, Newcomer,
+		},
+		{
+			"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody who waited",
+			waiting(7, time.Minute), Queue, OriginDown, Kept,
+		},
+		{
+			"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "a visitor with a session",
+			inside(7, 100), Serve, Session, Kept,
+		},
 		{"the site answers again", func(e *Engine, r *regional) {
 			e.Pause(now, sale, true)
 			e.Pause(now, sale, false)
@@ -125,13 +155,16 @@ func TestEveryVerdict(t *testing.T) {
 			e.clock = fleettime.Clock{}
 			e.clock.Set(now, present, fleettime.Rough+1)
 		}, "somebody new", ticket.Ticket{}, Queue, Unsure, Newcomer},
-		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) { e.Arrive(now, sale, waiting(7, time.Minute)) }, "the same ticket again", waiting(7, time.Minute), Serve, Repeated, Kept},
+		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) {
+			e.Arrive(now, sale, waiting(7, time.Minute))
+		}, "the same ticket again", waiting(7, time.Minute), Serve, Repeated, Kept},
 	} {
 		e, r := newEdge(t, now, 10, 10)
 		c.given(e, r)
 		d := e.Arrive(now, sale, c.ticket)
 		if d.Verdict != c.verdict || d.Reason != c.reason || d.Fresh != c.fresh {
-			t.Errorf("When %s, %s gets %v (%v, %d), want %v (%v, %d)", c.situation, c.who, d.Verdict, d.Reason, d.Fresh, c.verdict, c.reason, c.fresh)
+			t.Errorf("When %s, %s gets %v (%v, %d), want %v (%v, %d)", c.situation, c.who, d.Verdict, d.Reason, d.Fresh,
+				c.verdict, c.reason, c.fresh)
 		}
 		if d.Enters() != (d.Verdict == Serve || d.Verdict == Admit) || d.Enters() != d.Ticket.IsAdmitted() {
 			t.Errorf("When %s, %s gets %v with the ticket %+v", c.situation, c.who, d.Verdict, d.Ticket)
@@ -207,7 +240,10 @@ func TestEveryVerdict(t *testing.T) {
 // regional.
 func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 	now := at(0)
-	e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))})
+	e := New(Config{
+		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(),
+		Rand: rand.New(rand.NewPCG(1, 2)),
+	})
 	e.SetRooms(now, []Room{{ID: sale}})
 	e.Guess(now, present)
 	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Unsure || d.Reseal {
@@ -229,7 +265,10 @@ func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 // guess far ahead would close the book until then.
 func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
 	now := at(0)
-	e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))})
+	e := New(Config{
+		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(),
+		Rand: rand.New(rand.NewPCG(1, 2)),
+	})
 	e.SetRooms(now, []Room{{ID: sale}})
 	e.Guess(now, present.Add(time.Minute))
 	brought := waiting(7, time.Minute)
@@ -297,7 +336,10 @@ func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
 	} {
 		g.View.Slots = c.slots
 		r.room(at(0), g)
-		d := e.Arrive(at(0), sale, ticket.Ticket{ID: 5, Joined: day, Seen: uint32(present.Second()), Wait: 60, High: 90, Flags: ticket.Returned})
+		d := e.Arrive(at(0), sale, ticket.Ticket{
+			ID: 5, Joined: day, Seen: uint32(present.Second()), Wait: 60, High: 90,
+			Flags: ticket.Returned,
+		})
 		if d.Verdict != Hold || d.Retry < c.low || d.Retry > c.high {
 			t.Errorf("with %d free places: %v for %v, want a hold of %v to %v", c.slots, d.Verdict, d.Retry, c.low, c.high)
 		}

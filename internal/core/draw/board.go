@@ -127,7 +127,7 @@ func (b *Board) Of(e Event) *Notice {
 	return nil
 }
 
-// Latest returns the notice of the newest draw of an event, whatever its start, or nil.
+// Latest returns the notice of the newest draw of an event with any start, or nil.
 func (b *Board) Latest(room, event string) (latest *Notice) {
 	return b.newest(func(n *Notice) bool { return n.Room == room && n.Event == event })
 }
@@ -223,7 +223,7 @@ func (b *Board) With(version uint64, now fleettime.Time, write []*Notice, forget
 	return next, nil
 }
 
-// Announce returns the notice of a draw whose secret is stored, for publication before the event.
+// Announce returns the notice of a draw with a stored secret, for publication before the event.
 func Announce(now fleettime.Time, e Event, s Secret, beacon string) *Notice {
 	return &Notice{
 		Room: e.Room, Event: e.ID, Start: e.Start, End: e.End, Commit: Hash(s.Commit()), Committed: now, Beacon: beacon,

@@ -25,7 +25,8 @@ func launch() Event { return Event{Room: roomID, ID: eventID, Start: start, End:
 func announced(t *testing.T) (*Board, Secret) {
 	t.Helper()
 	s := Secret{1, 2, 3}
-	b, err := (*Board)(nil).With(7, start.Add(-time.Hour), []*Notice{Announce(start.Add(-time.Hour), launch(), s, BeaconNone)}, nil)
+	b, err := (*Board)(nil).With(7, start.Add(-time.Hour),
+		[]*Notice{Announce(start.Add(-time.Hour), launch(), s, BeaconNone)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +69,23 @@ func TestWhatIsDue(t *testing.T) {
 		{"long over", none, 2 * time.Hour, time.Millisecond, []Event{launch()}, ""},
 		{"nobody knows the time", none, time.Minute, fleettime.Rough + 1, []Event{launch()}, ""},
 		{"announced", said, -time.Hour, 0, []Event{launch()}, ""},
-		{"perhaps before the close", said, -Lead + fleettime.Guard + 9*time.Millisecond, 10 * time.Millisecond, []Event{launch()}, ""},
-		{"after the close", said, -Lead + fleettime.Guard + 10*time.Millisecond, 10 * time.Millisecond, []Event{launch()}, "publish"},
+		{
+			"perhaps before the close", said, -Lead + fleettime.Guard + 9*time.Millisecond, 10 * time.Millisecond,
+			[]Event{launch()},
+			"",
+		},
+		{
+			"after the close", said, -Lead + fleettime.Guard + 10*time.Millisecond, 10 * time.Millisecond,
+			[]Event{launch()},
+			"publish",
+		},
 		{"no leader till now", said, 10 * time.Minute, 0, []Event{launch()}, "publish"},
 		{"the event went", said, -time.Hour, 0, nil, "forget"},
-		{"the event was moved", said, -2 * time.Hour, 0, []Event{{roomID, eventID, start.Add(-time.Minute), start.Add(time.Hour)}}, "commit forget"},
+		{
+			"the event was moved", said, -2 * time.Hour, 0,
+			[]Event{{roomID, eventID, start.Add(-time.Minute), start.Add(time.Hour)}},
+			"commit forget",
+		},
 		{"published", shown, 0, 0, []Event{launch()}, ""},
 		{"published, and the event went", shown, 0, 0, nil, ""},
 		{"published, and long over", shown, time.Hour + keptFor, 0, nil, "forget"},
@@ -141,7 +154,8 @@ func TestBoardsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := again.Drawn(roomID)
-	if n == nil || n.Drawn().Entrants != 12 || again.Latest(roomID, eventID) != n || again.Drawn("x") != nil || again.Version != b.Version {
+	if n == nil || n.Drawn().Entrants != 12 || again.Latest(roomID, eventID) != n || again.Drawn("x") != nil ||
+		again.Version != b.Version {
 		t.Errorf("%s was read as %+v", data, again)
 	}
 	at := fleettime.TimeOf(closes.Add(-time.Hour))
@@ -149,14 +163,16 @@ func TestBoardsAreRead(t *testing.T) {
 		t.Error("places are others once the record is read")
 	}
 	for what, bad := range map[string]string{
-		"nothing":                 "",
-		"no version":              `{"version":0,"notices":[]}`,
-		"an unknown field":        strings.Replace(string(data), `"start"`, `"colour":1,"start"`, 1),
-		"no notice":               `{"version":1,"notices":[null]}`,
-		"an unknown beacon":       strings.Replace(string(data), `"beacon":"none"`, `"beacon":"dice"`, 1),
-		"a secret of another":     strings.Replace(string(data), `"secret":"01`, `"secret":"02`, 1),
-		"a record of another":     strings.Replace(string(data), fmt.Sprintf(`"start":%d`, start), fmt.Sprintf(`"start":%d`, start-1), 1),
-		"published before":        strings.Replace(string(data), fmt.Sprintf(`"published":%d`, start.Add(-Lead+time.Second)), `"published":1`, 1),
+		"nothing":             "",
+		"no version":          `{"version":0,"notices":[]}`,
+		"an unknown field":    strings.Replace(string(data), `"start"`, `"colour":1,"start"`, 1),
+		"no notice":           `{"version":1,"notices":[null]}`,
+		"an unknown beacon":   strings.Replace(string(data), `"beacon":"none"`, `"beacon":"dice"`, 1),
+		"a secret of another": strings.Replace(string(data), `"secret":"01`, `"secret":"02`, 1),
+		"a record of another": strings.Replace(string(data), fmt.Sprintf(`"start":%d`, start),
+			fmt.Sprintf(`"start":%d`, start-1), 1),
+		"published before": strings.Replace(string(data), fmt.Sprintf(`"published":%d`, start.Add(-Lead+time.Second)),
+			`"published":1`, 1),
 		"void, and with a record": strings.Replace(string(data), `"beacon":"none"`, `"beacon":"none","void":"late"`, 1),
 	} {
 		if bad == string(data) {
@@ -189,7 +205,8 @@ func TestABoardIsBounded(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	next, err := b.With(2, start.Add(90*time.Minute), one, nil)
-	if err != nil || len(next.Notices) != maxNotices || slices.Contains(next.Notices, all[0]) || !slices.Contains(next.Notices, all[1]) {
+	if err != nil || len(next.Notices) != maxNotices || slices.Contains(next.Notices, all[0]) ||
+		!slices.Contains(next.Notices, all[1]) {
 		t.Errorf("with one that is over: %v", err)
 	}
 	if data, err := EncodeBoard(b); err != nil || len(data) > 400_000 {

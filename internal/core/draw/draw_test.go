@@ -146,11 +146,17 @@ func TestRecordsAreChecked(t *testing.T) {
 		change func(*Record)
 		want   string
 	}{
-		"a record":           {func(*Record) {}, ""},
-		"another secret":     {func(r *Record) { r.Secret[5]++ }, "secret: it is not the one that commit was made of"},
-		"another algorithm":  {func(r *Record) { r.Algorithm = "dice" }, `algorithm: must be "vestibule draw 1", got "dice"`},
-		"a commit too late":  {func(r *Record) { r.Committed = r.Closes }, "committed: must be before closes, got 2026-12-01T09:59:30Z"},
-		"half milliseconds":  {func(r *Record) { r.Closes = r.Closes.Add(1) }, "closes: must be a time in whole milliseconds"},
+		"a record":          {func(*Record) {}, ""},
+		"another secret":    {func(r *Record) { r.Secret[5]++ }, "secret: it is not the one that commit was made of"},
+		"another algorithm": {func(r *Record) { r.Algorithm = "dice" }, `algorithm: must be "vestibule draw 1", got "dice"`},
+		"a commit too late": {
+			func(r *Record) { r.Committed = r.Closes },
+			"committed: must be before closes, got 2026-12-01T09:59:30Z",
+		},
+		"half milliseconds": {
+			func(r *Record) { r.Closes = r.Closes.Add(1) },
+			"closes: must be a time in whole milliseconds",
+		},
 		"a beacon that lies": {func(r *Record) { r.Beacon = &Beacon{} }, "beacon: none"},
 	} {
 		r := record(1)
@@ -177,7 +183,8 @@ func TestRecordsAndReceiptsAreRead(t *testing.T) {
 		t.Errorf("%+v was read of %s", again, data)
 	}
 	for _, bad := range []string{
-		``, `{"algorithm": 1}`, strings.Replace(string(data), `"room"`, `"colour":1,"room"`, 1), strings.Replace(string(data), `"0102ff"`, `"0102f"`, 1),
+		``, `{"algorithm": 1}`, strings.Replace(string(data), `"room"`, `"colour":1,"room"`, 1),
+		strings.Replace(string(data), `"0102ff"`, `"0102f"`, 1),
 		strings.Replace(string(data), `"commit":"`, `"commit":"zz`, 1), string(data) + "{}",
 	} {
 		if _, err := DecodeRecord([]byte(bad)); err == nil {

@@ -31,7 +31,10 @@ func TestInARoundEverybodyHasTheSameChance(t *testing.T) {
 		}
 	}
 	for k := range called {
-		for what, x := range map[string]struct{ seen, want float64 }{"called": {called[k] / group[k], share}, "called twice": {both[k] / group[k], share * share}} {
+		for what, x := range map[string]struct{ seen, want float64 }{
+			"called":       {called[k] / group[k], share},
+			"called twice": {both[k] / group[k], share * share},
+		} {
 			if limit := 4 * math.Sqrt(x.want*(1-x.want)/group[k]); math.Abs(x.seen-x.want) > limit {
 				t.Errorf("%s of group %d: %.4f, want %.4f ± %.4f", what, k, x.seen, x.want, limit)
 			}
@@ -62,7 +65,8 @@ func TestWhoComesDuringARoundIsBehind(t *testing.T) {
 				t.Fatalf("%+v began at %v, want %v", upto, upto.Start(), start)
 			}
 			if called := q <= upto.Called; called && (later <= start || came >= max(later, start)+2) {
-				t.Fatalf("%+v calls who came %d ms after its start, who came before %d ms is to be called", upto, came-start, later-start)
+				t.Fatalf("%+v calls who came %d ms after its start, who came before %d ms is to be called", upto, came-start,
+					later-start)
 			}
 		}
 		if all := r.Upto(1, 0); p > all.Called {

@@ -137,7 +137,10 @@ func TestLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var paces []Pace
 		for range rapid.IntRange(1, 6).Draw(t, "phases") {
-			paces = append(paces, Pace{For: time.Duration(rapid.IntRange(0, 60).Draw(t, "for")) * time.Second, Mu: rapid.Float64Range(0, 20).Draw(t, "mu")})
+			paces = append(paces, Pace{
+				For: time.Duration(rapid.IntRange(0, 60).Draw(t, "for")) * time.Second,
+				Mu:  rapid.Float64Range(0, 20).Draw(t, "mu"),
+			})
 		}
 		before := slices.Clone(paces)
 		d := time.Duration(rapid.IntRange(0, 200).Draw(t, "later")) * time.Second

@@ -18,7 +18,10 @@ func lines(least, most int) *rapid.Generator[Histogram] {
 		var h Histogram
 		for range rapid.IntRange(0, 12).Draw(t, "slices") {
 			at += fleettime.Time(rapid.Int64Range(0, 5).Draw(t, "gap"))
-			s := Slice{Start: at, Width: rapid.Int64Range(1, 20).Draw(t, "width"), N: float64(rapid.IntRange(least, most).Draw(t, "people"))}
+			s := Slice{
+				Start: at, Width: rapid.Int64Range(1, 20).Draw(t, "width"),
+				N: float64(rapid.IntRange(least, most).Draw(t, "people")),
+			}
 			h = append(h, s)
 			at = s.End()
 		}
@@ -119,7 +122,12 @@ func TestAtIsTheInverseOfBefore(t *testing.T) {
 }
 
 func TestAtTheEndsOfALine(t *testing.T) {
-	h := Histogram{{Start: 0, Width: 10}, {Start: 100, Width: 10, N: 5}, {Start: 200, Width: 10, N: 5}, {Start: 300, Width: 10}}
+	h := Histogram{
+		{Start: 0, Width: 10},
+		{Start: 100, Width: 10, N: 5},
+		{Start: 200, Width: 10, N: 5},
+		{Start: 300, Width: 10},
+	}
 	for _, c := range []struct {
 		why  string
 		h    Histogram

@@ -314,7 +314,7 @@ func (u *Turnover) stay() stay {
 // because the share may be small and the ends may be observed late.
 func (u *Turnover) beyondLife() (single, more, doubt float64) {
 	prior := priorBeyond * u.life.Seconds() / (1 - once)
-	recent := 0.0 // sessions whose end may not have been observed yet
+	recent := 0.0 // sessions with an end that may not have been observed yet
 	for i := range int64(unseen/u.step) + 1 {
 		recent += *at(&u.alive, u.newest-int64(u.cells())-i)
 	}
@@ -336,7 +336,8 @@ func (u *Turnover) beyondLife() (single, more, doubt float64) {
 		return low
 	}
 	x := rate(once, onceDoubt)
-	single = once + onceDoubt*onceDoubt*u.reached*(u.ended-once*u.reached-n)/(noise+onceDoubt*onceDoubt*u.reached*u.reached)
+	single = once +
+		onceDoubt*onceDoubt*u.reached*(u.ended-once*u.reached-n)/(noise+onceDoubt*onceDoubt*u.reached*u.reached)
 	if bound := min(max(0, single), 0.9); bound != single { // no share is below 0: then the others end less often
 		single, x = bound, rate(bound, 0)
 	}

@@ -118,7 +118,10 @@ func TestTurnoverForeseesWhoEnters(t *testing.T) {
 	}{
 		{"full for long, T binds", 66 * time.Second, 50, 1000, 1 << 20, 0, 1200, 0, 0.05, 5 * time.Minute},
 		{"full for long, R binds", 66 * time.Second, 50, 100_000, 600, 0, 1200, 0, 0.05, 5 * time.Minute},
-		{"the doors have just opened, and nobody can have left", 330 * time.Second, 100, 1000, 1 << 20, 0, 5, 0, 0.05, 4 * time.Minute},
+		{
+			"the doors have just opened, and nobody can have left", 330 * time.Second, 100, 1000, 1 << 20, 0, 5, 0, 0.05,
+			4 * time.Minute,
+		},
 		{"the same, until all have left once", 330 * time.Second, 100, 1000, 1 << 20, 0, 5, 0, 0.1, 10 * time.Minute},
 		{"R lets the room fill up, then T binds", 330 * time.Second, 100, 2000, 1200, 0, 60, 0, 0.05, 10 * time.Minute},
 		{"a quiet site that is stormed", 66 * time.Second, 50, 1000, 1 << 20, 900, 5, 0, 0.07, 5 * time.Minute},
@@ -154,7 +157,9 @@ func TestTurnoverForeseesWhoEnters(t *testing.T) {
 			s.step(float64(second), crowd)
 			at++
 			want = entered(paces, at)
-			if got := float64(s.admitted - before); at >= 5 && (entered(paces, at+step)-got < -c.slack*got-0.03*float64(s.total) || entered(paces, max(0, at-step))-got > c.slack*got+0.03*float64(s.total)) {
+			if got := float64(s.admitted - before); at >= 5 &&
+				(entered(paces, at+step)-got < -c.slack*got-0.03*float64(s.total) ||
+					entered(paces, max(0, at-step))-got > c.slack*got+0.03*float64(s.total)) {
 				t.Errorf("%s: %v in %v s, foreseen %.0f: %v", c.why, got, at, want, paces)
 				break
 			}
@@ -232,7 +237,8 @@ func TestTurnoverBeginsInTheMiddle(t *testing.T) {
 			before = s.admitted
 			continue
 		}
-		u.Observe(fleettime.Mono(second)*fleettime.Mono(time.Second), 66*time.Second, float64(len(s.ends)), float64(s.admitted-before))
+		u.Observe(fleettime.Mono(second)*fleettime.Mono(time.Second), 66*time.Second, float64(len(s.ends)),
+			float64(s.admitted-before))
 		if second == 1205 { // the prior stay is 1.3 lives: 86 s instead of 116
 			if n := entered(u.Paces(Limits{Total: 1000, PerMinute: 1e6}), 60); n < 300 || n > 900 {
 				t.Errorf("%.0f within a minute, of some 520", n)
@@ -258,7 +264,10 @@ func TestDoubtFallsAsSessionsEnd(t *testing.T) {
 		{40, 80, 6000, 0.1069},
 		{40, 40, 60, 0},
 	} {
-		u := Turnover{life: time.Minute, step: time.Second, seen: true, active: 10, reached: c.reached, ended: c.ended, beyond: c.ended * 18}
+		u := Turnover{
+			life: time.Minute, step: time.Second, seen: true, active: 10, reached: c.reached, ended: c.ended,
+			beyond: c.ended * 18,
+		}
 		d := u.Doubt(Limits{Total: 100, PerMinute: c.perMinute})
 		if math.Abs(d.Stay-c.want) > 0.0006 || d.ByRate != (c.want == 0) {
 			t.Errorf("%v ended of %v, R %v: %+v, want %v", c.ended, c.reached, c.perMinute, d, c.want)
@@ -271,7 +280,10 @@ func TestDoubtFallsAsSessionsEnd(t *testing.T) {
 func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
 	for _, late := range []float64{0, 1, 3} { // seconds, more than observed
 		for _, total := range []int{40, 150, 1000} {
-			s := &site{rng: rand.New(rand.NewPCG(1, uint64(total))), life: 22 + late, browse: 8, total: total, rate: math.MaxInt32}
+			s := &site{
+				rng: rand.New(rand.NewPCG(1, uint64(total))), life: 22 + late, browse: 8, total: total,
+				rate: math.MaxInt32,
+			}
 			var u Turnover
 			u.Observe(0, 22*time.Second, 0, 0)
 			enters := make([]float64, 0, 6*total)        // times
@@ -291,7 +303,8 @@ func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
 			}
 			for _, f := range told {
 				if wait := enters[int(f.of)-1] - f.at; wait > 30 && (f.wait > 2*wait || f.wait < wait/2) {
-					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v was told %.0f s and waited for %.0f", total, late, f.at, f.of, f.wait, wait)
+					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v was told %.0f s and waited for %.0f", total, late,
+						f.at, f.of, f.wait, wait)
 					break
 				}
 			}
@@ -395,9 +408,13 @@ func TestARecalledChurnForeseesAfterARestart(t *testing.T) {
 func TestASuccessorThatIsToldTheAdmissionsForecastsAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		life := time.Duration(rapid.IntRange(10, 300).Draw(t, "life")) * time.Second
-		x := Limits{Total: float64(rapid.IntRange(50, 500).Draw(t, "T")), PerMinute: float64(rapid.IntRange(100, 3000).Draw(t, "R"))}
+		x := Limits{
+			Total:     float64(rapid.IntRange(50, 500).Draw(t, "T")),
+			PerMinute: float64(rapid.IntRange(100, 3000).Draw(t, "R")),
+		}
 		const dt = time.Second / 5
-		length := rapid.IntRange(5, min(285, int((life-3*time.Second)/dt))).Draw(t, "length") // since the room opened: no session has ended
+		// since the room opened: no session has ended
+		length := rapid.IntRange(5, min(285, int((life-3*time.Second)/dt))).Draw(t, "length")
 		var old, young Turnover
 		var made []float64 // admissions by step
 		admitted := 0.0

@@ -62,7 +62,8 @@ func TestLotsAreWhatChanceMakesOfALine(t *testing.T) {
 	if w, ok := Lots(1e4, 0, 0, steady(0.1), 0); !ok || w[0] == MaxWait || w[4] != MaxWait {
 		t.Errorf("a day and more: %v, %v", w, ok)
 	}
-	if slow, _ := Lots(2000, 20, MaxWait, steady(20), 0); func() bool { fast, _ := Lots(2000, 20, MaxWait, steady(20), 0.01); return fast[4] >= slow[4] }() {
+	if slow, _ := Lots(2000, 20, MaxWait, steady(20),
+		0); func() bool { fast, _ := Lots(2000, 20, MaxWait, steady(20), 0.01); return fast[4] >= slow[4] }() {
 		t.Error("where some give up, the others wait as long")
 	}
 }
@@ -88,7 +89,8 @@ func TestWaitsAreAsWideAsChanceAndForecastTogether(t *testing.T) {
 	exact := func(got, want time.Duration) bool { return (got - want).Abs() < 50*time.Millisecond }
 	one := Waits{10 * m, 10 * m, 10 * m, 10 * m, 10 * m}
 	same := one.In(&r, 0)
-	if low, high := r.Of(10 * m); !exact(same[0], low) || !exact(same[4], high) || same[2] != 10*m || same[1] <= low || same[3] >= high {
+	if low, high := r.Of(10 * m); !exact(same[0], low) || !exact(same[4], high) || same[2] != 10*m || same[1] <= low ||
+		same[3] >= high {
 		t.Errorf("of one wait: %v", same)
 	}
 	wide := Waits{2 * m, 5 * m, 10 * m, 15 * m, 30 * m}

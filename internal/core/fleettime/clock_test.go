@@ -59,7 +59,8 @@ func TestTheErrorBoundHolds(t *testing.T) {
 			}
 		}
 		delay := rapid.Custom(func(t *rapid.T) time.Duration {
-			longest := rapid.SampledFrom([]time.Duration{0, 2 * time.Millisecond, 50 * time.Millisecond, time.Second}).Draw(t, "longest")
+			longest := rapid.SampledFrom([]time.Duration{0, 2 * time.Millisecond, 50 * time.Millisecond, time.Second}).Draw(t,
+				"longest")
 			return time.Duration(rapid.Int64Range(0, int64(longest)).Draw(t, "delay"))
 		})
 		for range rapid.IntRange(1, 12).Draw(t, "exchanges") {

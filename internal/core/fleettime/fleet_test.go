@@ -74,7 +74,8 @@ func TestTheHolderGivesUpALeaseBeforeTheLenderTakesItBack(t *testing.T) {
 			"a wait that only the lender knows": float64(way) + float64(Stretch(Shrink(lease)))*(1+1e-6) + 2,
 		} {
 			if holderEnds >= lenderEnds {
-				t.Fatalf("%s: the holder of %v believes it for %v, the lender for %v", name, lease, time.Duration(holderEnds), time.Duration(lenderEnds))
+				t.Fatalf("%s: the holder of %v believes it for %v, the lender for %v", name, lease, time.Duration(holderEnds),
+					time.Duration(lenderEnds))
 			}
 		}
 		if float64(lease)*(1+apart) >= float64(Stretch(lease)) {

@@ -1,17 +1,15 @@
 package history
 
 import (
-	"bytes"
 	"compress/flate"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/wire/wirepb"
 )
 
@@ -101,16 +99,7 @@ func EncodeBlock(points []Point) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	w, err := flate.NewWriter(&out, flate.DefaultCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	err = w.Close()
-	return out.Bytes(), err
+	return compress.Deflate(nil, data, flate.DefaultCompression), nil
 }
 
 // centre returns a number of a data centre, 0 if it is missing in the point.
@@ -139,27 +128,9 @@ func column(points []Point, of func(*Point) int64) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), out[:end])
 }
 
-// inflaters are readers of compressed data, which are large.
-var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
-
-// inflate returns the content of a block.
-func inflate(data []byte) ([]byte, error) {
-	r := inflaters.Get().(io.ReadCloser)
-	defer inflaters.Put(r)
-	if err := r.(flate.Resetter).Reset(bytes.NewReader(data), nil); err != nil {
-		return nil, err
-	}
-	plain := bytes.NewBuffer(make([]byte, 0, 4*len(data)+bytes.MinRead))
-	_, err := plain.ReadFrom(io.LimitReader(r, maxBlock+1))
-	if err == nil && plain.Len() > maxBlock {
-		err = fmt.Errorf("at most %d bytes", maxBlock)
-	}
-	return plain.Bytes(), err
-}
-
 // DecodeBlock decodes successive points of one room.
 func DecodeBlock(data []byte) ([]Point, error) {
-	plain, err := inflate(data)
+	plain, err := compress.Inflate(data, maxBlock)
 	if err != nil {
 		return nil, fmt.Errorf("history: block: %w", err)
 	}

@@ -73,13 +73,16 @@ func TestARowTellsWhatHappenedSinceThePointBefore(t *testing.T) {
 		t.Fatal("a changed room needs no point")
 	}
 	got := row(t, &after.Point, &before.Point)
-	if n, failed, p95 := Origin(&after.Point, &before.Point); n != 50 || failed != 5 || p95.Seconds() != got["origin_p95"] || p95 == 0 {
+	if n, failed, p95 := Origin(&after.Point, &before.Point); n != 50 || failed != 5 ||
+		p95.Seconds() != got["origin_p95"] || p95 == 0 {
 		t.Errorf("%d requests to the site, %d failed, %v", n, failed, p95)
 	}
 	want := map[string]float64{
 		"waiting": 20, "inside": 9, "limit": 10, "rate": 0, "free": 0, "overcommit": 0, "beyond": 0, "paused": 0,
-		"arrived": 34, "returning": 3, "admitted": 12, "gave_up": 2, "ended": 3, "bypassed": 4, "origin_requests": 50, "origin_errors": 5,
-		"waited_p50": 25, "waited_p90": 29, "told_p50": 45, "told_p90": 57, "stay_p50": 4.0 / 7 * 5, "stay_p95": 96, "origin_p50": 0.0075, "origin_p95": 0.00975,
+		"arrived": 34, "returning": 3, "admitted": 12, "gave_up": 2, "ended": 3, "bypassed": 4, "origin_requests": 50,
+		"origin_errors": 5,
+		"waited_p50":    25, "waited_p90": 29, "told_p50": 45, "told_p90": 57, "stay_p50": 4.0 / 7 * 5, "stay_p95": 96,
+		"origin_p50": 0.0075, "origin_p95": 0.00975,
 	}
 	for name, n := range want {
 		if x, ok := got[name]; !ok || x < n-1e-6-n*1e-6 || x > n+1e-6+n*1e-6 {
@@ -164,7 +167,8 @@ func TestRowsOfARoomAtRest(t *testing.T) {
 	if len(got) < 4 || !slices.Equal(got[:3], []numbers{{120, 0, 1}, {180, 4, 9}, {240, 0, 9}}) {
 		t.Fatalf("rows: %v", got[:min(4, len(got))])
 	}
-	if n := len(got); got[n-1] != (numbers{30_060, 0, 2}) || got[n-2] != (numbers{30_000, 0, 2}) || got[n-3].At != 180+Beat {
+	if n := len(got); got[n-1] != (numbers{30_060, 0, 2}) || got[n-2] != (numbers{30_000, 0, 2}) ||
+		got[n-3].At != 180+Beat {
 		t.Errorf("the last rows: %v", got[n-3:])
 	}
 }
@@ -277,7 +281,10 @@ func FuzzDecodeSecond(f *testing.F) {
 func BenchmarkBlock(b *testing.B) {
 	points := make([]Point, 60)
 	for i := range points {
-		points[i] = Point{At: int64(1000 + i), Values: make([]int64, NumFields), Centres: []Centre{{"dublin", make([]int64, NumCentreFields)}, {"nairobi", make([]int64, NumCentreFields)}}}
+		points[i] = Point{
+			At: int64(1000 + i), Values: make([]int64, NumFields),
+			Centres: []Centre{{"dublin", make([]int64, NumCentreFields)}, {"nairobi", make([]int64, NumCentreFields)}},
+		}
 		for f := range points[i].Values {
 			points[i].Values[f] = int64(i*f) % 37
 			if i > 0 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Report is what a data centre reports about a room: counts since the term of its aggregator began.
+// Report is the report of a data centre about a room: counts since the term of its aggregator began.
 type Report struct {
 	Term                      uint64
 	Joined, Admitted, Entered uint64
@@ -13,13 +13,13 @@ type Report struct {
 	Waiting                   int64
 }
 
-// Gauges are what the coordinator knows of a room at one moment. Those that follow from others are left out.
+// Gauges are the coordinator's numbers of a room at one moment. Those that follow from others are left out.
 type Gauges struct {
 	Values  [numGauges]int64
 	Centres []CentreGauges // by name
 }
 
-// CentreGauges are what the coordinator knows of a room in one data centre.
+// CentreGauges are those of a room in one data centre.
 type CentreGauges struct {
 	Name               string
 	Inside, Held, Idle int64
@@ -29,7 +29,7 @@ type CentreGauges struct {
 // safe for concurrent use.
 type Recorder struct {
 	rooms map[uint64]*recorded
-	heard map[string]bool // data centres whose counts are known
+	heard map[string]bool // data centres with known counts
 }
 
 // State is all that a recorder knows of a room.

@@ -129,7 +129,7 @@ func stay(q float64) func(p, since *Point) (float64, bool) {
 	}
 }
 
-// Origin returns what the site did between two points: requests, those that failed, and how long 95 percent of its
+// Origin returns the site's work between two points: requests, those that failed, and how long 95 percent of its
 // answers took at most.
 func Origin(p, since *Point) (requests, failed int64, p95 time.Duration) {
 	n := make([]int64, latencyBins)

@@ -2,7 +2,7 @@ package history
 
 import "slices"
 
-// CentreColumns are the numbers of a data centre: gauges as of the end of a step, and what happened in the step.
+// CentreColumns are the numbers of a data centre: gauges as of the end of a step, and the events of the step.
 var CentreColumns = []string{"waiting", "inside", "held", "idle", "arrived", "admitted"}
 
 // Table has the numbers of a time: a row for every step, by columns.
@@ -23,11 +23,11 @@ type Reader struct {
 	table      Table
 
 	joined, before Point  // the points of a step that may have more, and of the step before
-	since          *Point // before, nil if what happens next happens at any time
+	since          *Point // before, nil for a beginning at any time
 
 	base, last Point // the first and the newest of the whole time
 	peaks      [numGauges]int64
-	lost       []int64 // what the totals had when they began anew
+	lost       []int64 // the totals before they began anew
 }
 
 // NewReader returns a reader of a time in Unix seconds.

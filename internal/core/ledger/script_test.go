@@ -15,6 +15,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit/command"
 )
 
 // TestScripts runs the stories in testdata. Each begins with
@@ -114,33 +115,9 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	w := s.w
-	arg := func(key, def string) string {
-		if a, ok := d.Arg(key); ok && len(a.Vals) > 0 {
-			return strings.Join(a.Vals, ",")
-		}
-		return def
-	}
-	number := func(key string, def int) int {
-		n, err := strconv.Atoi(arg(key, strconv.Itoa(def)))
-		if err != nil {
-			d.Fatalf(t, "%s: %v", key, err)
-		}
-		return n
-	}
-	length := func(text string) time.Duration {
-		x, err := time.ParseDuration(text)
-		if err != nil {
-			d.Fatalf(t, "%v", err)
-		}
-		return x
-	}
-	var words []string
-	for _, a := range d.CmdArgs {
-		if len(a.Vals) == 0 {
-			words = append(words, a.Key)
-		}
-	}
-	is := func(word string) bool { return slices.Contains(words, word) }
+	c := command.Read(t, d)
+	words, arg, is, length := c.Words, c.Value, c.Is, c.Length
+	number := func(key string, def int) int { return c.Number(arg(key, strconv.Itoa(def))) }
 	theRoom := func() *roomTruth {
 		name := arg("room", w.rooms[0].name)
 		for _, r := range w.rooms {

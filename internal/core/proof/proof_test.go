@@ -48,7 +48,10 @@ func saleRoom() *room.Room {
 }
 
 func session(now fleettime.Time) ticket.Ticket {
-	return ticket.Ticket{ID: 1<<63 | 7, Admitted: uint32(now.Second()) - 60, Until: uint32(now.Second()) + 3600, Home: ticket.DCOf("nairobi"), Epoch: 3}
+	return ticket.Ticket{
+		ID: 1<<63 | 7, Admitted: uint32(now.Second()) - 60, Until: uint32(now.Second()) + 3600,
+		Home: ticket.DCOf("nairobi"), Epoch: 3,
+	}
 }
 
 // With only the published keys a site learns the session of a proof, and a node of the fleet its ticket.
@@ -166,11 +169,15 @@ func TestNobodyMakesAProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	signed := func(alg jose.SignatureAlgorithm, key any) string {
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: k.keys[0].id}}, nil)
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: k.keys[0].id}},
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := jwt.Signed(signer).Claims(Claims{Issuer: Issuer, Audience: site, Expires: begin.Second() + 100, Room: "sale"}).Serialize()
+		text, err := jwt.Signed(signer).Claims(Claims{
+			Issuer: Issuer, Audience: site, Expires: begin.Second() + 100,
+			Room: "sale",
+		}).Serialize()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +196,8 @@ func TestNobodyMakesAProof(t *testing.T) {
 	mac := hmac.New(sha256.New, public)
 	mac.Write([]byte(none + "." + parts[1]))
 	for _, forged := range []string{
-		"", ".", "..", none + "." + parts[1] + ".", none + "." + parts[1] + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)),
+		"", ".", "..", none + "." + parts[1] + ".",
+		none + "." + parts[1] + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)),
 		text + ".", "." + text, text + text, strings.Repeat("a", 5000),
 	} {
 		if c, _, err := k.Check(begin, forged); err == nil {

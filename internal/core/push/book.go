@@ -73,7 +73,7 @@ type Mark struct {
 // LateAfter is the delay of a notification, sent or not, that operators are alarmed about.
 const LateAfter = 30 * time.Second
 
-// State is what a notifier tells of itself, since it has started.
+// State is the report of a notifier on itself, since its start.
 type State struct {
 	Name       string  `json:"name"`
 	Subscribed int     `json:"subscribed"` // of the fleet
@@ -243,7 +243,7 @@ func (b *Book) Due(now fleettime.Time, shard int, c Call, most int) (due []Job) 
 	if rm == nil {
 		return nil
 	}
-	for _, stage := range []Stage{Called, Soon} { // whose turn has come is not told that it will
+	for _, stage := range []Stage{Called, Soon} { // a called visitor is not told that its turn will come
 		line, to := &rm.lines[shard][stage-Soon], c.Called
 		if stage == Soon {
 			to = c.Soon

@@ -135,7 +135,7 @@ func (s Services) Has(endpoint string) bool {
 	})
 }
 
-// Stage is what a subscriber has been told.
+// Stage is the newest message to a subscriber.
 type Stage uint8
 
 // The stages, in their order.
@@ -166,7 +166,7 @@ func DecodeRecord(data []byte) (r Record, err error) {
 	return r, err
 }
 
-// Sealer seals subscriptions, and signs what browsers bring back. It is safe for concurrent use.
+// Sealer seals subscriptions, and signs the codes that browsers bring back. It is safe for concurrent use.
 type Sealer struct {
 	aead cipher.AEAD
 	sign []byte
@@ -209,7 +209,7 @@ func about(id room.ID, visitor uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(id)), visitor)
 }
 
-// Code returns what the first message brings, and its browser sends back.
+// Code returns the code that the first message brings, and its browser sends back.
 func (s *Sealer) Code(id room.ID, visitor uint64) string { return s.mac("code", id, visitor) }
 
 // Proof returns the cookie of a visitor that has sent the code back.

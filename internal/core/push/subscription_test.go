@@ -17,7 +17,10 @@ func subscription(t testing.TB) *Subscription {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Subscription{"https://fcm.googleapis.com/fcm/send/secret-token", key.PublicKey().Bytes(), bytes.Repeat([]byte{3}, Auth), "de-DE", "/sale?x=1", "sale"}
+	return &Subscription{
+		"https://fcm.googleapis.com/fcm/send/secret-token", key.PublicKey().Bytes(),
+		bytes.Repeat([]byte{3}, Auth), "de-DE", "/sale?x=1", "sale",
+	}
 }
 
 // TestASealedSubscription: opens for its room and ticket, under its secret, and shows nothing.
@@ -57,7 +60,8 @@ func TestASealedSubscription(t *testing.T) {
 	if broken == nil || room == nil || visitor == nil || secret == nil {
 		t.Error("it opens elsewhere", broken, room, visitor, secret)
 	}
-	if c := s.Code(7, 8); !Equal(c, s.Code(7, 8)) || Equal(c, s.Code(7, 9)) || Equal(c, s.Code(6, 8)) || Equal(c, s.Proof(7, 8)) || Equal(c, other.Code(7, 8)) {
+	if c := s.Code(7, 8); !Equal(c, s.Code(7, 8)) || Equal(c, s.Code(7, 9)) || Equal(c, s.Code(6, 8)) ||
+		Equal(c, s.Proof(7, 8)) || Equal(c, other.Code(7, 8)) {
 		t.Error("codes of visitors are alike")
 	}
 	for _, text := range []string{"", "{", `{"told":9}`, `{"extra":1}`} {
@@ -85,13 +89,19 @@ func TestWhatIsNoSubscription(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	for _, page := range []string{"", "x", "https://evil.example", "/\\evil", "/a b", "/é", "/" + strings.Repeat("x", 512)} {
+	for _, page := range []string{
+		"", "x", "https://evil.example", "/\\evil", "/a b", "/é",
+		"/" + strings.Repeat("x", 512),
+	} {
 		s := subscription(t)
 		if s.Page = page; s.Check() == "" {
 			t.Errorf("page %q", page)
 		}
 	}
-	for services, want := range map[string]bool{"push.example": true, "*.push.example": true, "": false, "*": false, "push": false, "10.0.0.1": false, "https://push.example": false, "a.*.example": false, "push.example:444": false} {
+	for services, want := range map[string]bool{
+		"push.example": true, "*.push.example": true, "": false, "*": false,
+		"push": false, "10.0.0.1": false, "https://push.example": false, "a.*.example": false, "push.example:444": false,
+	} {
 		if got := (Services{services}).Check() == ""; got != want {
 			t.Errorf("%q: %v", services, got)
 		}

@@ -36,7 +36,8 @@ func TestExampleOfRFC8291(t *testing.T) {
 	}
 	browser := raw(t, "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4")
 	salt := [16]byte(raw(t, "DGv6ra1nlYgDCS1FRnbzlw"))
-	got, err := encrypt([]byte("When I grow up, I want to be a watermelon"), browser, raw(t, "BTBZMqHH6r4Tts7J_aSIgg"), own, salt)
+	got, err := encrypt([]byte("When I grow up, I want to be a watermelon"), browser, raw(t, "BTBZMqHH6r4Tts7J_aSIgg"),
+		own, salt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,8 @@ func TestTokens(t *testing.T) {
 	if err := json.Unmarshal(raw(t, parts[1]), &claims); err != nil {
 		t.Fatal(err)
 	}
-	if life := time.Unix(claims.Exp, 0).Sub(now); claims.Aud != "https://push.example" || claims.Sub != "mailto:ops@shop.example" || life <= tokenUse || life > 24*time.Hour {
+	if life := time.Unix(claims.Exp, 0).Sub(now); claims.Aud != "https://push.example" ||
+		claims.Sub != "mailto:ops@shop.example" || life <= tokenUse || life > 24*time.Hour {
 		t.Errorf("%+v, lives %v", claims, life)
 	}
 	if header(tokenUse-time.Second, "https://push.example") != first {

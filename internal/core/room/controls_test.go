@@ -17,7 +17,8 @@ func said() *Control {
 	limits := &Limits{Mark: mark(1, 40), TotalActiveUsers: 7}
 	all := mark(1, 20)
 	return &Control{
-		Pause: &Pause{Mark: mark(1, 10), Message: "Ten minutes."}, QueueAll: &all, Message: &Message{mark(1, 30), "Sold out soon."}, Limits: limits,
+		Pause: &Pause{Mark: mark(1, 10), Message: "Ten minutes."}, QueueAll: &all,
+		Message: &Message{mark(1, 30), "Sold out soon."}, Limits: limits,
 	}
 }
 
@@ -100,7 +101,10 @@ func roomsAt(s *Set, host, path string) []*Room {
 // TestASetUnderControls: one room is another one, in every way to find it; all others are those of before.
 func TestASetUnderControls(t *testing.T) {
 	doc := Document{Rooms: []Settings{
-		{Name: "a", Host: "a.example", TotalActiveUsers: 9, NewUsersPerMinute: 9, Origin: "http://o", AdditionalRoutes: []Route{{Host: "b.example", Path: "/a"}, {Host: "a.example", Path: "/z"}}},
+		{
+			Name: "a", Host: "a.example", TotalActiveUsers: 9, NewUsersPerMinute: 9, Origin: "http://o",
+			AdditionalRoutes: []Route{{Host: "b.example", Path: "/a"}, {Host: "a.example", Path: "/z"}},
+		},
 		{Name: "b", Host: "b.example", TotalActiveUsers: 9, NewUsersPerMinute: 9, Origin: "http://o", Identity: "old"},
 	}}
 	set, err := NewSet(doc, 3)
@@ -110,7 +114,8 @@ func TestASetUnderControls(t *testing.T) {
 	c := &Controls{Version: 1, Rooms: map[string]*Control{PublicID("a"): said(), PublicID("gone"): said()}}
 	got := set.Under(c, 5, 0)
 	a := got.ByName("a")
-	if a.TotalActiveUsers != 7 || !a.QueueAll || a.Control.Pause == nil || got.Version() != 3 || got.ByID(a.ID) != a || got.Rooms()[a.Index] != a {
+	if a.TotalActiveUsers != 7 || !a.QueueAll || a.Control.Pause == nil || got.Version() != 3 || got.ByID(a.ID) != a ||
+		got.Rooms()[a.Index] != a {
 		t.Fatalf("%+v", a)
 	}
 	for _, at := range [][2]string{{"a.example", "/x"}, {"a.example", "/z/1"}, {"b.example", "/a"}} {
@@ -149,8 +154,9 @@ func TestControlsAreReadStrictly(t *testing.T) {
 		t.Error(diff)
 	}
 	for old, bad := range map[string]string{
-		`"version":4`: `"version":0`, PublicID("a"): "a", `"total_active_users":7`: `"total_active_users":-1`, "Ten minutes.": `\u0007`,
-		`"since":1`: `"since":0`, `"a rush"`: `"` + strings.Repeat("x", MaxReason+1) + `"`, `"pause"`: `"paused"`,
+		`"version":4`: `"version":0`, PublicID("a"): "a", `"total_active_users":7`: `"total_active_users":-1`,
+		"Ten minutes.": `\u0007`,
+		`"since":1`:    `"since":0`, `"a rush"`: `"` + strings.Repeat("x", MaxReason+1) + `"`, `"pause"`: `"paused"`,
 		`"until":40`: `"until":0`, `,"total_active_users":7`: ``, "Sold out soon.": strings.Repeat("x", MaxMessage+1),
 	} {
 		text := strings.Replace(string(data), old, bad, 1)

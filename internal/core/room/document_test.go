@@ -38,7 +38,8 @@ rooms[1] "b": path: names x.test/SALE, which rooms[0] "a" covers already
 rooms[2] "c": additional_routes[0].path: names x.test/sale, which rooms[0] "a" covers already
 rooms[2] "c": additional_routes[1].path: names y.test/ a second time`},
 		{"a broken room does not take part", Document{Rooms: []Settings{
-			valid("a", "x.test", "sale"), valid("b", "x.test", "/sale"), at(valid("c", "x.test", "/c"), "nonsense"), valid("d", "", "/sale"),
+			valid("a", "x.test", "sale"), valid("b", "x.test", "/sale"), at(valid("c", "x.test", "/c"), "nonsense"),
+			valid("d", "", "/sale"),
 		}}, `
 rooms[0] "a": path: must begin with a slash, got "sale"
 rooms[2] "c": origin: must be an absolute URL such as http://10.0.0.5:8080, got "nonsense"
@@ -96,8 +97,12 @@ func TestIDsAreUnique(t *testing.T) {
 }
 
 func TestFaultString(t *testing.T) {
-	f := Fault{Line: 7, Item: "rooms[2]", Name: "tickets", Field: "total_active_users", Rule: "must be 1 to 2147483647, got 0"}
-	if got, want := f.Error(), `line 7: rooms[2] "tickets": total_active_users: must be 1 to 2147483647, got 0`; got != want {
+	f := Fault{
+		Line: 7, Item: "rooms[2]", Name: "tickets", Field: "total_active_users",
+		Rule: "must be 1 to 2147483647, got 0",
+	}
+	if got, want := f.Error(),
+		`line 7: rooms[2] "tickets": total_active_users: must be 1 to 2147483647, got 0`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if err := (Faults{}).Err(); err != nil {
@@ -156,7 +161,10 @@ func TestRenamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := Document{Rooms: []Settings{valid("a", "x.test", "/a"), valid("sale", "X.test", "/b"), valid("new", "x.test", "/c")}}
+	next := Document{Rooms: []Settings{
+		valid("a", "x.test", "/a"), valid("sale", "X.test", "/b"),
+		valid("new", "x.test", "/c"),
+	}}
 	if got, want := set.Renamed(next), map[string]string{"sale": "b"}; !cmp.Equal(got, want) {
 		t.Errorf("renamed %v, want %v", got, want)
 	}
@@ -167,7 +175,10 @@ func TestRenamed(t *testing.T) {
 
 // TestARenamedRoomIsTheSameRoom: by its identity, which is what tickets know it by.
 func TestARenamedRoomIsTheSameRoom(t *testing.T) {
-	one := Settings{Name: "fair", Identity: "shop", Host: "a.example", Origin: "http://10.0.0.1", TotalActiveUsers: 1, NewUsersPerMinute: 1}
+	one := Settings{
+		Name: "fair", Identity: "shop", Host: "a.example", Origin: "http://10.0.0.1", TotalActiveUsers: 1,
+		NewUsersPerMinute: 1,
+	}
 	set, err := NewSet(Document{Rooms: []Settings{one}}, 1)
 	if err != nil || set.ByName("fair").ID != IDOf("shop") || set.ByName("fair").Known() != "shop" {
 		t.Fatalf("%+v %v", set, err)
@@ -182,7 +193,10 @@ func TestARenamedRoomIsTheSameRoom(t *testing.T) {
 	if len(faults) != 1 || faults[0].Field != "name" {
 		t.Errorf("two rooms that tickets cannot tell apart: %v", faults)
 	}
-	if got := set.Renamed(Document{Rooms: []Settings{{Name: "again", Identity: "shop", Host: "a.example"}}}); len(got) != 0 {
+	if got := set.Renamed(Document{Rooms: []Settings{{
+		Name: "again", Identity: "shop",
+		Host: "a.example",
+	}}}); len(got) != 0 {
 		t.Errorf("told to begin anew: %v", got)
 	}
 }

@@ -170,7 +170,7 @@ func (p Plan) Gathers() (spans [][2]int64) {
 	return spans
 }
 
-// In returns s in a phase of its plan. In a prequeue the method is fifo, whatever the event's.
+// In returns s in a phase of its plan. In a prequeue the method is fifo, not the event's.
 func (s Settings) In(p Phase) Settings {
 	e := p.Event
 	if e == nil {

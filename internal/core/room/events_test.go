@@ -19,11 +19,17 @@ func at(minutes float64) int64 {
 }
 
 func sale(events ...Event) Settings {
-	return Settings{Name: "sale", Host: "shop.example", Origin: "http://10.0.0.1", TotalActiveUsers: 100, NewUsersPerMinute: 50, Events: events}
+	return Settings{
+		Name: "sale", Host: "shop.example", Origin: "http://10.0.0.1", TotalActiveUsers: 100,
+		NewUsersPerMinute: 50, Events: events,
+	}
 }
 
 func launch() Event {
-	return Event{Name: "launch", Prequeue: at(-10), Start: at(0), End: at(30), Overrides: Overrides{"total_active_users": 1000, "new_users_per_minute": 400}}
+	return Event{
+		Name: "launch", Prequeue: at(-10), Start: at(0), End: at(30),
+		Overrides: Overrides{"total_active_users": 1000, "new_users_per_minute": 400},
+	}
 }
 
 // TestEventsAreRefusedWithTheField: each fault of an event is told with its place in the list and its rule.
@@ -52,22 +58,58 @@ func TestEventsAreRefusedWithTheField(t *testing.T) {
 		{edit(func(e *Event) { e.End = 0 }), "events[0].event_end_time: is required"},
 		{edit(func(e *Event) { e.End = maxMoment + 1 }), "events[0].event_end_time: must be a time before the year 2100"},
 		{edit(func(e *Event) { e.End = at(0.9) }), "events[0].event_end_time: must be 1m or more after event_start_time"},
-		{edit(func(e *Event) { e.Prequeue = at(-4) }), "events[0].prequeue_start_time: must be 5m or more before event_start_time"},
+		{
+			edit(func(e *Event) { e.Prequeue = at(-4) }),
+			"events[0].prequeue_start_time: must be 5m or more before event_start_time",
+		},
 		{edit(func(e *Event) { e.Prequeue = at(5) }), "events[0].prequeue_start_time: must be 5m or more before"},
 		{edit(func(e *Event) { e.Shuffle = true }), ""},
-		{edit(func(e *Event) { e.Shuffle, e.Prequeue = true, 0 }), "events[0].shuffle_at_event_start: must be false without prequeue_start_time"},
-		{edit(func(e *Event) { e.Overrides["new_users_per_minute"] = 0 }), "events[0].new_users_per_minute: must be given with total_active_users"},
-		{edit(func(e *Event) { delete(e.Overrides, "total_active_users") }), "events[0].total_active_users: must be given with new_users_per_minute"},
-		{edit(func(e *Event) { e.Overrides["total_active_users"] = -1 }), "events[0].total_active_users: must be 1 to 2147483647, got -1"},
-		{edit(func(e *Event) { e.Overrides["session_duration"] = time.Second }), "events[0].session_duration: must be 5s to 1h"},
-		{edit(func(e *Event) { e.Overrides["queueing_method"] = "lottery" }), "events[0].queueing_method: must be fifo, random, passthrough or reject"},
+		{
+			edit(func(e *Event) { e.Shuffle, e.Prequeue = true, 0 }),
+			"events[0].shuffle_at_event_start: must be false without prequeue_start_time",
+		},
+		{
+			edit(func(e *Event) { e.Overrides["new_users_per_minute"] = 0 }),
+			"events[0].new_users_per_minute: must be given with total_active_users",
+		},
+		{
+			edit(func(e *Event) { delete(e.Overrides, "total_active_users") }),
+			"events[0].total_active_users: must be given with new_users_per_minute",
+		},
+		{
+			edit(func(e *Event) { e.Overrides["total_active_users"] = -1 }),
+			"events[0].total_active_users: must be 1 to 2147483647, got -1",
+		},
+		{
+			edit(func(e *Event) { e.Overrides["session_duration"] = time.Second }),
+			"events[0].session_duration: must be 5s to 1h",
+		},
+		{
+			edit(func(e *Event) { e.Overrides["queueing_method"] = "lottery" }),
+			"events[0].queueing_method: must be fifo, random, passthrough or reject",
+		},
 		{edit(func(e *Event) { e.Overrides["waiting_page"] = "../x" }), "events[0].waiting_page: must be a file name"},
-		{edit(func(e *Event) { e.Overrides["session_duration"] = 60 }), "events[0].session_duration: is not a setting that an event may override, or not of its type"},
-		{edit(func(e *Event) { e.Overrides["host"] = "a.example" }), "events[0].host: is not a setting that an event may override"},
-		{edit(func(e *Event) { e.Overrides["lottery"] = true }), "events[0].lottery: is not a setting that an event may override"},
+		{
+			edit(func(e *Event) { e.Overrides["session_duration"] = 60 }),
+			"events[0].session_duration: is not a setting that an event may override, or not of its type",
+		},
+		{
+			edit(func(e *Event) { e.Overrides["host"] = "a.example" }),
+			"events[0].host: is not a setting that an event may override",
+		},
+		{
+			edit(func(e *Event) { e.Overrides["lottery"] = true }),
+			"events[0].lottery: is not a setting that an event may override",
+		},
 		{edit(func(e *Event) { e.ID = "x" }), "events[0].id: must be 32 hexadecimal"},
-		{edit(func(e *Event) { e.Description = strings.Repeat("x", MaxMessage+1) }), "events[0].description: must be at most"},
-		{[]Event{launch(), second(29, 40)}, `events[1].event_start_time: must not lie so that the event overlaps another one of the room: "launch" is from 2026-11-22T19:50:00Z to 2026-11-22T20:30:00Z`},
+		{
+			edit(func(e *Event) { e.Description = strings.Repeat("x", MaxMessage+1) }),
+			"events[0].description: must be at most",
+		},
+		{
+			[]Event{launch(), second(29, 40)},
+			`events[1].event_start_time: must not lie so that the event overlaps another one of the room: "launch" is from 2026-11-22T19:50:00Z to 2026-11-22T20:30:00Z`,
+		},
 		{[]Event{launch(), second(-20, -9)}, "events[1].event_start_time: must not lie so"},
 		{[]Event{launch(), launch()}, "events[1].name: is the name of events[0] already"},
 	} {
@@ -81,9 +123,13 @@ func TestEventsAreRefusedWithTheField(t *testing.T) {
 
 // TestAPlanIsAFunctionOfTime: phases follow each other by the times of the events; what is suspended is in none.
 func TestAPlanIsAFunctionOfTime(t *testing.T) {
-	off := Event{Name: "off", Start: at(100), End: at(110), Suspended: true, Overrides: Overrides{"total_active_users": 1, "new_users_per_minute": 1}}
+	off := Event{
+		Name: "off", Start: at(100), End: at(110), Suspended: true,
+		Overrides: Overrides{"total_active_users": 1, "new_users_per_minute": 1},
+	}
 	next := Event{Name: "next", Start: at(30), End: at(31), Overrides: Overrides{
-		"queueing_method": MethodReject, "disable_session_renewal": true, "session_duration": 20 * time.Second, "waiting_page": "page",
+		"queueing_method": MethodReject, "disable_session_renewal": true, "session_duration": 20 * time.Second,
+		"waiting_page": "page",
 	}}
 	s := sale(next, off, launch()).WithDefaults()
 	p := s.Plan()
@@ -114,11 +160,14 @@ func TestAPlanIsAFunctionOfTime(t *testing.T) {
 		{at(31), Base, 100, MethodFIFO, 0},
 	} {
 		in := s.In(p.At(c.now))
-		if p.At(c.now).Kind != c.kind || in.TotalActiveUsers != c.total || in.QueueingMethod != c.method || p.Next(c.now) != c.next {
-			t.Errorf("at %v: kind %d, T %d, %s, next %d", time.UnixMilli(c.now), p.At(c.now).Kind, in.TotalActiveUsers, in.QueueingMethod, p.Next(c.now))
+		if p.At(c.now).Kind != c.kind || in.TotalActiveUsers != c.total || in.QueueingMethod != c.method ||
+			p.Next(c.now) != c.next {
+			t.Errorf("at %v: kind %d, T %d, %s, next %d", time.UnixMilli(c.now), p.At(c.now).Kind, in.TotalActiveUsers,
+				in.QueueingMethod, p.Next(c.now))
 		}
 	}
-	if in := s.In(p.At(at(30))); !in.NoRenewal || in.SessionDuration != 20*time.Second || in.WaitingPage != "page" || in.NewUsersPerMinute != 50 {
+	if in := s.In(p.At(at(30))); !in.NoRenewal || in.SessionDuration != 20*time.Second || in.WaitingPage != "page" ||
+		in.NewUsersPerMinute != 50 {
 		t.Errorf("overrides of next: %+v", in)
 	}
 	if diff := cmp.Diff([][2]int64{{at(-10), at(0)}}, p.Gathers()); diff != "" {
@@ -138,7 +187,10 @@ func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 	const off = 10 * time.Second
 	ms := off.Milliseconds()
 	id := PublicID("sale")
-	raised := &Controls{Version: 1, Rooms: map[string]*Control{id: {Limits: &Limits{Mark: Mark{Since: 1, Until: at(100)}, TotalActiveUsers: 5000}}}}
+	raised := &Controls{
+		Version: 1,
+		Rooms:   map[string]*Control{id: {Limits: &Limits{Mark: Mark{Since: 1, Until: at(100)}, TotalActiveUsers: 5000}}},
+	}
 	for _, c := range []struct {
 		controls *Controls
 		now      int64
@@ -158,7 +210,8 @@ func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 	} {
 		r := set.Under(c.controls, c.now, off).ByName("sale")
 		if next := set.Next(c.controls, c.now, off); r.TotalActiveUsers != c.total || next != c.next {
-			t.Errorf("at %v: T %d, want %d; next at %v, want %v", time.UnixMilli(c.now).UTC(), r.TotalActiveUsers, c.total, time.UnixMilli(next).UTC(), time.UnixMilli(c.next).UTC())
+			t.Errorf("at %v: T %d, want %d; next at %v, want %v", time.UnixMilli(c.now).UTC(), r.TotalActiveUsers, c.total,
+				time.UnixMilli(next).UTC(), time.UnixMilli(c.next).UTC())
 		}
 	}
 	early := launch()
@@ -166,7 +219,10 @@ func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for now, closed := range map[int64]bool{at(-10) - ms - 1: false, at(-10) - ms: true, at(-5): true, at(0): true, at(0) + ms - 1: true, at(0) + ms: false} {
+	for now, closed := range map[int64]bool{
+		at(-10) - ms - 1: false, at(-10) - ms: true, at(-5): true, at(0): true,
+		at(0) + ms - 1: true, at(0) + ms: false,
+	} {
 		if r := set.Under(nil, now, off).ByName("sale"); r.Closed != closed {
 			t.Errorf("at %v people may be gathering: %v", time.UnixMilli(now).UTC(), r.Closed)
 		}
@@ -175,7 +231,8 @@ func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 		t.Error("a set without anything in force is another one")
 	}
 	in := set.Under(nil, at(5), 0)
-	if m := in.Match("shop.example", "/x"); len(m.Rooms()) != 1 || m.Rooms()[0] != in.ByName("sale") || m.Rooms()[0].Phase.Kind != Active {
+	if m := in.Match("shop.example", "/x"); len(m.Rooms()) != 1 || m.Rooms()[0] != in.ByName("sale") ||
+		m.Rooms()[0].Phase.Kind != Active {
 		t.Errorf("five minutes in, the room is matched as %+v", m.Rooms())
 	}
 }
@@ -187,9 +244,13 @@ func TestControlsGoBeforeEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Controls{Version: 1, Rooms: map[string]*Control{PublicID("sale"): {
-		Pause: &Pause{Mark: Mark{Since: 1, Until: at(5)}}, Limits: &Limits{Mark: Mark{Since: 1, Until: at(6)}, TotalActiveUsers: 7},
+		Pause: &Pause{Mark: Mark{Since: 1, Until: at(5)}}, Limits: &Limits{
+			Mark:             Mark{Since: 1, Until: at(6)},
+			TotalActiveUsers: 7,
+		},
 	}}}
-	if r := set.Under(c, at(4), 0).ByName("sale"); !r.QueueAll || r.TotalActiveUsers != 7 || r.NewUsersPerMinute != 400 || r.Phase.Kind != Active {
+	if r := set.Under(c, at(4), 0).ByName("sale"); !r.QueueAll || r.TotalActiveUsers != 7 || r.NewUsersPerMinute != 400 ||
+		r.Phase.Kind != Active {
 		t.Errorf("under controls: %+v", r)
 	}
 	if r := set.Under(c, at(6), 0).ByName("sale"); r.QueueAll || r.TotalActiveUsers != 1000 {
@@ -201,7 +262,10 @@ func TestControlsGoBeforeEvents(t *testing.T) {
 func TestEventsInDocuments(t *testing.T) {
 	e := launch()
 	e.Description, e.Suspended, e.Shuffle, e.Created, e.Changed = "x", true, true, 5, 6
-	e.Overrides = Overrides{"session_duration": time.Minute, "disable_session_renewal": false, "queueing_method": MethodReject, "waiting_page": "p"}
+	e.Overrides = Overrides{
+		"session_duration": time.Minute, "disable_session_renewal": false,
+		"queueing_method": MethodReject, "waiting_page": "p",
+	}
 	doc := Document{Rooms: []Settings{sale(e, Event{Name: "b", Start: at(60), End: at(61)})}}.WithDefaults()
 	data, err := EncodeDocument(doc)
 	if err != nil {
@@ -223,7 +287,8 @@ func TestEventsInDocuments(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if without, err := EncodeDocument(Document{Rooms: []Settings{sale()}}.WithDefaults()); err != nil || strings.Contains(string(without), "events") {
+	if without, err := EncodeDocument(Document{Rooms: []Settings{sale()}}.WithDefaults()); err != nil ||
+		strings.Contains(string(without), "events") {
 		t.Errorf("%s: %v", without, err)
 	}
 }
@@ -243,7 +308,8 @@ func TestAnEventWithADraw(t *testing.T) {
 	}
 	board := func(n *draw.Notice) *draw.Board { return &draw.Board{Version: 1, Notices: []*draw.Notice{n}} }
 	published := func(after float64) *draw.Board {
-		n, err := draw.Announce(fleettime.Time(at(-60)), events[0], draw.Secret{1}, draw.BeaconNone).Publish(fleettime.Time(at(after)), draw.Secret{1}, nil, 5)
+		n, err := draw.Announce(fleettime.Time(at(-60)), events[0], draw.Secret{1},
+			draw.BeaconNone).Publish(fleettime.Time(at(after)), draw.Secret{1}, nil, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +341,8 @@ func TestAnEventWithADraw(t *testing.T) {
 			next = at(c.next)
 		}
 		if got := told.Next(nil, at(c.now), 0); r.Phase.Kind != c.kind || r.Closed != (c.kind == Prequeue) || got != next {
-			t.Errorf("%s: kind %d, closed %v, next %s, want %s", c.name, r.Phase.Kind, r.Closed, showMoment(got), showMoment(next))
+			t.Errorf("%s: kind %d, closed %v, next %s, want %s", c.name, r.Phase.Kind, r.Closed, showMoment(got),
+				showMoment(next))
 		}
 		if spans := r.Plan.Gathers(); c.kind == Prequeue && (len(spans) != 1 || spans[0][1] <= at(c.now)) {
 			t.Errorf("%s: edges let in from %v", c.name, spans)

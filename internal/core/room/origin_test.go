@@ -58,7 +58,8 @@ func TestRefusedAddr(t *testing.T) {
 func TestLoopbackOrigin(t *testing.T) {
 	for origin, want := range map[string]bool{
 		"http://127.0.0.1:8080": true, "http://127.9.9.9": true, "http://[::1]": true, "http://[::ffff:127.0.0.1]": true,
-		"http://[64:ff9b::7f00:1]": true, "http://[2002:7f00:1::]": true, "http://localhost:1": true, "http://LOCALHOST.": true, "http://a.localhost": true,
+		"http://[64:ff9b::7f00:1]": true, "http://[2002:7f00:1::]": true, "http://localhost:1": true,
+		"http://LOCALHOST.": true, "http://a.localhost": true,
 		"http://10.0.0.1": false, "http://localhost.example": false, "http://shop": false, "not an origin": false,
 	} {
 		if got := LoopbackOrigin(origin); got != want {

@@ -19,17 +19,24 @@ func TestOverridesInDocuments(t *testing.T) {
 		want        Overrides
 	}{
 		{
-			`"queueing_method":"reject","waiting_page":"p",` + then + `"total_active_users":1000,"new_users_per_minute":400,"disable_session_renewal":1,"session_duration":"1m0s"`,
-			then + `"total_active_users":1000,"new_users_per_minute":400,"session_duration":"1m0s","waiting_page":"p","queueing_method":"reject","disable_session_renewal":1`,
-			Overrides{"total_active_users": 1000, "new_users_per_minute": 400, "session_duration": time.Minute, "disable_session_renewal": false, "queueing_method": MethodReject, "waiting_page": "p"},
+			`"queueing_method":"reject","waiting_page":"p",` + then +
+				`"total_active_users":1000,"new_users_per_minute":400,"disable_session_renewal":1,"session_duration":"1m0s"`,
+			then +
+				`"total_active_users":1000,"new_users_per_minute":400,"session_duration":"1m0s","waiting_page":"p","queueing_method":"reject","disable_session_renewal":1`,
+			Overrides{
+				"total_active_users": 1000, "new_users_per_minute": 400, "session_duration": time.Minute,
+				"disable_session_renewal": false, "queueing_method": MethodReject, "waiting_page": "p",
+			},
 		},
 		{
-			`"queueing_method":"","waiting_page":"",` + then + `"total_active_users":0,"new_users_per_minute":0,"disable_session_renewal":2,"session_duration":"0s"`,
+			`"queueing_method":"","waiting_page":"",` + then +
+				`"total_active_users":0,"new_users_per_minute":0,"disable_session_renewal":2,"session_duration":"0s"`,
 			then + `"disable_session_renewal":2`,
 			Overrides{"disable_session_renewal": true},
 		},
 		{
-			`"queueing_method":"","waiting_page":"",` + then + `"total_active_users":0,"new_users_per_minute":0,"disable_session_renewal":0,"session_duration":"0s"`,
+			`"queueing_method":"","waiting_page":"",` + then +
+				`"total_active_users":0,"new_users_per_minute":0,"disable_session_renewal":0,"session_duration":"0s"`,
 			strings.TrimSuffix(then, ","), nil,
 		},
 	} {
@@ -54,7 +61,8 @@ func TestASettingThatEventsMayOverride(t *testing.T) {
 	e := launch()
 	e.Overrides["queue_message"] = "Soon."
 	doc := Document{Rooms: []Settings{sale(e)}}
-	if err := doc.Validate().Err(); err == nil || !strings.Contains(err.Error(), "events[0].queue_message: is not a setting that an event may override") {
+	if err := doc.Validate().Err(); err == nil ||
+		!strings.Contains(err.Error(), "events[0].queue_message: is not a setting that an event may override") {
 		t.Errorf("before: %v", err)
 	}
 	line.Events = true

@@ -60,7 +60,10 @@ func TestTheSchemaNamesEveryField(t *testing.T) {
 // TestSettingsOfANewerBuild: a setting at its default is not written, so that a build which does not know it reads on; one that
 // is used is refused there.
 func TestSettingsOfANewerBuild(t *testing.T) {
-	data, err := EncodeDocument(Document{Rooms: []Settings{{Name: "a", Grace: DefaultGrace, TicketBinding: DefaultBinding, QueueAll: true}}})
+	data, err := EncodeDocument(Document{Rooms: []Settings{{
+		Name: "a", Grace: DefaultGrace, TicketBinding: DefaultBinding,
+		QueueAll: true,
+	}}})
 	if want := `{"rooms":[{"name":"a","queue_all":true}],"hosts":[]}`; err != nil || string(data) != want {
 		t.Errorf("%s, %v; want %s", data, err, want)
 	}
@@ -69,7 +72,8 @@ func TestSettingsOfANewerBuild(t *testing.T) {
 		{`{"rooms":[{"events":[{"later":{"a":[1]}}]}]}`, "rooms[0].events[0].later: "},
 		{`{"later":1,"rooms":[]}`, "later: "},
 	} {
-		if _, err := DecodeDocument([]byte(c.data)); !errors.Is(err, ErrUnknownField) || !strings.Contains(err.Error(), c.want) {
+		if _, err := DecodeDocument([]byte(c.data)); !errors.Is(err, ErrUnknownField) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.data, err)
 		}
 	}
@@ -77,7 +81,8 @@ func TestSettingsOfANewerBuild(t *testing.T) {
 
 // TestTheReferenceIsTheSchema: docs/ROOMS.md has the table that the schema makes.
 func TestTheReferenceIsTheSchema(t *testing.T) {
-	const file, begin, end = "../../../docs/ROOMS.md", "<!-- generated from internal/core/room/schema.go: make golden -->\n", "<!-- end -->\n"
+	const file, begin, end = "../../../docs/ROOMS.md",
+		"<!-- generated from internal/core/room/schema.go: make golden -->\n", "<!-- end -->\n"
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,9 @@ import (
 func TestSuggest(t *testing.T) {
 	known := []string{"path", "host", "total_active_users", "queueing_status_code"}
 	for key, want := range map[string]string{
-		"paht": "path", "PATH": "path", "pat": "path", "pathh": "path", "hosts": "host", "total-active-users": "total_active_users",
-		"totalActiveUsers": "total_active_users", "queuing_status_code": "queueing_status_code",
+		"paht": "path", "PATH": "path", "pat": "path", "pathh": "path", "hosts": "host",
+		"total-active-users": "total_active_users",
+		"totalActiveUsers":   "total_active_users", "queuing_status_code": "queueing_status_code",
 		"": "", "x": "", "pots": "", "status": "", "queue": "", strings.Repeat("path", 20): "",
 	} {
 		if got := room.Suggest(key, known); got != want {

@@ -29,8 +29,10 @@ func BenchmarkRules(b *testing.B) {
 	var twenty []string
 	for i := range 5 {
 		twenty = append(
-			twenty, fmt.Sprintf(`starts_with(http.request.uri.path, "/static/%d/") or ends_with(http.request.uri.path, ".j%d")`, i, i),
-			fmt.Sprintf(`ip.src in {10.%d.0.0/16 2001:db8:%d::/48} and ssl`, i, i), fmt.Sprintf(`any(http.request.cookies["staff"][*] eq "%d")`, i),
+			twenty, fmt.Sprintf(`starts_with(http.request.uri.path, "/static/%d/") or ends_with(http.request.uri.path, ".j%d")`,
+				i, i),
+			fmt.Sprintf(`ip.src in {10.%d.0.0/16 2001:db8:%d::/48} and ssl`, i, i),
+			fmt.Sprintf(`any(http.request.cookies["staff"][*] eq "%d")`, i),
 			fmt.Sprintf(`http.user_agent contains "Monitor/%d" and ip.src.country eq "DE"`, i),
 		)
 	}
@@ -55,12 +57,21 @@ func BenchmarkRules(b *testing.B) {
 func largest() map[string]*Request {
 	const room = 20 << 10
 	out := map[string]*Request{}
-	for name, fill := range map[string]string{"same": "a", "cookies": "a=;", "upper": "A", "escapes": "%41", "accents": "é"} {
+	for name, fill := range map[string]string{
+		"same": "a", "cookies": "a=;", "upper": "A", "escapes": "%41",
+		"accents": "é",
+	} {
 		value := strings.Repeat(fill, room/len(fill))
 		for _, h := range []string{"User-Agent", "Cookie", "Referer", "X-A"} {
-			out[name+"/"+h] = &Request{Scheme: "https", Host: "shop.example", Paths: []string{"/"}, Headers: []Header{{h, value}}, Client: netip.MustParseAddr("192.0.2.7")}
+			out[name+"/"+h] = &Request{
+				Scheme: "https", Host: "shop.example", Paths: []string{"/"},
+				Headers: []Header{{h, value}}, Client: netip.MustParseAddr("192.0.2.7"),
+			}
 		}
-		out[name+"/query"] = &Request{Scheme: "https", Host: "shop.example", Paths: []string{"/"}, Query: strings.ReplaceAll(value, ";", "&"), Client: netip.MustParseAddr("192.0.2.7")}
+		out[name+"/query"] = &Request{
+			Scheme: "https", Host: "shop.example", Paths: []string{"/"},
+			Query: strings.ReplaceAll(value, ";", "&"), Client: netip.MustParseAddr("192.0.2.7"),
+		}
 		paths := []string{"/" + strings.Repeat(fill, 16000/len(fill))}
 		out[name+"/path"] = &Request{Scheme: "https", Host: "shop.example", Paths: paths}
 		var many []string
@@ -89,12 +100,18 @@ func costly() map[string]string {
 	}
 	out := map[string]string{}
 	for i, term := range []string{
-		`http.cookie contains "aab"`, `http.user_agent contains "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"`, `http.cookie contains "` + strings.Repeat("a", 60) + `b"`, `lower(http.cookie) contains "ab"`,
-		`http.cookie wildcard "*a*a*ab*"`, `any(http.request.cookies["b"][*] eq "x")`, `any(lower(http.request.headers[*][*]) eq "x")`,
-		`any(http.request.headers.names[*] eq "x")`, `any(http.request.uri.args["b"][*] eq "x")`, `http.request.headers["x-b"][0] eq "x"`, `http.request.headers["x-a"][60000] eq "x"`,
-		`url_decode(http.request.uri.query) eq "x"`, `concat(http.cookie,http.cookie) eq "x"`, `http.request.full_uri eq "x"`, `upper(http.request.uri.query) eq "x"`,
-		`not lower(http.request.uri.path) eq "x"`, `http.request.uri.path ne "/x"`, `not url_decode(http.request.uri, "r") contains "ab"`, `not http.request.uri.path.extension eq "a"`,
-		`ip.src in {10.0.0.0/8}`, `ssl`, `http.host eq "x"`, `len(http.request.headers["x-a"]) eq 0`, `any(http.request.accepted_languages[*] eq "x")`, `http.referer in {"a" "b"}`,
+		`http.cookie contains "aab"`, `http.user_agent contains "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"`,
+		`http.cookie contains "` + strings.Repeat("a", 60) + `b"`, `lower(http.cookie) contains "ab"`,
+		`http.cookie wildcard "*a*a*ab*"`, `any(http.request.cookies["b"][*] eq "x")`,
+		`any(lower(http.request.headers[*][*]) eq "x")`,
+		`any(http.request.headers.names[*] eq "x")`, `any(http.request.uri.args["b"][*] eq "x")`,
+		`http.request.headers["x-b"][0] eq "x"`, `http.request.headers["x-a"][60000] eq "x"`,
+		`url_decode(http.request.uri.query) eq "x"`, `concat(http.cookie,http.cookie) eq "x"`, `http.request.full_uri eq "x"`,
+		`upper(http.request.uri.query) eq "x"`,
+		`not lower(http.request.uri.path) eq "x"`, `http.request.uri.path ne "/x"`,
+		`not url_decode(http.request.uri, "r") contains "ab"`, `not http.request.uri.path.extension eq "a"`,
+		`ip.src in {10.0.0.0/8}`, `ssl`, `http.host eq "x"`, `len(http.request.headers["x-a"]) eq 0`,
+		`any(http.request.accepted_languages[*] eq "x")`, `http.referer in {"a" "b"}`,
 		`any(http.request.headers["x-a"][*] matches "(a|b)*c")`,
 	} {
 		with, count := " or ", strings.Count(term, "matches")

@@ -9,7 +9,8 @@ import (
 // sample is the request of most tests.
 func sample() *Request {
 	return &Request{
-		Method: "GET", Scheme: "https", Host: "shop.example", Query: "a=1&b=two&a=3&x=%41+b", Version: "HTTP/1.1", Paths: []string{"/articles/2008/Photo.JPG"},
+		Method: "GET", Scheme: "https", Host: "shop.example", Query: "a=1&b=two&a=3&x=%41+b", Version: "HTTP/1.1",
+		Paths: []string{"/articles/2008/Photo.JPG"},
 		Headers: []Header{
 			{"Host", "shop.example"},
 			{"User-Agent", "Mozilla/5.0 (X11) Firefox/1.0"},
@@ -297,12 +298,15 @@ func TestExplain(t *testing.T) {
 
 func TestNetworks(t *testing.T) {
 	n := NewNetworks([]netip.Prefix{
-		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("::ffff:192.0.2.0/120"),
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16"),
+		netip.MustParsePrefix("::ffff:192.0.2.0/120"),
 		netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("0.0.0.0/32"),
 	})
 	for address, want := range map[string]bool{
-		"10.0.0.0": true, "10.255.255.255": true, "11.0.0.0": false, "9.255.255.255": false, "192.0.2.9": true, "::ffff:192.0.2.9": true,
-		"2001:db8::1": true, "2001:db9::": false, "0.0.0.0": true, "0.0.0.1": false, "::": false, "2001:db8::1%eth0": true,
+		"10.0.0.0": true, "10.255.255.255": true, "11.0.0.0": false, "9.255.255.255": false, "192.0.2.9": true,
+		"::ffff:192.0.2.9": true,
+		"2001:db8::1":      true, "2001:db9::": false, "0.0.0.0": true, "0.0.0.1": false, "::": false,
+		"2001:db8::1%eth0": true,
 	} {
 		if got := n.Has(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %v", address, got)

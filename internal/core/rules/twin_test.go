@@ -336,11 +336,17 @@ func (w twin) compare(n *node) any {
 		}
 		order = v.Compare(n.addr)
 	}
-	return map[op]bool{opEq: order == 0, opNe: order != 0, opLt: order < 0, opLe: order <= 0, opGt: order > 0, opGe: order >= 0}[n.op]
+	return map[op]bool{
+		opEq: order == 0, opNe: order != 0, opLt: order < 0, opLe: order <= 0, opGt: order > 0,
+		opGe: order >= 0,
+	}[n.op]
 }
 
 // words are the random values: few, so that they are often equal.
-var words = []string{"", "/", "/a", "/A/b", "a", "A", "b", "ab", "aB.Js", "%41", "/a%2fb", "+", "k", "K", "x-a", "=", "é", "a\nb", "aab"}
+var words = []string{
+	"", "/", "/a", "/A/b", "a", "A", "b", "ab", "aB.Js", "%41", "/a%2fb", "+", "k", "K", "x-a", "=",
+	"é", "a\nb", "aab",
+}
 
 func pick(t *rapid.T, from ...string) string { return rapid.SampledFrom(from).Draw(t, "word") }
 
@@ -355,13 +361,16 @@ func someText(t *rapid.T, depth int) string {
 		case 2:
 			return "url_decode(" + inner + pick(t, "", `,"r"`) + ")"
 		case 3:
-			return fmt.Sprintf("substring(%s,%d,%d)", inner, rapid.IntRange(-3, 3).Draw(t, "from"), rapid.IntRange(-3, 3).Draw(t, "to"))
+			return fmt.Sprintf("substring(%s,%d,%d)", inner, rapid.IntRange(-3, 3).Draw(t, "from"),
+				rapid.IntRange(-3, 3).Draw(t, "to"))
 		default:
 			return "concat(" + inner + "," + someText(t, depth-1) + `, "a")`
 		}
 	}
-	return pick(t, "http.host", "http.request.uri.path", "http.request.uri", "http.request.full_uri", "http.request.uri.query", "http.referer", "http.user_agent", "http.cookie",
-		"http.request.uri.path.extension", `http.request.headers["x-a"][1]`, `http.request.cookies["a"][0]`, `http.request.uri.args["a"][0]`, "http.request.headers.names[1]", "ip.src.country")
+	return pick(t, "http.host", "http.request.uri.path", "http.request.uri", "http.request.full_uri",
+		"http.request.uri.query", "http.referer", "http.user_agent", "http.cookie",
+		"http.request.uri.path.extension", `http.request.headers["x-a"][1]`, `http.request.cookies["a"][0]`,
+		`http.request.uri.args["a"][0]`, "http.request.headers.names[1]", "ip.src.country")
 }
 
 func someTest(t *rapid.T, value string) string {
@@ -374,9 +383,11 @@ func someTest(t *rapid.T, value string) string {
 	case 2:
 		return value + " in {\"" + pick(t, "a", "/A/b", "") + "\" \"" + pick(t, "b", "/a", "K") + "\"}"
 	case 3:
-		return value + " matches " + pick(t, `"^/a"`, `"b$"`, `"(?m)^b"`, `"A|.{2,3}b"`, `"\b[a-k]+\b"`, `"[^a]"`, `"(?i)K"`, `"^$"`, `"é|\PL"`, `""`, `"\Ba"`, `"a+?b*c?$"`)
+		return value + " matches " + pick(t, `"^/a"`, `"b$"`, `"(?m)^b"`, `"A|.{2,3}b"`, `"\b[a-k]+\b"`, `"[^a]"`, `"(?i)K"`,
+			`"^$"`, `"é|\PL"`, `""`, `"\Ba"`, `"a+?b*c?$"`)
 	case 4:
-		return value + pick(t, " wildcard ", " strict wildcard ") + pick(t, `"*"`, `"/A*"`, `"*a*b"`, `"a*"`, `"*aab*a"`, `""`, `"K*"`)
+		return value + pick(t, " wildcard ", " strict wildcard ") + pick(t, `"*"`, `"/A*"`, `"*a*b"`, `"a*"`, `"*aab*a"`,
+			`""`, `"K*"`)
 	default:
 		return pick(t, "starts_with(", "ends_with(") + value + "," + strings.ReplaceAll(lit, `\n`, `\x0a`) + ")"
 	}
@@ -388,11 +399,14 @@ func someExpression(t *rapid.T, depth int) string {
 		case 0:
 			return pick(t, "ssl", "cf.client.bot", "ip.src.is_in_european_union")
 		case 1:
-			return "ip.src " + pick(t, "eq 10.0.0.1", "ne ::1", "in {10.0.0.0/30 ::/64}", "lt 10.0.0.3", "in {10.0.0.0..10.0.0.5 10.0.0.4..10.0.0.9}")
+			return "ip.src " + pick(t, "eq 10.0.0.1", "ne ::1", "in {10.0.0.0/30 ::/64}", "lt 10.0.0.3",
+				"in {10.0.0.0..10.0.0.5 10.0.0.4..10.0.0.9}")
 		case 2:
-			return pick(t, "len(http.host)", "http.request.timestamp.sec", "ip.src.asnum", `len(http.request.headers["x-a"])`) + pick(t, " eq 1", " > 2", " in {0..1 1..3 2}", " ne 0")
+			return pick(t, "len(http.host)", "http.request.timestamp.sec", "ip.src.asnum",
+				`len(http.request.headers["x-a"])`) + pick(t, " eq 1", " > 2", " in {0..1 1..3 2}", " ne 0")
 		case 3, 4:
-			list := pick(t, `http.request.headers["x-a"]`, `http.request.cookies["a"]`, `http.request.uri.args["a"]`, "http.request.headers.names", "http.request.uri.args.values", "http.request.cookies[*]")
+			list := pick(t, `http.request.headers["x-a"]`, `http.request.cookies["a"]`, `http.request.uri.args["a"]`,
+				"http.request.headers.names", "http.request.uri.args.values", "http.request.cookies[*]")
 			value := pick(t, list+"[*]", "lower("+list+"[*])", "concat("+list+"[*],http.request.uri.path)")
 			return pick(t, "any(", "all(") + someTest(t, value) + ")"
 		default:
@@ -415,15 +429,24 @@ func someExpression(t *rapid.T, depth int) string {
 func someRequest(t *rapid.T) *Request {
 	word := func() string { return pick(t, words...) }
 	r := &Request{
-		Method: "GET", Scheme: pick(t, "http", "https"), Host: word(), Query: word() + pick(t, "", "a=", "a=b&A=c&a=", "&&a"), Version: "HTTP/1.1", Time: int64(rapid.IntRange(0, 3).Draw(t, "time")),
-		Client:  rapid.SampledFrom([]netip.Addr{{}, netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("::ffff:10.0.0.4")}).Draw(t, "ip"),
-		Country: pick(t, "", "DE", "a"), ASN: int64(rapid.IntRange(0, 3).Draw(t, "asn")), EU: rapid.Bool().Draw(t, "eu"), Crawler: rapid.Bool().Draw(t, "bot"),
+		Method: "GET", Scheme: pick(t, "http", "https"), Host: word(), Query: word() + pick(t, "", "a=", "a=b&A=c&a=", "&&a"),
+		Version: "HTTP/1.1", Time: int64(rapid.IntRange(0, 3).Draw(t, "time")),
+		Client: rapid.SampledFrom([]netip.Addr{
+			{},
+			netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::1"),
+			netip.MustParseAddr("::ffff:10.0.0.4"),
+		}).Draw(t, "ip"),
+		Country: pick(t, "", "DE", "a"), ASN: int64(rapid.IntRange(0, 3).Draw(t, "asn")), EU: rapid.Bool().Draw(t, "eu"),
+		Crawler: rapid.Bool().Draw(t, "bot"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "readings") {
 		r.Paths = append(r.Paths, "/"+word())
 	}
 	for range rapid.IntRange(0, 5).Draw(t, "headers") {
-		r.Headers = append(r.Headers, Header{pick(t, "X-A", "x-a", "Cookie", "Referer", "User-Agent", "Host"), word() + pick(t, "", "a=b;A=c; a=", ";a=x")})
+		r.Headers = append(r.Headers, Header{
+			pick(t, "X-A", "x-a", "Cookie", "Referer", "User-Agent", "Host"),
+			word() + pick(t, "", "a=b;A=c; a=", ";a=x"),
+		})
 	}
 	return r
 }
@@ -457,9 +480,12 @@ func TestTwin(t *testing.T) {
 // For any input the parser ends, and the closures agree with the twin within the budget.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
-		`ssl and not http.host eq "a" or ip.src in {10.0.0.0/8 ::1}`, `any(lower(http.request.headers["x-a"][*]) contains r#"b"#)`,
-		`http.request.uri.path matches "^/a[^b]{1,3}\b" xor len(concat(http.host, 5)) gt 0x1f`, `substring(url_decode(http.request.uri, "ru"), -4, 2) wildcard "*\x41*"`,
-		`http.request.cookies["a"][0] strict wildcard "a\\*" && ip.src.asnum in {1..2 -5}`, `ip.src in $office`, `http.request.headers[*][*] eq "`, "not not (((",
+		`ssl and not http.host eq "a" or ip.src in {10.0.0.0/8 ::1}`,
+		`any(lower(http.request.headers["x-a"][*]) contains r#"b"#)`,
+		`http.request.uri.path matches "^/a[^b]{1,3}\b" xor len(concat(http.host, 5)) gt 0x1f`,
+		`substring(url_decode(http.request.uri, "ru"), -4, 2) wildcard "*\x41*"`,
+		`http.request.cookies["a"][0] strict wildcard "a\\*" && ip.src.asnum in {1..2 -5}`, `ip.src in $office`,
+		`http.request.headers[*][*] eq "`, "not not (((",
 	} {
 		f.Add(seed)
 	}
@@ -468,7 +494,8 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, expression string) {
 		r, err := Compile(expression, sources)
 		if err != nil {
-			if fs, ok := err.(Faults); !ok || len(fs) == 0 || fs[0].At < 1 || fs[0].Reason == "" { //nolint:errorlint // Compile promises the type itself
+			if fs, ok := err.(Faults); !ok || len(fs) == 0 || fs[0].At < 1 || //nolint:errorlint // Compile promises the type itself
+				fs[0].Reason == "" {
 				t.Fatalf("%q: %#v", expression, err)
 			}
 			return
@@ -484,7 +511,10 @@ func FuzzCompile(f *testing.F) {
 
 // An automaton matches like package regexp.
 func FuzzAutomaton(f *testing.F) {
-	for _, seed := range []string{`^a|b$`, `(?i)k\b.`, `[^\n]{2,5}\B`, `(?m)^x$`, `\PL+é?`, `(a|ab)(c|bcd)(d*)`, `\x{10FFFF}`, `\A\z`} {
+	for _, seed := range []string{
+		`^a|b$`, `(?i)k\b.`, `[^\n]{2,5}\B`, `(?m)^x$`, `\PL+é?`, `(a|ab)(c|bcd)(d*)`,
+		`\x{10FFFF}`, `\A\z`,
+	} {
 		f.Add(seed, "aKé\nx\nabcd\xff", true)
 	}
 	f.Fuzz(func(t *testing.T, pattern, text string, ignoreCase bool) {

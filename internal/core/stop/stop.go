@@ -56,18 +56,20 @@ func (r Reason) String() string {
 
 // Stop is why nobody enters a room, or any room of a data centre. The zero value means that visitors enter.
 type Stop struct {
-	Reason   Reason
-	Since    fleettime.Time `json:",omitempty"`        // 0 for unknown
-	Until    fleettime.Time `json:",omitempty"`        // latest end; 0 for unknown
-	Centre   string         `json:",omitempty"`        // data centre concerned; "" for all
-	Edge     string         `json:",omitempty"`        // the edge, or for AwaitsCentre the data centre, that is waited for; "" for any
-	Instance uint64         `json:",omitempty,string"` // of the edge; 0 for unknown
-	Ended    bool           `json:",omitempty"`        // the edge has ended; or the data centre was removed, reports, or is the only one: nothing is left to declare
-	Edges    int            `json:",omitempty"`        // number of edges at which the site does not answer
-	Room     string         `json:",omitempty"`        // the room; "" for all
-	Text     string         `json:",omitempty"`        // the operator's reason, or the name of an event
-	ForNow   bool           `json:",omitempty"`        // of QueueAll: by a control, which a change of the room does not end
-	Draw     bool           `json:",omitempty"`        // of BeforeEvent: the event begins with a draw, which has its time
+	Reason Reason
+	Since  fleettime.Time `json:",omitempty"` // 0 for unknown
+	Until  fleettime.Time `json:",omitempty"` // latest end; 0 for unknown
+	Centre string         `json:",omitempty"` // data centre concerned; "" for all
+	// the edge, or for AwaitsCentre the data centre, that is waited for; "" for any
+	Edge     string `json:",omitempty"`
+	Instance uint64 `json:",omitempty,string"` // of the edge; 0 for unknown
+	// the edge has ended; or the data centre was removed, reports, or is the only one: nothing is left to declare
+	Ended  bool   `json:",omitempty"`
+	Edges  int    `json:",omitempty"` // number of edges at which the site does not answer
+	Room   string `json:",omitempty"` // the room; "" for all
+	Text   string `json:",omitempty"` // the operator's reason, or the name of an event
+	ForNow bool   `json:",omitempty"` // of QueueAll: by a control, which a change of the room does not end
+	Draw   bool   `json:",omitempty"` // of BeforeEvent: the event begins with a draw, which has its time
 }
 
 // View is a stop as /readyz shows it.
@@ -179,7 +181,8 @@ func (s Stop) String() string {
 	case Unlisted:
 		return nobody + ": the data centre is not in the fleet's list"
 	case Copy:
-		return nobody + ": another data centre of this name is in the fleet's list; rename one of them, unless nothing of the listed one lives"
+		return nobody +
+			": another data centre of this name is in the fleet's list; rename one of them, unless nothing of the listed one lives"
 	case AwaitsEdge:
 		switch {
 		case s.Ended && s.Edge == UnknownEdge:
@@ -209,9 +212,11 @@ func (s Stop) String() string {
 	case ClockUncertain:
 		return nobody + ": fleet time is not known well enough, check that the regional answers"
 	case NoLease:
-		return nobody + ": the edge has no lease, its regional does not answer: check that a regional leads and that NATS of the data centre is connected"
+		return nobody +
+			": the edge has no lease, its regional does not answer: check that a regional leads and that NATS of the data centre is connected"
 	case NoGlobal:
-		return nobody + ": the data centre has no free permit, and global does not answer: check that a global leads and that its NATS is connected"
+		return nobody +
+			": the data centre has no free permit, and global does not answer: check that a global leads and that its NATS is connected"
 	case Silent:
 		text := fmt.Sprintf("data centre %s does not report: check that its regional runs and reaches NATS", s.Centre)
 		if !s.Ended {
@@ -254,7 +259,7 @@ func end(until fleettime.Time) string {
 	return ", until " + Clock(until) + " UTC"
 }
 
-// away says what to find out before a data centre is removed.
+// away names the check before a data centre is removed.
 const away = "; first make sure that its edges are lost, not cut off"
 
 // Command returns the command that ends the stop; "" if there is none. Where it declares a loss, String says what to

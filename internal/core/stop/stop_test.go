@@ -26,7 +26,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		if text := s.String(); text == "" || strings.Contains(text, "does not know") || strings.Contains(text, "%!") {
 			t.Errorf("%v: %s", r, text)
 		}
-		if c := s.Command(); c != "" && (!strings.HasPrefix(c, "vestibule ") || r != Uninitialized && !strings.Contains(c, "shop") && !strings.Contains(c, "dublin") && !strings.Contains(c, "edge-1")) {
+		if c := s.Command(); c != "" && (!strings.HasPrefix(c, "vestibule ") || r != Uninitialized &&
+			!strings.Contains(c, "shop") && !strings.Contains(c, "dublin") && !strings.Contains(c, "edge-1")) {
 			t.Errorf("%v: %s", r, c)
 		}
 		if !strings.HasPrefix(s.Advice(), s.String()) || !strings.HasSuffix(s.Advice(), s.Command()) {
@@ -34,7 +35,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		}
 	}
 	newer := Stop{Reason: 200}
-	if newer.OK() || newer.Reason.String() != "unknown" || !strings.Contains(newer.String(), "a reason that this build does not know") {
+	if newer.OK() || newer.Reason.String() != "unknown" ||
+		!strings.Contains(newer.String(), "a reason that this build does not know") {
 		t.Errorf("a reason of a newer build: %v", newer)
 	}
 }
@@ -56,24 +58,42 @@ func TestAdvice(t *testing.T) {
 			Reason: AwaitsEdge, Centre: "dublin", Edge: "e2", Ended: true,
 		},
 		"no visitor is admitted in dublin until data centre lima reports its permits: global lends at most returned ones; " +
-			"first make sure that its edges are lost, not cut off: vestibule fleet remove lima --force": {Reason: AwaitsCentre, Centre: "dublin", Edge: "lima"},
+			"first make sure that its edges are lost, not cut off: vestibule fleet remove lima --force": {
+			Reason: AwaitsCentre,
+			Centre: "dublin", Edge: "lima",
+		},
 		"no visitor is admitted in dublin until data centre lima reports its permits: global lends at most returned ones; " +
-			"it waits itself, see the alarms of its regional's /readyz": {Reason: AwaitsCentre, Centre: "dublin", Edge: "lima", Ended: true},
-		"data centre dublin does not report: check that its regional runs and reaches NATS":      {Reason: Silent, Centre: "dublin", Ended: true},
-		"the room is paused: till is down, until 2026-11-22 13:14:41 UTC: vestibule resume shop": {Reason: Paused, Room: "shop", Text: "till is down", Until: day},
-		"visitors gather for event sale: vestibule events start shop sale":                       {Reason: BeforeEvent, Room: "shop", Text: "sale"},
+			"it waits itself, see the alarms of its regional's /readyz": {
+			Reason: AwaitsCentre, Centre: "dublin", Edge: "lima",
+			Ended: true,
+		},
+		"data centre dublin does not report: check that its regional runs and reaches NATS": {
+			Reason: Silent,
+			Centre: "dublin", Ended: true,
+		},
+		"the room is paused: till is down, until 2026-11-22 13:14:41 UTC: vestibule resume shop": {
+			Reason: Paused,
+			Room:   "shop", Text: "till is down", Until: day,
+		},
+		"visitors gather for event sale: vestibule events start shop sale": {Reason: BeforeEvent, Room: "shop", Text: "sale"},
 		"visitors gather for event sale, which begins with a draw, until 2026-11-22 13:14:41 UTC": {
 			Reason: BeforeEvent, Room: "shop", Text: "sale", Draw: true, Until: day,
 		},
 		"every visitor waits (queue_all): vestibule rooms set shop queue_all=false": {Reason: QueueAll, Room: "shop"},
-		"every visitor waits (queue_all): slow: vestibule resume shop":              {Reason: QueueAll, Room: "shop", Text: "slow", ForNow: true},
+		"every visitor waits (queue_all): slow: vestibule resume shop": {
+			Reason: QueueAll, Room: "shop",
+			Text: "slow", ForNow: true,
+		},
 		"event sale rejects newcomers (queueing_method: reject): vestibule events set shop sale queueing_method=fifo": {
 			Reason: Rejecting, Room: "shop", Text: "sale",
 		},
 		"total_active_users is reached: a visitor enters when a session ends: vestibule limits shop --total N --for 30m": {
 			Reason: Full, Room: "shop",
 		},
-		"the site does not answer 3 edges in dublin: they admit nobody until it does": {Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 3},
+		"the site does not answer 3 edges in dublin: they admit nobody until it does": {
+			Reason: SiteDown, Room: "shop",
+			Centre: "dublin", Edges: 3,
+		},
 	} {
 		if got := s.Advice(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -92,21 +112,42 @@ func TestStopsOfOperators(t *testing.T) {
 		phase room.Phase
 		want  Stop
 	}{
-		"open":          {},
-		"paused":        {in: &room.Control{Pause: &room.Pause{Mark: mark}}, want: Stop{Reason: Paused, Since: day - 1000, Until: day + 1000, Text: "why"}},
-		"a pause's end": {in: &room.Control{Pause: &room.Pause{Mark: room.Mark{Until: int64(day)}}}},
-		"all wait":      {in: &room.Control{QueueAll: &mark}, want: Stop{Reason: QueueAll, Since: day - 1000, Until: day + 1000, Text: "why", ForNow: true}},
-		"queue_all":     {edit: func(s *room.Settings) { s.QueueAll = true }, want: Stop{Reason: QueueAll}},
-		"reject":        {edit: func(s *room.Settings) { s.QueueingMethod = room.MethodReject }, want: Stop{Reason: Rejecting}},
-		"before a sale": {phase: room.Phase{Kind: room.Prequeue, Event: sale}, want: Stop{Reason: BeforeEvent, Since: day - 5000, Until: day + 5000, Text: "sale"}},
-		"a sale rejects": {
-			edit:  func(s *room.Settings) { s.QueueingMethod = room.MethodReject },
-			phase: room.Phase{Kind: room.Active, Event: &room.Event{Name: "last", Overrides: room.Overrides{"queueing_method": room.MethodReject}}},
-			want:  Stop{Reason: Rejecting, Text: "last"},
+		"open": {},
+		"paused": {
+			in:   &room.Control{Pause: &room.Pause{Mark: mark}},
+			want: Stop{Reason: Paused, Since: day - 1000, Until: day + 1000, Text: "why"},
 		},
-		"before a draw":  {phase: room.Phase{Kind: room.Prequeue, Event: &room.Event{Name: "lot", Shuffle: true}}, want: Stop{Reason: BeforeEvent, Text: "lot", Draw: true}},
-		"during a sale":  {phase: room.Phase{Kind: room.Active, Event: sale}},
-		"suspended":      {edit: func(s *room.Settings) { s.Suspended = true }, in: &room.Control{Pause: &room.Pause{Mark: mark}}},
+		"a pause's end": {in: &room.Control{Pause: &room.Pause{Mark: room.Mark{Until: int64(day)}}}},
+		"all wait": {
+			in:   &room.Control{QueueAll: &mark},
+			want: Stop{Reason: QueueAll, Since: day - 1000, Until: day + 1000, Text: "why", ForNow: true},
+		},
+		"queue_all": {edit: func(s *room.Settings) { s.QueueAll = true }, want: Stop{Reason: QueueAll}},
+		"reject": {
+			edit: func(s *room.Settings) { s.QueueingMethod = room.MethodReject },
+			want: Stop{Reason: Rejecting},
+		},
+		"before a sale": {
+			phase: room.Phase{Kind: room.Prequeue, Event: sale},
+			want:  Stop{Reason: BeforeEvent, Since: day - 5000, Until: day + 5000, Text: "sale"},
+		},
+		"a sale rejects": {
+			edit: func(s *room.Settings) { s.QueueingMethod = room.MethodReject },
+			phase: room.Phase{
+				Kind:  room.Active,
+				Event: &room.Event{Name: "last", Overrides: room.Overrides{"queueing_method": room.MethodReject}},
+			},
+			want: Stop{Reason: Rejecting, Text: "last"},
+		},
+		"before a draw": {
+			phase: room.Phase{Kind: room.Prequeue, Event: &room.Event{Name: "lot", Shuffle: true}},
+			want:  Stop{Reason: BeforeEvent, Text: "lot", Draw: true},
+		},
+		"during a sale": {phase: room.Phase{Kind: room.Active, Event: sale}},
+		"suspended": {
+			edit: func(s *room.Settings) { s.Suspended = true },
+			in:   &room.Control{Pause: &room.Pause{Mark: mark}},
+		},
 		"other controls": {in: &room.Control{Message: &room.Message{Mark: mark, Text: "x"}}},
 	} {
 		r := room.Settings{Name: "shop"}
@@ -146,7 +187,10 @@ func TestMemory(t *testing.T) {
 
 // TestAStopOnTheWire: it survives JSON, as globals exchange it.
 func TestAStopOnTheWire(t *testing.T) {
-	want := Stop{Reason: AwaitsEdge, Since: day, Until: day + 1, Centre: "dublin", Edge: "e", Instance: 1<<63 + 1, Ended: true, Edges: 3, Room: "shop", Text: "x"}
+	want := Stop{
+		Reason: AwaitsEdge, Since: day, Until: day + 1, Centre: "dublin", Edge: "e", Instance: 1<<63 + 1,
+		Ended: true, Edges: 3, Room: "shop", Text: "x",
+	}
 	data, err := json.Marshal(want)
 	var got Stop
 	if err == nil {
@@ -156,7 +200,8 @@ func TestAStopOnTheWire(t *testing.T) {
 		t.Errorf("%s: %+v, %v", data, got, err)
 	}
 	v := want.View()
-	if v.Reason != "awaits_edge" || v.Since == nil || !v.Since.Equal(time.UnixMilli(int64(day))) || v.DataCenter != "dublin" {
+	if v.Reason != "awaits_edge" || v.Since == nil || !v.Since.Equal(time.UnixMilli(int64(day))) ||
+		v.DataCenter != "dublin" {
 		t.Errorf("%+v", v)
 	}
 }

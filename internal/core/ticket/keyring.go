@@ -116,7 +116,7 @@ func (r Keyring) Due(now fleettime.Time, interval time.Duration) bool {
 
 // Join merges the ring o of other nodes into r. If one ring descends from the other by rotations, the newer one is the
 // result. Of two unrelated rings the older one continues to seal, and the sealing key of the other only opens tickets,
-// so that no place is lost. A key whose number is taken is left out. The version of the result makes every node accept
+// so that no place is lost. A key with a taken number is left out. The version of the result makes every node accept
 // it. The result has the Push of its own ring, or else of the other.
 func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 	out := r.join(o, now)

@@ -140,7 +140,8 @@ func TestRotationTooSoonIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Keys) != 2 || r.Keys[0].SealFrom != day || r.Keys[1].SealFrom != day.Add(time.Hour) || r.Keys[0].Secret == r.Keys[1].Secret || r.Version != 1 {
+	if len(r.Keys) != 2 || r.Keys[0].SealFrom != day || r.Keys[1].SealFrom != day.Add(time.Hour) ||
+		r.Keys[0].Secret == r.Keys[1].Secret || r.Version != 1 {
 		t.Errorf("a ring begins as %+v", r)
 	}
 	if _, err := r.Rotate(day.Add(time.Hour-1), time.Hour, &stream{}); !errors.Is(err, ErrTooSoon) {
@@ -168,8 +169,12 @@ func TestRotationTooSoonIsRefused(t *testing.T) {
 func TestKeyMaterialIsNotPrinted(t *testing.T) {
 	r := testRing(t, 1)
 	secret := r.Keys[0].Secret
-	for _, out := range []string{fmt.Sprint(r), fmt.Sprintf("%+v %#v", r, r), fmt.Sprintf("%v", secret), secret.LogValue().String()} {
-		if strings.Contains(out, hex.EncodeToString(secret[:4])) || strings.Contains(out, "1, 2, 3") || strings.Contains(out, "1 2 3") || strings.Contains(out, "0x1, 0x2") {
+	for _, out := range []string{
+		fmt.Sprint(r), fmt.Sprintf("%+v %#v", r, r), fmt.Sprintf("%v", secret),
+		secret.LogValue().String(),
+	} {
+		if strings.Contains(out, hex.EncodeToString(secret[:4])) || strings.Contains(out, "1, 2, 3") ||
+			strings.Contains(out, "1 2 3") || strings.Contains(out, "0x1, 0x2") {
 			t.Errorf("key material in %q", out)
 		}
 	}
@@ -214,7 +219,8 @@ func TestTwoRingsBecomeOne(t *testing.T) {
 		}()},
 	} {
 		joined := tc.younger.Join(tc.older, now)
-		if other := tc.older.Join(tc.younger, now); !slices.Equal(joined.Keys, other.Keys) || joined.Version != other.Version {
+		if other := tc.older.Join(tc.younger, now); !slices.Equal(joined.Keys, other.Keys) ||
+			joined.Version != other.Version {
 			t.Errorf("%s: Join is not symmetric", name)
 		}
 		if joined.Keys[joined.sealing(now)] != tc.older.Keys[tc.older.sealing(now)] {
@@ -281,7 +287,8 @@ func TestARingContinuesAnother(t *testing.T) {
 		out = append(out, r)
 		for i := range 9 {
 			var err error
-			if r, err = r.Rotate(day.Add(time.Duration(i)*time.Hour), time.Hour, bytes.NewReader(bytes.Repeat([]byte{secret, byte(i + 1)}, 32))); err != nil {
+			if r, err = r.Rotate(day.Add(time.Duration(i)*time.Hour), time.Hour,
+				bytes.NewReader(bytes.Repeat([]byte{secret, byte(i + 1)}, 32))); err != nil {
 				t.Fatal(err)
 			}
 			out = append(out, r)
@@ -323,8 +330,13 @@ func TestKeyringIsStoredWhole(t *testing.T) {
 		{"unknown field", `{"version":1,"kees":[]}`, "kees"},
 		{"trailing data", `{"version":1,"keys":[]} x`, "after"},
 		{"short secret", `{"version":1,"keys":[{"id":1,"secret":"AAAA","seal_from":0}]}`, "32 bytes"},
-		{"empty secret", `{"version":1,"keys":[{"id":1,"secret":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","seal_from":0}]}`, "secret: must not be empty"},
-		{"ids in disorder", strings.Replace(string(data), fmt.Sprintf(`"id":%d`, r.Keys[1].ID), fmt.Sprintf(`"id":%d`, r.Keys[0].ID), 1), "must grow"},
+		{
+			"empty secret",
+			`{"version":1,"keys":[{"id":1,"secret":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","seal_from":0}]}`,
+			"secret: must not be empty",
+		},
+		{"ids in disorder", strings.Replace(string(data), fmt.Sprintf(`"id":%d`, r.Keys[1].ID),
+			fmt.Sprintf(`"id":%d`, r.Keys[0].ID), 1), "must grow"},
 		{"too many keys", `{"keys":[` + strings.Repeat(`{"id":1},`, MaxKeys) + `{"id":1}]}`, "at most 4"},
 	} {
 		if _, err := DecodeKeyring([]byte(tc.data)); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -1,7 +1,7 @@
 package ticket
 
-// Network identifies the client network of a request, in a room that binds tickets: a hash whose lowest bit is the kind
-// of binding. 0 if tickets are not bound.
+// Network identifies the client network of a request, in a room that binds tickets: a hash with the kind in its lowest
+// bit of binding. 0 if tickets are not bound.
 type Network uint64
 
 // A bound session's Ticket.Net has the upper bit set, so that it is never 0. The next bit is the kind of binding.

@@ -33,7 +33,13 @@ func TestSessionKeysLastTwoDays(t *testing.T) {
 		days   fleettime.Time
 		seals  bool
 		opened bool
-	}{{ring, 0, true, true}, {ring, 1, false, true}, {next, 1, false, true}, {ring, 2, false, false}, {next, 2, false, false}} {
+	}{
+		{ring, 0, true, true},
+		{ring, 1, false, true},
+		{next, 1, false, true},
+		{ring, 2, false, false},
+		{next, 2, false, false},
+	} {
 		all := keys(c.ring, now+c.days*secondsOfDay*1000)
 		if (all[0] == first) != c.seals || slices.Contains(all, first) != c.opened {
 			t.Errorf("after %d days it seals: %v, opens: %v", c.days, all[0] == first, slices.Contains(all, first))

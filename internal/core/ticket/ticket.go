@@ -177,7 +177,8 @@ func (t *Ticket) Quartiles() (first, third time.Duration, ok bool) {
 	}
 	const parts = 1<<quartileBits - 1
 	wait, high := time.Duration(t.Wait)*time.Second, time.Duration(t.High)*time.Second
-	return wait * time.Duration(t.Forecast>>quartileBits&parts) / parts, wait + (high-wait)*time.Duration(t.Forecast&parts)/parts, true
+	return wait * time.Duration(t.Forecast>>quartileBits&parts) / parts,
+		wait + (high-wait)*time.Duration(t.Forecast&parts)/parts, true
 }
 
 // Rank returns the rank in a draw, from 1, or 0 for none.

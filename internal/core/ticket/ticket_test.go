@@ -51,7 +51,10 @@ func genTicket(t *rapid.T) Ticket {
 		Epoch:  rapid.Uint32().Draw(t, "epoch"),
 		Flags:  Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
 	}
-	told := [4]uint32{rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"), rapid.Uint32().Draw(t, "high or root"), rapid.Uint32().Draw(t, "longer or net")}
+	told := [4]uint32{
+		rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"),
+		rapid.Uint32().Draw(t, "high or root"), rapid.Uint32().Draw(t, "longer or net"),
+	}
 	if rapid.Bool().Draw(t, "admitted") {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
@@ -183,7 +186,10 @@ func TestFormatIsPinned(t *testing.T) {
 	if got := DCOf("nairobi"); got != 0x1ab64bd9 {
 		t.Errorf("DCOf(nairobi) = %#x", uint32(got))
 	}
-	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Net: 8, Flags: Returned}
+	want := Ticket{
+		ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"),
+		Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Net: 8, Flags: Returned,
+	}
 	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpKo7ibVmphnHpnPgJmcmIPnHyupGvNuzxkEMPvAA"
 	ring := testRing(t, 1)
 	for i := range ring.Keys {
@@ -206,7 +212,10 @@ func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 		ring.Keys[i].ID = uint32(i + 1)
 	}
 	c, sealedAt := testCodec(t, ring, "tickets"), day.Add(-24*time.Hour)
-	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5, Wait: 6, High: 7, Ahead: 8, Low: 9, Longer: 10, Answer: 11, Flags: Returned}
+	want := Ticket{
+		ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5,
+		Wait: 6, High: 7, Ahead: 8, Low: 9, Longer: 10, Answer: 11, Flags: Returned,
+	}
 	want.SetPlace(day - 1800_001)
 	const value = "AgAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ3JVvCs9P2dDwNtpDfXE_ZCkpKo7i7RGphnHpnPAlmSAIZSTNgW202j_yXlTyhq-CTA7GabQ"
 	if got := string(c.Seal(nil, sealedAt, &want, scratch(8))); got != value {
@@ -221,7 +230,10 @@ func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw[0] = plain
-	for _, forged := range []string{encoding.EncodeToString(raw), encoding.EncodeToString(raw[:len(raw)-placedSize+plainSize])} {
+	for _, forged := range []string{
+		encoding.EncodeToString(raw),
+		encoding.EncodeToString(raw[:len(raw)-placedSize+plainSize]),
+	} {
 		if err := c.Open(&got, forged, scratch(8)); !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrSeal) {
 			t.Errorf("as a ticket of the first version: %v", err)
 		}
@@ -337,7 +349,10 @@ func FuzzLayout(f *testing.F) {
 
 // TestWhatWasToldFitsBesideTheWait: the values are read back, also with a wait alone.
 func TestWhatWasToldFitsBesideTheWait(t *testing.T) {
-	for _, want := range []Ticket{{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400}, {ID: 1, Wait: 86400, High: 86400}} {
+	for _, want := range []Ticket{
+		{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400},
+		{ID: 1, Wait: 86400, High: 86400},
+	} {
 		got := Ticket{ID: 1}
 		got.Wait, got.High = want.packShown()
 		if got.unpackShown(); got != want {
@@ -396,7 +411,10 @@ func TestTheSecretOfNotificationsStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, pair := range map[string][2]Keyring{"older": {ring, with}, "newer": {with, without}, "foreign": {with, other}} {
+	for name, pair := range map[string][2]Keyring{
+		"older": {ring, with}, "newer": {with, without},
+		"foreign": {with, other},
+	} {
 		for _, j := range []Keyring{pair[0].Join(pair[1], now), pair[1].Join(pair[0], now)} {
 			if j.Push != with.Push || j.Version < max(pair[0].Version, pair[1].Version) {
 				t.Errorf("%s: %v of %v and %v", name, j.Version, pair[0].Version, pair[1].Version)

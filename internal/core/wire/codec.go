@@ -177,13 +177,16 @@ func (b *roomBuffer) pack(r *RoomReport) *wirepb.RoomReport {
 	p := &b.report
 	p.Reset()
 	p.Room, p.Gen, p.Reconstructed = uint64(r.Room), r.Gen, r.Reconstructed
-	p.SessionsGranted, p.SessionsReturned, p.Spent, p.Idle = r.Permits.Sessions.Granted, r.Permits.Sessions.Returned, r.Spent, r.Idle
-	p.RateGranted, p.RateReturned, p.RateIdle, p.RateOwed, p.RateUsed = r.Permits.Rate.Granted, r.Permits.Rate.Returned, r.RateIdle, r.RateOwed, r.RateUsed
+	p.SessionsGranted, p.SessionsReturned, p.Spent, p.Idle = r.Permits.Sessions.Granted, r.Permits.Sessions.Returned,
+		r.Spent, r.Idle
+	p.RateGranted, p.RateReturned, p.RateIdle, p.RateOwed, p.RateUsed = r.Permits.Rate.Granted, r.Permits.Rate.Returned,
+		r.RateIdle, r.RateOwed, r.RateUsed
 	p.Renewed, p.RenewCeil, p.Moves = r.Renewed, r.RenewCeil, fillMoves(&b.moves, r.FirstMove, r.Moves)
 	p.Want, p.HeldPeople = r.Want, r.HeldPeople
 	p.Active, p.Admitted, p.Joined, p.Entered = r.Active, r.Admitted, r.Joined, r.Entered
 	p.Waiting, p.Movers, p.Overcommit, p.Ends = packLine(r.Waiting), r.Movers, r.Overcommit, packEnds(r.Ends)
-	p.Pending, p.Outcomes, p.Counts, p.Copied = packLine(r.Pending), packOutcomes(r.Outcomes), r.Counts.Trim(), packLines(r.Copied)
+	p.Pending, p.Outcomes, p.Counts, p.Copied = packLine(r.Pending), packOutcomes(r.Outcomes), r.Counts.Trim(),
+		packLines(r.Copied)
 	p.Passes, p.Callable, p.SiteDown, p.Overdue = packPasses(&r.Passes), r.Callable, r.SiteDown, r.Overdue
 	p.BoundSessions, p.BoundRate, p.Removed = uint64(r.Bound.Sessions), uint64(r.Bound.Rate), r.Removed
 	if t := r.Told; t != nil {

@@ -37,7 +37,7 @@ type Durable struct {
 	Unknown []byte // fields of a newer version, preserved on rewrite
 }
 
-// StoredRoom is what a successor needs to know of one room.
+// StoredRoom is the part of one room that a successor needs.
 type StoredRoom struct {
 	Room  room.ID
 	Bound PermitCounts // see RoomGrant.Bound; 0 for unknown
@@ -77,7 +77,7 @@ func (e *RosterEntry) Keep(old *RosterEntry) {
 	}
 }
 
-// GoneEdge is an instance whose sessions were added to those of other dead instances.
+// GoneEdge is an instance: its sessions were added to those of other dead instances.
 type GoneEdge struct {
 	Edge     string
 	Instance uint64

@@ -376,23 +376,26 @@ type RoomGrant struct {
 // View is the state of the whole room as seen by the coordinator: the same for every node. It must not be changed once
 // sent.
 type View struct {
-	Version uint64           `json:"version"`
-	At      fleettime.Time   `json:"at"`
-	Cutoff  fleettime.Time   `json:"cutoff"`       // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
-	Park    fleettime.Time   `json:"held_up_to"`   // visitors that joined before it may be long-polled for their turn
-	Slots   int64            `json:"permits_free"` // T minus active; negative after T was lowered
-	Active  uint64           `json:"sessions"`
-	Mu      float64          `json:"entering_per_second"`       // recent admissions per second
-	Theta   float64          `json:"giving_up_per_second_each"` // fraction of waiting visitors that abandon per second
-	Line    *estimate.Digest `json:"-"`
-	Paces   []estimate.Pace  `json:"paces"`                     // forecast admission rates; at most estimate.MaxPaces
-	Joining float64          `json:"people_joining_per_second"` // recent joins per second, to account for unreported visitors
-	Ranges  estimate.Ranges  `json:"ranges"`                    // ranges of the wait by forecast class
-	Since   fleettime.Time   `json:"since"`                     // Report.CountsSince of the whole fleet; 0 for unknown
-	Called  fleettime.Time   `json:"called"`                    // of a paused room: visitors that joined before it may enter by a pass; 0 for nobody
-	Changed fleettime.Time   `json:"changed"`                   // last change of T, R or the session duration; 0 for unknown
+	Version uint64         `json:"version"`
+	At      fleettime.Time `json:"at"`
+	// admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
+	Cutoff fleettime.Time   `json:"cutoff"`
+	Park   fleettime.Time   `json:"held_up_to"`   // visitors that joined before it may be long-polled for their turn
+	Slots  int64            `json:"permits_free"` // T minus active; negative after T was lowered
+	Active uint64           `json:"sessions"`
+	Mu     float64          `json:"entering_per_second"`       // recent admissions per second
+	Theta  float64          `json:"giving_up_per_second_each"` // fraction of waiting visitors that abandon per second
+	Line   *estimate.Digest `json:"-"`
+	Paces  []estimate.Pace  `json:"paces"` // forecast admission rates; at most estimate.MaxPaces
+	// recent joins per second, to account for unreported visitors
+	Joining float64         `json:"people_joining_per_second"`
+	Ranges  estimate.Ranges `json:"ranges"` // ranges of the wait by forecast class
+	Since   fleettime.Time  `json:"since"`  // Report.CountsSince of the whole fleet; 0 for unknown
+	// of a paused room: visitors that joined before it may enter by a pass; 0 for nobody
+	Called  fleettime.Time `json:"called"`
+	Changed fleettime.Time `json:"changed"` // last change of T, R or the session duration; 0 for unknown
 
-	// For a room whose method is random, which ignores join times.
+	// For a room with the method random, which ignores join times.
 	Rounds draw.Rounds    `json:"rounds"` // the last rounds; none if the order is fifo
 	Waits  estimate.Waits `json:"waits"`  // of waiting visitors that were not called; zero for unknown
 }

@@ -45,7 +45,8 @@ func (p *ReportPacker) Reports() []Report {
 
 // reportSize returns an upper bound of the room's encoded size, in bytes.
 func reportSize(r *RoomReport) int {
-	size := 180 + 3*len(r.Outcomes) + 3*len(r.Counts) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) + 24*(len(r.Waiting)+len(r.Pending)) +
+	size := 180 + 3*len(r.Outcomes) + 3*len(r.Counts) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) +
+		24*(len(r.Waiting)+len(r.Pending)) +
 		12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied) + 3*len(r.RateUsed)
 	if r.Told != nil {
 		size += 40 + 3*len(r.Told.Counts)

@@ -17,7 +17,7 @@ type Past struct {
 	Rooms  []RoomPast
 }
 
-// RoomPast is the state of one room in a snapshot, and what the edge may have done since.
+// RoomPast is the state of one room in a snapshot, with the permits that the edge may have used since.
 type RoomPast struct {
 	Report RoomReport
 	More   uint64 // tickets that the edge may have stamped since
@@ -55,7 +55,8 @@ func (e *PastEncoder) appendSessions(to []byte, sessions []Expiry) []byte {
 	c, last, size := &e.columns, uint32(0), 0
 	c[0], c[1], c[2] = c[0][:0], c[1][:0], c[2][:0]
 	for _, s := range sessions {
-		c[0], c[1], c[2] = protowire.AppendVarint(c[0], uint64(s.Until-last)), protowire.AppendVarint(c[1], s.Stamped), protowire.AppendVarint(c[2], s.Consumed)
+		c[0], c[1], c[2] = protowire.AppendVarint(c[0], uint64(s.Until-last)), protowire.AppendVarint(c[1], s.Stamped),
+			protowire.AppendVarint(c[2], s.Consumed)
 		last = s.Until
 	}
 	for i := range c {

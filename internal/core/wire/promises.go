@@ -7,10 +7,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 
 	"google.golang.org/protobuf/proto"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire/wirepb"
 )
@@ -79,7 +79,7 @@ func encodeHead(p *Promises) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return deflate(data)
+	return deflate(data), nil
 }
 
 // stable encodes equal messages to equal bytes.
@@ -158,7 +158,7 @@ func CutSections(pieces [][]byte) [][]byte {
 
 // PackSection returns a section as stored, and its checksum.
 func PackSection(content []byte) (data []byte, sum [sha256.Size]byte, err error) {
-	if data, err = deflate(content); err == nil && len(data) > MaxStored {
+	if data = deflate(content); len(data) > MaxStored {
 		err = fmt.Errorf("%w: a section has %d", ErrTooLarge, len(data))
 	}
 	return data, sha256.Sum256(content), err
@@ -342,18 +342,8 @@ func unknownOf(m proto.Message) []byte {
 	return bytes.Clone(m.ProtoReflect().GetUnknown())
 }
 
-func deflate(data []byte) ([]byte, error) {
-	var out bytes.Buffer
-	out.WriteString(storedMagic)
-	w, err := flate.NewWriter(&out, flate.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	err = w.Close()
-	return out.Bytes(), err
+func deflate(data []byte) []byte {
+	return compress.Deflate([]byte(storedMagic), data, flate.BestSpeed)
 }
 
 var errNotStored = errors.New("unknown format: wrong prefix")
@@ -363,9 +353,5 @@ func inflate(data []byte) ([]byte, error) {
 	if !ok {
 		return nil, errNotStored
 	}
-	out, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), maxInflated+1))
-	if err == nil && len(out) > maxInflated {
-		err = fmt.Errorf("more than %d bytes once it is inflated", maxInflated)
-	}
-	return out, err
+	return compress.Inflate(rest, maxInflated)
 }

@@ -84,7 +84,7 @@ const Audits = prefix + Root + ".audit.>"
 // HistoryLevel is a stream of the history of rooms.
 type HistoryLevel int
 
-// The levels: what the leader records each second of all rooms, and blocks of points of one room.
+// The levels: the leader's record of all rooms each second, and blocks of points of one room.
 const (
 	HistoryLog     HistoryLevel = iota
 	HistorySeconds              // a minute of points

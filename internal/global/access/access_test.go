@@ -49,10 +49,13 @@ var _ wire.DocumentStore = (*hookedStore)(nil)
 
 func start(t testing.TB, provider *OIDCConfig) *fixture {
 	t.Helper()
-	f := &fixture{TB: t, docs: &hookedStore{Documents: testkit.NewDocuments()}, now: time.Now().Truncate(time.Second), tokens: map[string]control.Principal{
-		"a": {ID: "a", Name: "ana", Role: control.Operator, Rooms: []string{"1"}},
-		"b": {ID: "b", Name: "ben", Role: control.Viewer},
-	}}
+	f := &fixture{
+		TB: t, docs: &hookedStore{Documents: testkit.NewDocuments()}, now: time.Now().Truncate(time.Second),
+		tokens: map[string]control.Principal{
+			"a": {ID: "a", Name: "ana", Role: control.Operator, Rooms: []string{"1"}},
+			"b": {ID: "b", Name: "ben", Role: control.Viewer},
+		},
+	}
 	f.Access = New(Options{
 		Docs: f.docs, OIDC: provider, Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time {
@@ -233,16 +236,22 @@ func TestSessionsEnd(t *testing.T) {
 		do   func(f *fixture, b *client)
 		ends bool
 	}{
-		"nothing":             {func(*fixture, *client) {}, false},
-		"29 minutes":          {func(f *fixture, _ *client) { f.pass(29 * time.Minute) }, false},
-		"30 minutes":          {func(f *fixture, _ *client) { f.pass(30 * time.Minute) }, true},
-		"an hour, in use":     {func(f *fixture, b *client) { f.use(b, 3) }, false},
-		"half a day, in use":  {func(f *fixture, b *client) { f.use(b, 36) }, true},
-		"the token ends":      {func(f *fixture, _ *client) { f.revoke("a") }, true},
-		"another token ends":  {func(f *fixture, _ *client) { f.revoke("b") }, false},
-		"logout":              {func(_ *fixture, b *client) { b.again().post("/logout") }, true},
-		"the store is away":   {func(f *fixture, b *client) { b.in(); f.docs.Down = errors.New("away") }, false},
-		"and stays away long": {func(f *fixture, b *client) { b.in(); f.docs.Down = errors.New("away"); f.pass(31 * time.Minute) }, true},
+		"nothing":            {func(*fixture, *client) {}, false},
+		"29 minutes":         {func(f *fixture, _ *client) { f.pass(29 * time.Minute) }, false},
+		"30 minutes":         {func(f *fixture, _ *client) { f.pass(30 * time.Minute) }, true},
+		"an hour, in use":    {func(f *fixture, b *client) { f.use(b, 3) }, false},
+		"half a day, in use": {func(f *fixture, b *client) { f.use(b, 36) }, true},
+		"the token ends":     {func(f *fixture, _ *client) { f.revoke("a") }, true},
+		"another token ends": {func(f *fixture, _ *client) { f.revoke("b") }, false},
+		"logout":             {func(_ *fixture, b *client) { b.again().post("/logout") }, true},
+		"the store is away":  {func(f *fixture, b *client) { b.in(); f.docs.Down = errors.New("away") }, false},
+		"and stays away long": {func(f *fixture,
+			b *client,
+		) {
+			b.in()
+			f.docs.Down = errors.New("away")
+			f.pass(31 * time.Minute)
+		}, true},
 	} {
 		f := start(t, nil)
 		b := f.login("a")
@@ -306,7 +315,8 @@ func TestTheCookie(t *testing.T) {
 		if len(cookies) != 1 {
 			t.Fatal(cookies)
 		}
-		if c := cookies[0]; c.Name != name || c.Secure != secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" {
+		if c := cookies[0]; c.Name != name || c.Secure != secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode ||
+			c.Path != "/" || c.Domain != "" {
 			t.Errorf("TLS %v: %s", secure, c)
 		}
 	}
@@ -348,11 +358,15 @@ func TestSessionsAreWrittenSeldom(t *testing.T) {
 
 func TestPagesAreStrict(t *testing.T) {
 	f := start(t, nil)
-	for _, w := range []*httptest.ResponseRecorder{f.client().get("/login"), f.client().get(f.link("a")), f.client().get("/login/unknown")} {
+	for _, w := range []*httptest.ResponseRecorder{
+		f.client().get("/login"), f.client().get(f.link("a")),
+		f.client().get("/login/unknown"),
+	} {
 		h, page := w.Header(), w.Body.String()
 		for name, want := range map[string]string{
-			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
-			"Content-Type": "text/html; charset=utf-8",
+			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+			"Cache-Control": "no-store",
+			"Content-Type":  "text/html; charset=utf-8",
 		} {
 			if got := h.Get(name); got != want {
 				t.Errorf("%s: %q", name, got)
@@ -368,8 +382,10 @@ func TestWhereALoginLeads(t *testing.T) {
 	f := start(t, nil)
 	b := f.login("a")
 	for next, want := range map[string]string{
-		"": home, "/console/rooms/7?tab=x": "/console/rooms/7?tab=x", "//evil.example/console/": home, "https://evil.example/console/": home,
-		"/console/\\..\\evil": home, "/logout": home, "/console/\r\nSet-Cookie: a=b": home, "javascript:alert(1)": home,
+		"": home, "/console/rooms/7?tab=x": "/console/rooms/7?tab=x", "//evil.example/console/": home,
+		"https://evil.example/console/": home,
+		"/console/\\..\\evil":           home, "/logout": home, "/console/\r\nSet-Cookie: a=b": home,
+		"javascript:alert(1)": home,
 	} {
 		w := b.get("/login?next=" + url.QueryEscape(next))
 		if to := w.Header().Get("Location"); w.Code != http.StatusSeeOther || to != want {

@@ -15,7 +15,7 @@ import (
 
 // link is the document of a one-time link. It is named by the digest of its secret.
 type link struct {
-	Token   string    `json:"token"` // ID of the token whose session the link opens
+	Token   string    `json:"token"` // ID of the token of the session that the link opens
 	Expires time.Time `json:"expires"`
 }
 

@@ -51,12 +51,16 @@ func newIssuer(t testing.TB) *issuer {
 			return
 		}
 		p.answer(w, map[string]any{
-			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
+			"jwks_uri":                              p.URL + "/keys",
 			"id_token_signing_alg_values_supported": []string{"ES256"},
 		})
 	})
 	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
-		p.answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "1", Algorithm: "ES256", Use: "sig"}}})
+		p.answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{
+			Key: p.key.Public(), KeyID: "1", Algorithm: "ES256",
+			Use: "sig",
+		}}})
 	})
 	mux.HandleFunc("POST /token", p.exchange)
 	p.Server = httptest.NewServer(mux)
@@ -92,7 +96,8 @@ func (p *issuer) exchange(w http.ResponseWriter, r *http.Request) {
 		p.answer(w, map[string]string{"error": "invalid_grant"})
 		return
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.signs, KeyID: "1"}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.signs, KeyID: "1"}},
+		nil)
 	if err != nil {
 		p.Error(err)
 		return
@@ -119,13 +124,16 @@ func (p *issuer) allow(to string, claims map[string]any) string {
 		p.Fatal(err)
 	}
 	q := u.Query()
-	if !strings.HasPrefix(to, p.URL+"/authorize?") || q.Get("response_type") != "code" || q.Get("client_id") != oidcClient || q.Get("code_challenge_method") != "S256" ||
-		!strings.Contains(q.Get("scope"), "openid") || q.Get("redirect_uri") != oidcSelf+oidcPath || q.Get("state") == "" || q.Get("nonce") == "" {
+	if !strings.HasPrefix(to, p.URL+"/authorize?") || q.Get("response_type") != "code" ||
+		q.Get("client_id") != oidcClient || q.Get("code_challenge_method") != "S256" ||
+		!strings.Contains(q.Get("scope"), "openid") || q.Get("redirect_uri") != oidcSelf+oidcPath || q.Get("state") == "" ||
+		q.Get("nonce") == "" {
 		p.Fatalf("the login leads to %s", to)
 	}
 	p.code, p.challenge = rand.Text(), q.Get("code_challenge")
 	p.claims = map[string]any{
-		"iss": p.URL, "aud": oidcClient, "sub": "4711", "nonce": q.Get("nonce"), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+		"iss": p.URL, "aud": oidcClient, "sub": "4711", "nonce": q.Get("nonce"), "iat": time.Now().Unix(),
+		"exp":  time.Now().Add(time.Minute).Unix(),
 		"name": "Ana", "groups": []string{"shop-operators"},
 	}
 	maps.Copy(p.claims, claims)
@@ -137,7 +145,10 @@ func (p *issuer) site(t testing.TB) *fixture {
 	t.Helper()
 	return start(t, &OIDCConfig{
 		Name: "Example Login", Issuer: p.URL, ClientID: oidcClient, ClientSecret: oidcSecret, URL: oidcSelf, Claim: "groups",
-		Roles: map[string]control.Role{"shop-operators": control.Operator, "shop-admins": control.Admin, "everybody": control.Viewer},
+		Roles: map[string]control.Role{
+			"shop-operators": control.Operator, "shop-admins": control.Admin,
+			"everybody": control.Viewer,
+		},
 	})
 }
 
@@ -236,8 +247,14 @@ func TestAnswersOfAProviderThatAreNotGood(t *testing.T) {
 			b.begin("")
 			return back
 		}, http.StatusForbidden},
-		"refused there": {nil, func(_ *issuer, _ *client, back string) string { return back + "&error=access_denied" }, http.StatusForbidden},
-		"no code":       {nil, func(p *issuer, _ *client, back string) string { return strings.Replace(back, p.code, "", 1) }, http.StatusBadGateway},
+		"refused there": {
+			nil, func(_ *issuer, _ *client, back string) string { return back + "&error=access_denied" },
+			http.StatusForbidden,
+		},
+		"no code": {
+			nil, func(p *issuer, _ *client, back string) string { return strings.Replace(back, p.code, "", 1) },
+			http.StatusBadGateway,
+		},
 	} {
 		p := newIssuer(t)
 		b := p.site(t).client()

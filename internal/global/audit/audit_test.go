@@ -36,7 +36,10 @@ func entries(t testing.TB, n int) [][]byte {
 	stream := &testkit.Stream{}
 	j := audit.NewJournal(stream)
 	for i := range n {
-		e := audit.Entry{ID: fmt.Sprint("change-", i), At: time.Unix(1_800_000_000+int64(i), 0).UTC(), By: audit.By{Name: "<ops> & co", Operation: "put"}}
+		e := audit.Entry{
+			ID: fmt.Sprint("change-", i), At: time.Unix(1_800_000_000+int64(i), 0).UTC(),
+			By: audit.By{Name: "<ops> & co", Operation: "put"},
+		}
 		if e.Target = "token.x"; i%3 > 0 {
 			e.Target, e.Base, e.Version = "", uint64(10*i-10), uint64(10*i)
 			if i%3 == 1 {
@@ -120,7 +123,8 @@ func TestChangesWithoutAnEntryAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, gaps, err := verify(stream.Entries()); n != 3 || err != nil || len(gaps) != 1 || !strings.Contains(gaps[0], "before entry 3: changes of the rooms from version 6 to 9") {
+	if n, gaps, err := verify(stream.Entries()); n != 3 || err != nil || len(gaps) != 1 ||
+		!strings.Contains(gaps[0], "before entry 3: changes of the rooms from version 6 to 9") {
 		t.Errorf("%d, %q, %v", n, gaps, err)
 	}
 }
@@ -185,7 +189,10 @@ func TestALargeChangeIsToldInParts(t *testing.T) {
 	j := audit.NewJournal(stream)
 	e := audit.Entry{ID: "import", Version: 7}
 	for i := range 3000 {
-		e.Rooms = append(e.Rooms, audit.Room{ID: fmt.Sprint(i), Name: fmt.Sprint("room-", i), After: json.RawMessage(`"` + strings.Repeat("x", 400) + `"`)})
+		e.Rooms = append(e.Rooms, audit.Room{
+			ID: fmt.Sprint(i), Name: fmt.Sprint("room-", i),
+			After: json.RawMessage(`"` + strings.Repeat("x", 400) + `"`),
+		})
 	}
 	for range 2 { // the second time it is there already
 		if err := j.Add(t.Context(), e); err != nil {

@@ -36,12 +36,13 @@ type Entry struct {
 	Previous string `json:"previous"`          // SHA-256 of the previous entry as stored, in hex, "" for the first
 	Through  uint64 `json:"through,omitempty"` // newest version of the rooms in this or an earlier entry
 
-	ID     string    `json:"id"`             // of the change
-	At     time.Time `json:"at"`             // when it was made
-	Late   bool      `json:"late,omitempty"` // added later, not by the author
-	By     By        `json:"by"`
-	Target string    `json:"target,omitempty"` // changed object other than a room, such as a token; the entry precedes the change
-	Failed string    `json:"failed,omitempty"` // id of an earlier entry whose change was not made
+	ID   string    `json:"id"`             // of the change
+	At   time.Time `json:"at"`             // when it was made
+	Late bool      `json:"late,omitempty"` // added later, not by the author
+	By   By        `json:"by"`
+	// changed object other than a room, such as a token; the entry precedes the change
+	Target string `json:"target,omitempty"`
+	Failed string `json:"failed,omitempty"` // id of an earlier entry: its change was not made
 
 	Base    uint64          `json:"base,omitempty"`    // version of the rooms before the change
 	Version uint64          `json:"version,omitempty"` // version of the rooms after it

@@ -25,7 +25,7 @@ type action struct {
 	plan    func(*reading, url.Values) (*plan, error)
 }
 
-// plan is what an action with its form would do.
+// plan is the effect of an action with its form.
 type plan struct {
 	Consequence []string // in words
 	Undo        string
@@ -71,7 +71,8 @@ var actions = func() map[string]*action {
 	return all
 }()
 
-// seen returns a digest of what an operator sees before an action: the limits, the controls and the release.
+// seen returns a digest of the state before an action, as an operator sees it: the limits, the controls and the
+// release.
 func (rd *reading) seen() string {
 	c := rd.controls
 	c.Version = 0 // of all rooms

@@ -28,7 +28,7 @@ type entryView struct {
 	Who, Role, From string
 	What, Reason    string
 	Objects         []objectView
-	Failed          string // ID of the entry whose change was not made
+	Failed          string // ID of an entry: its change was not made
 }
 
 // objectView is an object that an entry changed.

@@ -63,7 +63,10 @@ func (f *fixture) sale() string {
 	f.make("archive", 100, 60, map[string]any{"suspended": true})
 	f.patch(gallery, map[string]any{"pause": map[string]any{}, "reason": "the till is down"})
 	f.patch(id, map[string]any{
-		"limits": map[string]any{"new_users_per_minute": 180, "until": time.Now().Add(25 * time.Minute).UTC().Format(time.RFC3339)}, "reason": "payment provider is slow",
+		"limits": map[string]any{
+			"new_users_per_minute": 180,
+			"until":                time.Now().Add(25 * time.Minute).UTC().Format(time.RFC3339),
+		}, "reason": "payment provider is slow",
 	})
 	f.patch(id, map[string]any{"message": map[string]any{"text": "Size 8 is sold out."}, "reason": "size 8 is gone"})
 	return id
@@ -76,22 +79,33 @@ func (f *fixture) plan(id string) string {
 	now := time.Now().UTC().Truncate(time.Minute)
 	var e api.Event
 	err := f.call(http.MethodPost, room+"/events", map[string]any{
-		"name": "autumn-launch", "description": "All shoes at half price", "prequeue_start_time": now.Add(-20 * time.Minute), "event_start_time": now.Add(40 * time.Minute),
-		"event_end_time": now.Add(4 * time.Hour), "total_active_users": 5000, "new_users_per_minute": 900,
+		"name": "autumn-launch", "description": "All shoes at half price", "prequeue_start_time": now.Add(-20 * time.Minute),
+		"event_start_time": now.Add(40 * time.Minute),
+		"event_end_time":   now.Add(4 * time.Hour), "total_active_users": 5000, "new_users_per_minute": 900,
 	}, &e)
 	if err == nil {
 		err = f.call(http.MethodPost, room+"/events", map[string]any{
-			"name": "late-hour", "shuffle_at_event_start": true, "prequeue_start_time": now.Add(29 * time.Hour), "event_start_time": now.Add(30 * time.Hour), "event_end_time": now.Add(31 * time.Hour),
+			"name": "late-hour", "shuffle_at_event_start": true, "prequeue_start_time": now.Add(29 * time.Hour),
+			"event_start_time": now.Add(30 * time.Hour), "event_end_time": now.Add(31 * time.Hour),
 		}, nil)
 	}
 	if err == nil {
 		err = f.call(http.MethodPut, room+"/rules", []map[string]any{
-			{"action": "bypass_waiting_room", "expression": `http.request.uri.path eq "/health"`, "description": "probes of the load balancer"},
-			{"action": "bypass_waiting_room", "expression": `ip.src in {192.0.2.0/24}`, "description": "the office", "enabled": false},
+			{
+				"action": "bypass_waiting_room", "expression": `http.request.uri.path eq "/health"`,
+				"description": "probes of the load balancer",
+			},
+			{
+				"action": "bypass_waiting_room", "expression": `ip.src in {192.0.2.0/24}`, "description": "the office",
+				"enabled": false,
+			},
 		}, nil)
 	}
 	if err == nil {
-		err = f.call(http.MethodPost, "/vestibule/webhooks", map[string]any{"name": "pager", "url": "https://hooks.example/x", "kinds": []string{"room.paused", "alarm.raised"}}, nil)
+		err = f.call(http.MethodPost, "/vestibule/webhooks", map[string]any{
+			"name": "pager", "url": "https://hooks.example/x",
+			"kinds": []string{"room.paused", "alarm.raised"},
+		}, nil)
 	}
 	if err == nil {
 		err = f.call(http.MethodPost, "/vestibule/tokens", map[string]any{"name": "terraform", "role": "editor"}, nil)
@@ -117,7 +131,8 @@ func lighthouse(t *testing.T, url string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet", "--ignore-status-code", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
+	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet",
+		"--ignore-status-code", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
 	run.Env = append(os.Environ(), "CHROME_PATH="+chromium)
 	out, err := run.Output()
 	var report struct {
@@ -174,7 +189,12 @@ func TestScreensInABrowser(t *testing.T) {
 			theme  string
 			width  int64
 			height int64
-		}{{"", "light", 1280, 800}, {"-dark", "dark", 1280, 800}, {"-phone", "light", 390, 844}, {"-phone-dark", "dark", 390, 844}} {
+		}{
+			{"", "light", 1280, 800},
+			{"-dark", "dark", 1280, 800},
+			{"-phone", "light", 390, 844},
+			{"-phone-dark", "dark", 390, 844},
+		} {
 			name := screen.name + look.name
 			if folder == "" && !strings.HasPrefix(screen.name, "room") && (look.name == "-dark" || look.name == "-phone") {
 				continue // each theme and each width was seen once

@@ -17,7 +17,7 @@ type changesView struct {
 	Later   string // address of the next page, "" for none
 }
 
-// changeView is a revision with what it changed.
+// changeView is a revision with its changes.
 type changeView struct {
 	Revision         int64
 	At               time.Time
@@ -67,7 +67,7 @@ func revisionsPath(id string) string { return ownPath(id) + "/revisions" }
 func serveChanges(q *request) error {
 	id, page := q.PathValue("id"), q.pageOf()
 	var list []api.RoomRevision
-	// One more than is shown: a revision shows what differs from the one before it.
+	// One more than is shown: a revision shows the differences from the one before it.
 	if err := q.get(revisionsPath(id)+"?per_page=1000", &list); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ type restoreView struct {
 	Differences []difference // from the current settings
 }
 
-// serveRestore shows what restoring a revision would change.
+// serveRestore shows the changes that restoring a revision would make.
 func serveRestore(q *request) error {
 	id := q.PathValue("id")
 	var list []api.RoomRevision

@@ -35,7 +35,7 @@ type Options struct {
 	// Once uses up the name of a form. It returns false if it was used before, at any global.
 	Once func(ctx context.Context, form string) (bool, error)
 
-	// Live returns what happened in a room lately, and in how much time; nil for none.
+	// Live returns the last minute or so of a room, and its length; nil for none.
 	Live func(room.ID) (last history.Row, span time.Duration, ok bool)
 }
 
@@ -222,7 +222,7 @@ func oldWords(notes []string) string {
 	return "These numbers are old: " + strings.Join(notes, "; ")
 }
 
-// frame is what every page has.
+// frame is the part that every page has.
 type frame struct {
 	Title   string
 	Current string // current item of the navigation

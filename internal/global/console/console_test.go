@@ -55,13 +55,22 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 		heard    time.Time
 		want     []string
 	}{
-		"open":     {want: []string{"Open Visitors enter without waiting."}},
-		"queueing": {numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30}, want: []string{"Queueing", "wait of a newcomer 1 min"}},
-		"full":     {numbers: control.Numbers{Active: 300}, want: []string{"Full", "300"}},
-		"beyond":   {numbers: control.Numbers{Active: 310, Beyond: 10}, want: []string{"10 people more than the limit"}},
-		"notified": {numbers: control.Numbers{Active: 300, Waiting: 90, Longest: 30, Subscribed: 40}, want: []string{"40 people in line will be notified"}},
-		"paused":   {controls: map[string]any{"pause": map[string]any{}, "reason": "power cut"}, want: []string{"Paused Nobody is let in.", "Ben paused the room, just now: power cut"}},
-		"silent":   {silent: true, want: []string{"Unknown No leading global publishes numbers."}},
+		"open": {want: []string{"Open Visitors enter without waiting."}},
+		"queueing": {
+			numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30},
+			want:    []string{"Queueing", "wait of a newcomer 1 min"},
+		},
+		"full":   {numbers: control.Numbers{Active: 300}, want: []string{"Full", "300"}},
+		"beyond": {numbers: control.Numbers{Active: 310, Beyond: 10}, want: []string{"10 people more than the limit"}},
+		"notified": {
+			numbers: control.Numbers{Active: 300, Waiting: 90, Longest: 30, Subscribed: 40},
+			want:    []string{"40 people in line will be notified"},
+		},
+		"paused": {
+			controls: map[string]any{"pause": map[string]any{}, "reason": "power cut"},
+			want:     []string{"Paused Nobody is let in.", "Ben paused the room, just now: power cut"},
+		},
+		"silent": {silent: true, want: []string{"Unknown No leading global publishes numbers."}},
 		"not heard any more": {
 			numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30},
 			silent:  true, heard: time.Now().Add(-time.Minute),
@@ -69,19 +78,31 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 		},
 		"the site is down": {
 			numbers: control.Numbers{Active: 5, Waiting: 9, Stops: []stop.Stop{
-				{Reason: stop.SiteDown, Room: "sale", Centre: "dublin", Edges: 2, Since: fleettime.TimeOf(time.Now().Add(-time.Minute))},
+				{
+					Reason: stop.SiteDown, Room: "sale", Centre: "dublin", Edges: 2,
+					Since: fleettime.TimeOf(time.Now().Add(-time.Minute)),
+				},
 				{Reason: stop.NoGlobal, Centre: "oslo"},
 			}},
 			want: []string{"Stopped Nobody is let in where a fault stops it.", "dublin", ", since ", "oslo"},
 		},
 		"paused and silent": {controls: map[string]any{"pause": map[string]any{}}, silent: true, want: []string{"Paused"}},
-		"suspended":         {settings: map[string]any{"suspended": true}, want: []string{"Suspended All visitors go straight to the site."}},
-		"queue all":         {settings: map[string]any{"queue_all": true}, want: []string{"All wait"}},
-		"method":            {settings: map[string]any{"queueing_method": "passthrough"}, want: []string{"Passthrough"}},
-		"reject":            {settings: map[string]any{"queueing_method": "reject"}, numbers: control.Numbers{Active: 3}, want: []string{"Rejecting"}},
+		"suspended": {
+			settings: map[string]any{"suspended": true},
+			want:     []string{"Suspended All visitors go straight to the site."},
+		},
+		"queue all": {settings: map[string]any{"queue_all": true}, want: []string{"All wait"}},
+		"method":    {settings: map[string]any{"queueing_method": "passthrough"}, want: []string{"Passthrough"}},
+		"reject": {
+			settings: map[string]any{"queueing_method": "reject"}, numbers: control.Numbers{Active: 3},
+			want: []string{"Rejecting"},
+		},
 		"limits": {
-			controls: map[string]any{"limits": map[string]any{"total_active_users": 250, "until": time.Now().Add(30*time.Minute + time.Second).UTC().Format(time.RFC3339)}},
-			want:     []string{"inside, of 250", "Ben set total active users to 250", "in 30 minutes"},
+			controls: map[string]any{"limits": map[string]any{
+				"total_active_users": 250,
+				"until":              time.Now().Add(30*time.Minute + time.Second).UTC().Format(time.RFC3339),
+			}},
+			want: []string{"inside, of 250", "Ben set total active users to 250", "in 30 minutes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +141,10 @@ func TestActions(t *testing.T) {
 	}{
 		{
 			"pause", nil,
-			[]string{"12,400 people will be told that the organiser has paused.", "1,900 people inside stay", "until somebody resumes", "To undo: Resume the room."},
+			[]string{
+				"12,400 people will be told that the organiser has paused.", "1,900 people inside stay",
+				"until somebody resumes", "To undo: Resume the room.",
+			},
 			[]string{"The room is paused.", "Undo: Resume the room", "Ana paused the room, just now: a test"},
 			func(c api.Controls) bool {
 				return c.Pause != nil && c.Pause.Reason == "a test" && c.Pause.By == "Ana" && c.Pause.Until == nil
@@ -129,12 +153,19 @@ func TestActions(t *testing.T) {
 		{
 			"release",
 			map[string]string{"people": "50"},
-			[]string{"The next 50 people of the queue are let in, never more", "100 places are free now", "There is no way back"},
+			[]string{
+				"The next 50 people of the queue are let in, never more", "100 places are free now",
+				"There is no way back",
+			},
 			[]string{"The next 50 people are let in.", "Ana let in the next 50"},
 			nil,
 		},
 		{
-			"release", map[string]string{"people": "60"}, []string{"It ends the open release of 50 people."}, []string{"The next 60 people"}, nil,
+			"release",
+			map[string]string{"people": "60"},
+			[]string{"It ends the open release of 50 people."},
+			[]string{"The next 60 people"},
+			nil,
 		},
 		{
 			"resume", nil,
@@ -166,7 +197,10 @@ func TestActions(t *testing.T) {
 		{
 			"limits",
 			map[string]string{"rate": "1,000", "minutes": "20"},
-			[]string{"At most 1,000 people let in per minute instead of 200.", "The newest visitor would wait about 13 instead of 62 minutes", "apply again at", "in 20 minutes"},
+			[]string{
+				"At most 1,000 people let in per minute instead of 200.",
+				"The newest visitor would wait about 13 instead of 62 minutes", "apply again at", "in 20 minutes",
+			},
 			[]string{"The limits are changed until", "Undo: End the temporary limits", "let in per minute, of 1,000"},
 			func(c api.Controls) bool {
 				return c.InForce.NewUsersPerMinute == 1000 && c.InForce.TotalActiveUsers == 2000 && c.Limits.Until != nil
@@ -183,14 +217,20 @@ func TestActions(t *testing.T) {
 		},
 		{
 			"end-limits", nil,
-			[]string{"At most 2,000 people inside at a time instead of 1,500.", "100 people of those who wait can enter at once", "about 62 instead of 13 minutes"},
+			[]string{
+				"At most 2,000 people inside at a time instead of 1,500.", "100 people of those who wait can enter at once",
+				"about 62 instead of 13 minutes",
+			},
 			[]string{"The limits of the room apply again."},
 			func(c api.Controls) bool { return c.Limits == nil && c.InForce.NewUsersPerMinute == 200 },
 		},
 		{
 			"limits",
 			map[string]string{"total": "3000", "for": "always"},
-			[]string{"The room is changed. Its limits stay until somebody changes them.", "To undo: Restore the previous revision"},
+			[]string{
+				"The room is changed. Its limits stay until somebody changes them.",
+				"To undo: Restore the previous revision",
+			},
 			[]string{"The limits of the room are changed.", "inside, of 3,000"},
 			func(c api.Controls) bool { return c.Limits == nil && c.InForce.TotalActiveUsers == 3000 },
 		},
@@ -226,7 +266,8 @@ func TestFormsNameTheirFaults(t *testing.T) {
 	} {
 		a := f.get(at + c.path)
 		contains(t, a, c.want)
-		if a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, c.kept) || strings.Contains(a.body, `name="seen"`) {
+		if a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, c.kept) ||
+			strings.Contains(a.body, `name="seen"`) {
 			t.Errorf("%s: %d %s", c.path, a.code, a.body)
 		}
 	}
@@ -244,10 +285,13 @@ func TestConfirmationsAreOfWhatTheOperatorSaw(t *testing.T) {
 	id := f.make("sale", 2000, 200, nil)
 	action := "/console/rooms/" + id + "/actions/pause"
 	confirm := f.see(action)
-	if a := f.follow(confirm, action, map[string]string{"reason": " "}); a.code != http.StatusUnprocessableEntity || f.controls(id).Pause != nil {
+	if a := f.follow(confirm, action, map[string]string{"reason": " "}); a.code != http.StatusUnprocessableEntity ||
+		f.controls(id).Pause != nil {
 		t.Errorf("without a reason: %d %s", a.code, a.text())
 	}
-	if a := f.follow(confirm, action, map[string]string{"reason": strings.Repeat("x", room.MaxReason+1)}); a.code != http.StatusUnprocessableEntity || f.controls(id).Pause != nil {
+	if a := f.follow(confirm, action,
+		map[string]string{"reason": strings.Repeat("x", room.MaxReason+1)}); a.code != http.StatusUnprocessableEntity ||
+		f.controls(id).Pause != nil {
 		t.Errorf("with a long reason: %d %s", a.code, a.text())
 	}
 	again := confirm.form(t, action).fields
@@ -266,7 +310,8 @@ func TestConfirmationsAreOfWhatTheOperatorSaw(t *testing.T) {
 	other := f.see(action).form(t, action).fields
 	other.Set("reason", "second")
 	f.patch(id, map[string]any{"pause": map[string]any{}})
-	if a := f.post(action, other); a.code != http.StatusConflict || !strings.Contains(a.text(), "Somebody changed this room") {
+	if a := f.post(action, other); a.code != http.StatusConflict ||
+		!strings.Contains(a.text(), "Somebody changed this room") {
 		t.Errorf("of something that has changed since: %d %s", a.code, a.text())
 	}
 	release := "/console/rooms/" + id + "/actions/release"
@@ -311,12 +356,17 @@ func TestRoles(t *testing.T) {
 		t.Errorf("an operator pauses: %d", a.code)
 	}
 	f.play(func() { f.who = control.Principal{} })
-	for _, path := range []string{"/console/", at, at + "/stream", "/console/stream", at + "/actions/pause", "/console/nothing"} {
-		if a := f.get(path); a.code != http.StatusSeeOther || a.header.Get("Location") != "/login?next="+url.QueryEscape(path) {
+	for _, path := range []string{
+		"/console/", at, at + "/stream", "/console/stream", at + "/actions/pause",
+		"/console/nothing",
+	} {
+		if a := f.get(path); a.code != http.StatusSeeOther ||
+			a.header.Get("Location") != "/login?next="+url.QueryEscape(path) {
 			t.Errorf("%s without a session: %d %s", path, a.code, a.header.Get("Location"))
 		}
 	}
-	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusSeeOther || !strings.HasPrefix(a.header.Get("Location"), "/login") {
+	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusSeeOther ||
+		!strings.HasPrefix(a.header.Get("Location"), "/login") {
 		t.Errorf("nobody pauses: %d", a.code)
 	}
 }
@@ -341,7 +391,10 @@ func TestOtherSitesCannotAct(t *testing.T) {
 		}
 	}
 	policy := f.see("/console/").header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"} {
+	for _, part := range []string{
+		"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'",
+		"form-action 'self'", "base-uri 'none'",
+	} {
 		if !strings.Contains(policy, part) {
 			t.Errorf("the policy lacks %s: %s", part, policy)
 		}
@@ -354,14 +407,19 @@ func TestHostileTextIsEscaped(t *testing.T) {
 	const evil = `"><script>alert(1)</script><b onclick='x'>`
 	id := f.make("sale", 2000, 200, nil)
 	f.play(func() { f.who.Name = evil })
-	body := map[string]any{"pause": map[string]any{"message": evil}, "message": map[string]any{"text": evil}, "reason": evil}
-	if err := f.api.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "", http.MethodPatch, "/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
+	body := map[string]any{
+		"pause": map[string]any{"message": evil}, "message": map[string]any{"text": evil},
+		"reason": evil,
+	}
+	if err := f.api.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "", http.MethodPatch,
+		"/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.play(func() { f.fleet.Candidates[0].Name, f.fleet.Candidates[0].Alarms = evil, []string{evil} })
 	at := "/console/rooms/" + id
 	for _, path := range []string{
-		"/console/", at, at + "?done=" + url.QueryEscape(evil), at + "/actions/pause?message=" + url.QueryEscape(evil), at + "/actions/limits?total=" + url.QueryEscape(evil),
+		"/console/", at, at + "?done=" + url.QueryEscape(evil), at + "/actions/pause?message=" + url.QueryEscape(evil),
+		at + "/actions/limits?total=" + url.QueryEscape(evil),
 		at + "/actions/message?" + url.QueryEscape(evil) + "=1&message=x", "/console/" + url.PathEscape(evil),
 	} {
 		a := f.get(path)

@@ -11,7 +11,7 @@ import (
 // difference is a setting that two states do not share. A missing value is "".
 type difference struct{ Key, Before, After string }
 
-// differences lists what differs between two JSON values, by their keys.
+// differences lists the differences between two JSON values, by their keys.
 func differences(before, after any) (out []difference) {
 	a, b := map[string]string{}, map[string]string{}
 	flatten(a, "", before)
@@ -48,7 +48,7 @@ func flatten(out map[string]string, key string, v any) {
 	}
 }
 
-// leaf returns a value as text, "" for null. Of an object it leaves out what has no meaning for people.
+// leaf returns a value as text, "" for null. Of an object it leaves out fields without a meaning for people.
 func leaf(v any) string {
 	var parts []string
 	switch v := v.(type) {
@@ -73,7 +73,7 @@ func leaf(v any) string {
 	}
 }
 
-// member returns what tells a member of a list apart, and its other values: those of a rule, an event or a route.
+// member returns the key of a member of a list, and its other values: those of a rule, an event or a route.
 func member(v any, i int) (name, text string) {
 	m, ok := v.(map[string]any)
 	if !ok {

@@ -48,11 +48,15 @@ func TestRules(t *testing.T) {
 	page := f.see(at)
 	contains(t, page, "No rule.")
 	faulty := f.sent(page, at, map[string]string{"expression": "http.hosst eq", "description": "<b>mistake"})
-	if faulty.code != http.StatusUnprocessableEntity || !strings.Contains(faulty.body, "&lt;b&gt;mistake") || !strings.Contains(faulty.body, `aria-invalid="true"`) {
+	if faulty.code != http.StatusUnprocessableEntity || !strings.Contains(faulty.body, "&lt;b&gt;mistake") ||
+		!strings.Contains(faulty.body, `aria-invalid="true"`) {
 		t.Fatalf("a faulty rule: %d %s", faulty.code, faulty.body)
 	}
 	contains(t, faulty, "http.hosst eq", "character")
-	page = f.sent(page, at, map[string]string{"expression": `http.request.uri.path eq "/health"`, "description": "<b>probes"})
+	page = f.sent(page, at, map[string]string{
+		"expression":  `http.request.uri.path eq "/health"`,
+		"description": "<b>probes",
+	})
 	contains(t, page, "The rule is added.", `http.request.uri.path eq "/health"`, "<b>probes")
 	page = f.sent(page, at, map[string]string{"expression": `ip.src in {192.0.2.0/24}`, "description": ""})
 	var rules []api.Rule
@@ -83,7 +87,10 @@ func TestRules(t *testing.T) {
 	}
 	f.as(control.Operator)
 	lacks(t, f.see(at), `method="post" action="/console`, "Add the rule")
-	for _, a := range []answer{f.get(at + "/" + rules[0].Id), f.post(at, map[string][]string{"expression": {"ssl"}}), f.post(at+"/"+rules[0].Id, map[string][]string{"do": {"delete"}})} {
+	for _, a := range []answer{
+		f.get(at + "/" + rules[0].Id), f.post(at, map[string][]string{"expression": {"ssl"}}),
+		f.post(at+"/"+rules[0].Id, map[string][]string{"do": {"delete"}}),
+	} {
 		if a.code != http.StatusForbidden {
 			t.Errorf("an operator changes rules: %d", a.code)
 		}
@@ -102,24 +109,29 @@ func TestEvents(t *testing.T) {
 	form := f.see(at + "/new")
 	begin := time.Now().UTC().Add(50 * time.Hour).Truncate(time.Minute)
 	fill := map[string]string{
-		"name": "launch", "description": "<b>the big one", "event_start_time": begin.Format("2006-01-02T15:04"), "event_end_time": begin.Add(2 * time.Hour).Format("2006-01-02T15:04:05"),
-		"prequeue_start_time": begin.Add(-time.Hour).Format("2006-01-02T15:04"), "shuffle_at_event_start": "true", "total_active_users": "5,000", "new_users_per_minute": "800",
+		"name": "launch", "description": "<b>the big one", "event_start_time": begin.Format("2006-01-02T15:04"),
+		"event_end_time":      begin.Add(2 * time.Hour).Format("2006-01-02T15:04:05"),
+		"prequeue_start_time": begin.Add(-time.Hour).Format("2006-01-02T15:04"), "shuffle_at_event_start": "true",
+		"total_active_users": "5,000", "new_users_per_minute": "800",
 		"disable_session_renewal": "true",
 	}
 	for field, c := range map[string]struct{ value, fault string }{
-		"event_end_time": {begin.Format("2006-01-02T15:04"), "minute"}, "event_start_time": {"tomorrow", "This must be a time in UTC"},
+		"event_end_time":     {begin.Format("2006-01-02T15:04"), "minute"},
+		"event_start_time":   {"tomorrow", "This must be a time in UTC"},
 		"total_active_users": {"many", "This must be a number."}, "name": {"", "This is needed."},
 	} {
 		was := fill[field]
 		fill[field] = c.value
 		a := f.sent(form, at, fill)
-		if contains(t, a, c.fault); a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, `aria-invalid="true"`) {
+		if contains(t, a, c.fault); a.code != http.StatusUnprocessableEntity ||
+			!strings.Contains(a.body, `aria-invalid="true"`) {
 			t.Errorf("%s: %d %s", field, a.code, a.body)
 		}
 		fill[field] = was
 	}
 	page := f.sent(form, at, fill)
-	contains(t, page, "The event is created.", "launch Planned", "<b>the big one", "Pre-queue opens", "Entries to the draw close", "in 2 days", "5,000 inside, 800 let in per minute")
+	contains(t, page, "The event is created.", "launch Planned", "<b>the big one", "Pre-queue opens",
+		"Entries to the draw close", "in 2 days", "5,000 inside, 800 let in per minute")
 	var events []api.Event
 	read := func() []api.Event {
 		if err := f.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/events", nil, &events); err != nil {
@@ -128,19 +140,27 @@ func TestEvents(t *testing.T) {
 		return events
 	}
 	e := read()[0]
-	if !e.EventStartTime.Equal(begin) || !e.ShuffleAtEventStart || *e.TotalActiveUsers != 5000 || e.SessionDuration != nil || !*e.DisableSessionRenewal || e.QueueingMethod != nil {
+	if !e.EventStartTime.Equal(begin) || !e.ShuffleAtEventStart || *e.TotalActiveUsers != 5000 ||
+		e.SessionDuration != nil || !*e.DisableSessionRenewal || e.QueueingMethod != nil {
 		t.Errorf("%+v", e)
 	}
 	one := f.see(at + "/" + e.Id)
 	contains(t, one, "In force during the event Total active users 5,000", "5 min, not renewed")
-	page = f.sent(one, at+"/"+e.Id, map[string]string{"total_active_users": "", "new_users_per_minute": "", "disable_session_renewal": ""})
-	if contains(t, page, "The event is changed."); read()[0].TotalActiveUsers != nil || events[0].DisableSessionRenewal != nil || !events[0].EventStartTime.Equal(begin) || !events[0].ShuffleAtEventStart {
+	page = f.sent(one, at+"/"+e.Id, map[string]string{
+		"total_active_users": "", "new_users_per_minute": "",
+		"disable_session_renewal": "",
+	})
+	if contains(t, page, "The event is changed."); read()[0].TotalActiveUsers != nil ||
+		events[0].DisableSessionRenewal != nil || !events[0].EventStartTime.Equal(begin) || !events[0].ShuffleAtEventStart {
 		t.Errorf("%+v", events[0])
 	}
 	f.as(control.Viewer)
 	lacks(t, f.see(at), "New event")
 	lacks(t, f.see(at+"/"+e.Id), `method="post" action="/console`)
-	for _, a := range []answer{f.get(at + "/new"), f.post(at, nil), f.post(at+"/"+e.Id, map[string][]string{"do": {"delete"}})} {
+	for _, a := range []answer{
+		f.get(at + "/new"), f.post(at, nil),
+		f.post(at+"/"+e.Id, map[string][]string{"do": {"delete"}}),
+	} {
 		if a.code == http.StatusSeeOther || a.code == http.StatusOK {
 			t.Errorf("a viewer changes events: %d", a.code)
 		}
@@ -181,7 +201,8 @@ func TestWaitingPage(t *testing.T) {
 	}
 	contains(t, f.see(at+"?done=published"), "The page is published.", "own page, ")
 	var r api.Room
-	if err := f.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id, nil, &r); err != nil || r.CustomPageHtml != own {
+	if err := f.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id, nil, &r); err != nil ||
+		r.CustomPageHtml != own {
 		t.Errorf("published: %q, %v", r.CustomPageHtml, err)
 	}
 	contains(t, f.post(at, map[string][]string{"do": {"current"}}), "Open in a new tab")

@@ -21,7 +21,7 @@ type field struct {
 	Value             string
 	Choices           []choice
 	Required          bool
-	Fault             string // of what was sent
+	Fault             string // of the values sent
 	Max               int    // length of a text, 0 for none
 }
 

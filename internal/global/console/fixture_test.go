@@ -70,8 +70,12 @@ func (f *fixture) as(role control.Role) *fixture {
 func start(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{
-		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, past: &past{start: time.Now().Add(-30 * time.Minute)}, numbers: map[room.ID]control.Numbers{}, leader: true, calls: map[string]int{},
-		fleet: api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}},
+		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, past: &past{start: time.Now().Add(-30 * time.Minute)},
+		numbers: map[room.ID]control.Numbers{}, leader: true, calls: map[string]int{},
+		fleet: api.Fleet{
+			Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}},
+			DataCenters: []api.DataCenter{},
+		},
 	}
 	log := slog.New(slog.DiscardHandler)
 	journal := audit.NewJournal(f.audit)
@@ -114,19 +118,25 @@ func start(t testing.TB) *fixture {
 		Shared: f.docs, Controls: func() *room.Controls { return nil }, Board: func() *draw.Board { return nil },
 		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now()) },
 	})
-	f.logins = access.New(access.Options{Docs: testkit.NewDocuments(), Log: log, Token: f.api.Principal, Now: func() time.Time {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return time.Now().Add(f.later)
-	}})
-	f.Console = console.New(console.Options{API: f.api, Log: log, Live: f.live, Once: f.logins.Once, Who: func(r *http.Request) (control.Principal, bool) {
-		if len(r.Cookies()) > 0 {
-			return f.logins.Who(r)
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.who, f.who.Role != ""
-	}})
+	f.logins = access.New(access.Options{
+		Docs: testkit.NewDocuments(), Log: log, Token: f.api.Principal,
+		Now: func() time.Time {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return time.Now().Add(f.later)
+		},
+	})
+	f.Console = console.New(console.Options{
+		API: f.api, Log: log, Live: f.live, Once: f.logins.Once,
+		Who: func(r *http.Request) (control.Principal, bool) {
+			if len(r.Cookies()) > 0 {
+				return f.logins.Who(r)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.who, f.who.Role != ""
+		},
+	})
 	return f.as(control.Admin)
 }
 
@@ -149,7 +159,10 @@ func (f *fixture) live(room.ID) (history.Row, time.Duration, bool) {
 // make makes a room and returns its ID.
 func (f *fixture) make(name string, total, rate int, more map[string]any) string {
 	f.Helper()
-	body := map[string]any{"name": name, "host": name + ".example", "total_active_users": total, "new_users_per_minute": rate}
+	body := map[string]any{
+		"name": name, "host": name + ".example", "total_active_users": total,
+		"new_users_per_minute": rate,
+	}
 	maps.Copy(body, more)
 	var made api.Room
 	if err := f.call(http.MethodPost, "/zones/"+control.Zone+"/waiting_rooms", body, &made); err != nil {
@@ -160,7 +173,8 @@ func (f *fixture) make(name string, total, rate int, more map[string]any) string
 
 // call calls the API as an admin.
 func (f *fixture) call(method, path string, body, result any) error {
-	return f.api.Call(f.Context(), control.Principal{ID: "t", Name: "Ben", Role: control.Admin}, "192.0.2.1:1", method, path, body, result)
+	return f.api.Call(f.Context(), control.Principal{ID: "t", Name: "Ben", Role: control.Admin}, "192.0.2.1:1", method,
+		path, body, result)
 }
 
 // count sets the numbers of a room.

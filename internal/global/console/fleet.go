@@ -23,7 +23,7 @@ type fleetView struct {
 	Notifiers  []nodeView
 }
 
-// alarm is an alarm of a candidate, with what to do.
+// alarm is an alarm of a candidate, with advice.
 type alarm struct {
 	Of, Text string
 	Steps    []step

@@ -14,22 +14,32 @@ func someFleet() api.Fleet {
 	return api.Fleet{
 		Leader: "global-1",
 		Candidates: []api.Candidate{
-			{Name: "global-1", Build: "v1.0.3", Leading: true, CertificateEnd: &later, Term: "7", RoomsVersion: 31, Alarms: []string{
-				"data centre oslo is listed and has not reported for over a minute: check that its regional runs",
-			}},
+			{
+				Name: "global-1", Build: "v1.0.3", Leading: true, CertificateEnd: &later, Term: "7", RoomsVersion: 31,
+				Alarms: []string{
+					"data centre oslo is listed and has not reported for over a minute: check that its regional runs",
+				},
+			},
 			{Name: "global-2", Build: "v1.0.3", LeaseTroubleSeconds: 3.5, Alarms: []string{}},
 		},
 		DataCenters: []api.DataCenter{
 			{
-				Name: "dublin", Build: "v1.0.3", State: "active", HeardSeconds: .3, LeaseSeconds: 4.7, Told: true, Adopted: true, ClockBoundSeconds: &bound, Term: "3",
+				Name: "dublin", Build: "v1.0.3", State: "active", HeardSeconds: .3, LeaseSeconds: 4.7, Told: true, Adopted: true,
+				ClockBoundSeconds: &bound, Term: "3",
 				Permits: 1500, PermitsIdle: 120, RatePermits: 150, RatePermitsIdle: 30, Sessions: 1380, EdgesCount: 3,
-				Edges: []api.Edge{{Name: "edge-3", State: "lost", HeardSeconds: 130, CertificateEnd: &ended}, {Name: "edge-1", CertificateEnd: &soon, Build: "v1.0.3", State: "alive", LeaseSeconds: 2}},
+				Edges: []api.Edge{
+					{Name: "edge-3", State: "lost", HeardSeconds: 130, CertificateEnd: &ended},
+					{Name: "edge-1", CertificateEnd: &soon, Build: "v1.0.3", State: "alive", LeaseSeconds: 2},
+				},
 			},
 			{Name: "oslo", State: "active", HeardSeconds: 75, Edges: []api.Edge{}},
 			{Name: "nairobi", State: "draining", Told: true, Adopted: true, Edges: []api.Edge{}},
 		},
 		Notifiers: []api.Notifier{
-			{Name: "notifier-1", AsOf: time.Now(), Subscribed: 1200, Due: 4000, Sent: 3990, Failed: 14, GivenUp: 2, LateSeconds: 1.25},
+			{
+				Name: "notifier-1", AsOf: time.Now(), Subscribed: 1200, Due: 4000, Sent: 3990, Failed: 14, GivenUp: 2,
+				LateSeconds: 1.25,
+			},
 			{Name: "notifier-2", AsOf: time.Now(), LateSeconds: 31},
 			{Name: "notifier-3", AsOf: time.Now().Add(-time.Minute)},
 		},
@@ -43,7 +53,9 @@ func TestTheFleetShowsAlarmsAndWhatToDo(t *testing.T) {
 	contains(t, f.see("/console/fleet"),
 		"data centre oslo is listed and has not reported for over a minute", "Alarm of global-1",
 		"global-1 Leading", "global-2 Standby", "refused by the store for 3.5 s",
-		"dublin Reporting Sessions 1,380 Session permits 1,500, 120 idle", "±4 ms", "2 edges, 1 alive", "edge-3 Lost Heard 2 minutes ago", "Certificates ended", "Certificates 2 days left", "Certificates 100 days left", "Certificates none", "and 1 more",
+		"dublin Reporting Sessions 1,380 Session permits 1,500, 120 idle", "±4 ms", "2 edges, 1 alive",
+		"edge-3 Lost Heard 2 minutes ago", "Certificates ended", "Certificates 2 days left", "Certificates 100 days left",
+		"Certificates none", "and 1 more",
 		"oslo Silent", "nairobi Draining", "Action",
 		"notifier-1 Working Visitors to notify 1,200 Due 4,000 Sent 3,990 Failed attempts 14 Given up 2 Longest delay 1.2 s",
 		"notifier-2 Late", "notifier-3 Silent")

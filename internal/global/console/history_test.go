@@ -56,7 +56,8 @@ func TestChartsOfARoom(t *testing.T) {
 	id := f.sale()
 	f.plan(id)
 	page := f.see("/console/rooms/" + id)
-	contains(t, page, "Let in per minute", "UTC let in limit", "Inside, by data centre", "dublin nairobi", "the queue of autumn-launch opens", "arrived in a minute")
+	contains(t, page, "Let in per minute", "UTC let in limit", "Inside, by data centre", "dublin nairobi",
+		"the queue of autumn-launch opens", "arrived in a minute")
 	source := regexp.MustCompile(`data-charts="([^"]+)"`).FindStringSubmatch(page.body)
 	if source == nil {
 		t.Fatal("the page has no charts")
@@ -76,12 +77,14 @@ func TestChartsOfARoom(t *testing.T) {
 			if len(s.Values) != len(all.Times) {
 				t.Errorf("%s: %s has %d values", c.ID, s.Label, len(s.Values))
 			}
-			if c.ID == "admitted" && s.Kind == "limit" && *s.Values[last] != 180 || c.ID == "admitted" && s.Kind == "line" && (*s.Values[last] < 170 || *s.Values[last] > 190) {
+			if c.ID == "admitted" && s.Kind == "limit" && *s.Values[last] != 180 || c.ID == "admitted" && s.Kind == "line" &&
+				(*s.Values[last] < 170 || *s.Values[last] > 190) {
 				t.Errorf("%s: %s is %v", c.ID, s.Label, *s.Values[last])
 			}
 		}
 	}
-	if news := f.charts(address + "&after=" + strconv.FormatInt(all.Times[last-3], 10)); len(news.Times) < 3 || len(news.Times) > 5 || strings.Contains(fmt.Sprint(news.Marks), opens) {
+	if news := f.charts(address + "&after=" + strconv.FormatInt(all.Times[last-3], 10)); len(news.Times) < 3 ||
+		len(news.Times) > 5 || strings.Contains(fmt.Sprint(news.Marks), opens) {
 		t.Errorf("%d new rows, marks %v", len(news.Times), news.Marks)
 	}
 	if a := f.get("/console/rooms/" + id + "/charts?from=x"); a.code != http.StatusBadRequest {
@@ -107,19 +110,23 @@ func TestHistoryIsAReport(t *testing.T) {
 		}
 	}
 	report := f.see(at + "?event=" + event)
-	contains(t, report, "report of an event", "Waited, half of those let in", "Ben: event autumn-launch made", "Ben: limits set", "Ben: room made")
+	contains(t, report, "report of an event", "Waited, half of those let in", "Ben: event autumn-launch made",
+		"Ben: limits set", "Ben: room made")
 	// The same choice has times and events: with two, another time than that of the event would not be shown.
 	chosen := f.see(at + "?range=" + event)
 	contains(t, chosen, "report of an event")
-	if n := strings.Count(chosen.body, " selected>"); n != 1 || !strings.Contains(chosen.body, `<option value="`+event+`" selected>`) {
+	if n := strings.Count(chosen.body, " selected>"); n != 1 ||
+		!strings.Contains(chosen.body, `<option value="`+event+`" selected>`) {
 		t.Errorf("%d choices are selected, not only the event", n)
 	}
 	log := f.see("/console/audit") // nothing as a program writes it
 	lacks(t, log, "map[", "create-webhook")
-	contains(t, log, "Ben created a webhook", "room.paused, alarm.raised", "rule description the office, enabled false, expression ip.src in {192.0.2.0/24}", "limits.new_users_per_minute 180")
+	contains(t, log, "Ben created a webhook", "room.paused, alarm.raised",
+		"rule description the office, enabled false, expression ip.src in {192.0.2.0/24}", "limits.new_users_per_minute 180")
 	file := f.see(strings.ReplaceAll(regexp.MustCompile(`href="([^"]+history\.csv[^"]*)"`).FindStringSubmatch(report.body)[1], "&amp;", "&"))
 	rows, err := csv.NewReader(strings.NewReader(file.body)).ReadAll()
-	if err != nil || len(rows) < 60 || rows[0][0] != "time" || rows[0][1] != "waiting" || !strings.Contains(file.header.Get("Content-Disposition"), `filename="autumn-sale.csv"`) {
+	if err != nil || len(rows) < 60 || rows[0][0] != "time" || rows[0][1] != "waiting" ||
+		!strings.Contains(file.header.Get("Content-Disposition"), `filename="autumn-sale.csv"`) {
 		t.Errorf("%d rows, %v, %v", len(rows), err, file.header)
 	}
 	if a := f.get(at + ".csv?event=nothing"); a.code != http.StatusNotFound {
@@ -147,7 +154,8 @@ func BenchmarkCharts(b *testing.B) {
 		ids[name] = f.make(name, 2000, 200, nil)
 	}
 	dir, now := b.TempDir(), time.Now().Unix()
-	filler, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: dir}) // without sync
+	// without sync
+	filler, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: dir})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -271,7 +279,8 @@ func TestTheFirstViewIsSmall(t *testing.T) {
 	}
 	path := load("/console/rooms/" + id)
 	page := f.see(path)
-	for _, m := range regexp.MustCompile(`(?:src|stylesheet" href|data-charts)="([^"]+)"`).FindAllStringSubmatch(page.body, -1) {
+	for _, m := range regexp.MustCompile(`(?:src|stylesheet" href|data-charts)="([^"]+)"`).FindAllStringSubmatch(page.body,
+		-1) {
 		load(strings.ReplaceAll(m[1], "&amp;", "&"))
 	}
 	if t.Logf("%6d bytes in all", sum); sum > 90<<10 {

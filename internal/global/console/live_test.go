@@ -47,7 +47,8 @@ func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
 	f.patch(id, map[string]any{"message": map[string]any{"text": "Soon"}})
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12344, Longest: 61 * 60})
 	waitFor(t, ctx, `document.querySelector("[data-field=waiting]").textContent === "12,344"`)
-	if !browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.here === true && document.querySelector("details").open`)) {
+	if !browsertest.See(t, ctx,
+		chromedp.Evaluate[bool](`window.here === true && document.querySelector("details").open`)) {
 		t.Error("the page was loaded again while a form was open")
 	}
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("details").open = false; true`))
@@ -56,7 +57,8 @@ func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("summary").focus(), true`))
 	do(t, ctx, chromedp.KeyEvent("\r"))
 	waitFor(t, ctx, `document.querySelector("details").open`)
-	do(t, ctx, chromedp.KeyEvent("\t"), chromedp.KeyEvent("Back at noon"), chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
+	do(t, ctx, chromedp.KeyEvent("\t"), chromedp.KeyEvent("Back at noon"), chromedp.KeyEvent("\t"),
+		chromedp.KeyEvent("\r"))
 	waitFor(t, ctx, `location.pathname.endsWith("/actions/pause") && document.activeElement.name === "reason"`)
 	do(t, ctx, chromedp.KeyEvent("power cut"), chromedp.KeyEvent("\r"))
 	waitFor(t, ctx, `document.body.innerText.includes("The room is paused.")`)
@@ -131,31 +133,36 @@ func TestTheFirstChartOverASlowLineInABrowser(t *testing.T) {
 	f.plan(id)
 	url := browsertest.Serve(t, f)
 	ctx := browsertest.Open(t)
-	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
-		type conditions struct {
-			network.EmulateNetworkConditionsByRuleParams
-			Offline bool `json:"offline"` // Chromium 148 demands it
-		}
-		slow := conditions{network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{{
-			Latency: latency, DownloadThroughput: rate, UploadThroughput: rate,
-		}}}, false}
-		emulate := cdp.Command[conditions, network.EmulateNetworkConditionsByRuleResult]{Method: network.CommandEmulateNetworkConditionsByRule}
-		if _, err := cdp.Call(ctx, target, emulate, slow); err != nil {
-			return page.AddScriptToEvaluateOnNewDocumentResult{}, err
-		}
-		if _, err := cdp.Call(ctx, target, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
-			return page.AddScriptToEvaluateOnNewDocumentResult{}, err
-		}
-		return cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
-			Source: `new MutationObserver((_, o) => document.querySelector(".chart canvas") && (o.disconnect(),
+	browsertest.See(t, ctx,
+		func(ctx context.Context, target *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
+			type conditions struct {
+				network.EmulateNetworkConditionsByRuleParams
+				Offline bool `json:"offline"` // Chromium 148 demands it
+			}
+			slow := conditions{network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{{
+				Latency: latency, DownloadThroughput: rate, UploadThroughput: rate,
+			}}}, false}
+			emulate := cdp.Command[conditions,
+				network.EmulateNetworkConditionsByRuleResult]{Method: network.CommandEmulateNetworkConditionsByRule}
+			if _, err := cdp.Call(ctx, target, emulate, slow); err != nil {
+				return page.AddScriptToEvaluateOnNewDocumentResult{}, err
+			}
+			if _, err := cdp.Call(ctx, target, network.SetCacheDisabled,
+				network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
+				return page.AddScriptToEvaluateOnNewDocumentResult{}, err
+			}
+			return cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+				Source: `new MutationObserver((_, o) => document.querySelector(".chart canvas") && (o.disconnect(),
 				requestAnimationFrame(() => setTimeout(() => window.drawn = performance.now())))).observe(document, {childList: true, subtree: true})`,
+			})
 		})
-	})
 	do(t, ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(url+"/console/rooms/"+id))
 	waitFor(t, ctx, `window.drawn > 0`)
 	drawn := time.Duration(browsertest.See(t, ctx, chromedp.Evaluate[float64](`window.drawn`)) * float64(time.Millisecond))
-	loaded := browsertest.See(t, ctx, chromedp.Evaluate[int64](`performance.getEntriesByType("navigation").concat(performance.getEntriesByType("resource")).reduce((n, e) => n + e.transferSize, 0)`))
-	t.Logf("the first chart after %v (goal %v), %d bytes loaded (goal %d)", drawn.Round(time.Millisecond), within, loaded, most)
+	loaded := browsertest.See(t, ctx,
+		chromedp.Evaluate[int64](`performance.getEntriesByType("navigation").concat(performance.getEntriesByType("resource")).reduce((n, e) => n + e.transferSize, 0)`))
+	t.Logf("the first chart after %v (goal %v), %d bytes loaded (goal %d)", drawn.Round(time.Millisecond), within,
+		loaded, most)
 	if loaded > most {
 		t.Errorf("%d bytes", loaded)
 	}
@@ -172,7 +179,8 @@ func TestARoomWithoutScriptInABrowser(t *testing.T) {
 	url := browsertest.Serve(t, f)
 	ctx := browsertest.Open(t)
 	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-		return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: true})
 	})
 	do(t, ctx, chromedp.Navigate(url+"/console/rooms/"+id))
 	text := browsertest.See(t, ctx, chromedp.Text("main"))

@@ -29,7 +29,8 @@ func TestChangesAreShownAndRestored(t *testing.T) {
 	}
 	at := "/console/rooms/" + id + "/changes"
 	page := f.see(at)
-	contains(t, page, "Ben changed the settings, just now", "suspended false → true", "total_active_users 2000 → 1500", "description <b>autumn", "Ben created the room", "Current")
+	contains(t, page, "Ben changed the settings, just now", "suspended false → true", "total_active_users 2000 → 1500",
+		"description <b>autumn", "Ben created the room", "Current")
 	lacks(t, page, "<b>autumn")
 	links := regexp.MustCompile(`href="(`+at+`/\d+)"`).FindAllStringSubmatch(page.body, -1)
 	if len(links) != 2 {
@@ -37,8 +38,10 @@ func TestChangesAreShownAndRestored(t *testing.T) {
 	}
 	first := links[1][1]
 	confirm := f.see(first)
-	contains(t, confirm, "as they were after Ben created the room", "total_active_users 1500 → 2000", "suspended true → false")
-	contains(t, f.sent(confirm, first, map[string]string{"reason": "too early"}), "The revision is restored", "Ana restored a revision, just now")
+	contains(t, confirm, "as they were after Ben created the room", "total_active_users 1500 → 2000",
+		"suspended true → false")
+	contains(t, f.sent(confirm, first, map[string]string{"reason": "too early"}), "The revision is restored",
+		"Ana restored a revision, just now")
 	var now api.Room
 	if err := f.call(http.MethodGet, room, nil, &now); err != nil || now.TotalActiveUsers != 2000 || now.Suspended {
 		t.Errorf("%+v, %v", now, err)
@@ -61,14 +64,17 @@ func TestAuditInWords(t *testing.T) {
 	f := start(t)
 	id := f.make("sale", 2000, 200, nil)
 	f.act(id, "pause", map[string]string{"message": "<i>soon"})
-	if err := f.call(http.MethodPatch, "/zones/"+control.Zone+"/waiting_rooms/"+id, map[string]any{"total_active_users": 1500}, nil); err != nil {
+	if err := f.call(http.MethodPatch, "/zones/"+control.Zone+"/waiting_rooms/"+id,
+		map[string]any{"total_active_users": 1500}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"}, nil); err != nil {
+	if err := f.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	page := f.see("/console/audit")
-	contains(t, page, "Ana changed the controls", "a test", "<i>soon", "Ben changed the settings", "total_active_users 2000 → 1500", "Ben created the room", "room sale : new",
+	contains(t, page, "Ana changed the controls", "a test", "<i>soon", "Ben changed the settings",
+		"total_active_users 2000 → 1500", "Ben created the room", "room sale : new",
 		"host sale.example: new origin", "http://10.0.0.9")
 	lacks(t, page, "<i>soon")
 	contains(t, f.see("/console/audit?room=sale&by=Ana"), "Ana changed the controls")
@@ -91,7 +97,9 @@ func TestTokens(t *testing.T) {
 	f := start(t)
 	const at, tokens = "/console/access", "/console/access/tokens"
 	page := f.see(at)
-	if a := f.sent(page, tokens, map[string]string{"name": "ci", "expires_on": "2001-01-01T00:00"}); a.code != http.StatusUnprocessableEntity || !strings.Contains(a.text(), `expires_on must be "never" or a time to come`) {
+	if a := f.sent(page, tokens,
+		map[string]string{"name": "ci", "expires_on": "2001-01-01T00:00"}); a.code != http.StatusUnprocessableEntity ||
+		!strings.Contains(a.text(), `expires_on must be "never" or a time to come`) {
 		t.Errorf("%d %s", a.code, a.text())
 	}
 	made := f.sent(page, tokens, map[string]string{"name": "<b>ci", "role": "operator"})
@@ -109,7 +117,10 @@ func TestTokens(t *testing.T) {
 		t.Error("the token is still good")
 	}
 	f.as(control.Editor)
-	for _, a := range []answer{f.get(at), f.post(tokens, map[string][]string{"name": {"x"}, "role": {"admin"}}), f.post(revoke, nil)} {
+	for _, a := range []answer{
+		f.get(at), f.post(tokens, map[string][]string{"name": {"x"}, "role": {"admin"}}),
+		f.post(revoke, nil),
+	} {
 		if a.code != http.StatusForbidden {
 			t.Errorf("an editor: %d", a.code)
 		}
@@ -136,7 +147,10 @@ func TestAnOperatorOfSomeRooms(t *testing.T) {
 		t.Errorf("the stream of some rooms: %v", got)
 	}
 	at := "/console/rooms/" + other
-	for _, path := range []string{at, at + "/stream", at + "/charts?from=-1h&step=10", at + "/history", at + "/history.csv", at + "/events", at + "/rules", at + "/page", at + "/actions/pause"} {
+	for _, path := range []string{
+		at, at + "/stream", at + "/charts?from=-1h&step=10", at + "/history",
+		at + "/history.csv", at + "/events", at + "/rules", at + "/page", at + "/actions/pause",
+	} {
 		if a := f.get(path); a.code != http.StatusForbidden && a.code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, a.code)
 		}
@@ -152,15 +166,28 @@ func TestWebhooks(t *testing.T) {
 	const at = "/console/webhooks"
 	page := f.see(at)
 	contains(t, page, "Nobody is told", "room.paused")
-	if a := f.sent(page, at, map[string]string{"name": "pager", "url": "ftp://x", "kinds": "room.paused"}); a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, `aria-invalid="true"`) ||
+	if a := f.sent(page, at, map[string]string{
+		"name": "pager", "url": "ftp://x",
+		"kinds": "room.paused",
+	}); a.code != http.StatusUnprocessableEntity ||
+		!strings.Contains(a.body, `aria-invalid="true"`) ||
 		!strings.Contains(a.body, `value="room.paused" checked`) || strings.Contains(a.body, `value="room.resumed" checked`) {
 		t.Errorf("a bad URL: %d %s", a.code, a.text())
 	}
-	made := f.sent(page, at, map[string]string{"name": "pager<b>", "url": "https://hooks.example/secretpath", "kinds": "room.paused, alarm.raised", "rooms": "sale"})
-	contains(t, made, "The webhook pager<b> is created.", "whsec_", "to hooks.example; only room.paused, alarm.raised; only for sale")
-	two := f.post(at, map[string][]string{"name": {"two"}, "url": {"https://two.example"}, "kinds": {"room.resumed", "limit.changed"}})
+	made := f.sent(page, at, map[string]string{
+		"name": "pager<b>", "url": "https://hooks.example/secretpath",
+		"kinds": "room.paused, alarm.raised", "rooms": "sale",
+	})
+	contains(t, made, "The webhook pager<b> is created.", "whsec_",
+		"to hooks.example; only room.paused, alarm.raised; only for sale")
+	two := f.post(at, map[string][]string{
+		"name": {"two"}, "url": {"https://two.example"},
+		"kinds": {"room.resumed", "limit.changed"},
+	})
 	contains(t, two, "to two.example; only room.resumed, limit.changed")
-	contains(t, f.press(two, regexp.MustCompile(`(?s)<h3>two .*?action="(/console/webhooks/[^"]+)"`).FindStringSubmatch(two.body)[1], "do", "delete"), "The webhook is deleted")
+	contains(t, f.press(two,
+		regexp.MustCompile(`(?s)<h3>two .*?action="(/console/webhooks/[^"]+)"`).FindStringSubmatch(two.body)[1], "do",
+		"delete"), "The webhook is deleted")
 	page = f.see(at)
 	lacks(t, page, "whsec_", "secretpath", "<b>")
 	one := regexp.MustCompile(`action="(/console/webhooks/[^"]+)"`).FindStringSubmatch(page.body)[1]
@@ -171,7 +198,10 @@ func TestWebhooks(t *testing.T) {
 	contains(t, page, "The webhook is enabled.")
 	contains(t, f.press(page, one, "do", "delete"), "The webhook is deleted", "Nobody is told")
 	f.as(control.Editor)
-	for _, a := range []answer{f.get(at), f.post(at, nil), f.post(one, map[string][]string{"do": {"delete"}}), f.post(one, map[string][]string{"do": {"test"}})} {
+	for _, a := range []answer{
+		f.get(at), f.post(at, nil), f.post(one, map[string][]string{"do": {"delete"}}),
+		f.post(one, map[string][]string{"do": {"test"}}),
+	} {
 		if a.code == http.StatusOK || a.code == http.StatusSeeOther {
 			t.Errorf("an editor: %d", a.code)
 		}
@@ -182,7 +212,10 @@ func TestWebhooks(t *testing.T) {
 func (f *fixture) login(role control.Role, rooms ...string) *http.Cookie {
 	f.Helper()
 	var made api.Token
-	if err := f.call(http.MethodPost, "/vestibule/tokens", map[string]any{"name": string(role), "role": role, "rooms": rooms}, &made); err != nil {
+	if err := f.call(http.MethodPost, "/vestibule/tokens", map[string]any{
+		"name": string(role), "role": role,
+		"rooms": rooms,
+	}, &made); err != nil {
 		f.Fatal(err)
 	}
 	path, _, err := f.logins.Link(f.Context(), made.Id)
@@ -221,17 +254,28 @@ func TestEveryChangeIsRefused(t *testing.T) {
 	const at = "/console/rooms/{room}"
 	do := func(what string) url.Values { return url.Values{"do": {what}} }
 	rule, tomorrow := url.Values{"expression": {"ssl"}}, time.Now().Add(24*time.Hour)
-	event := url.Values{"name": {"x"}, "event_start_time": {tomorrow.Format("2006-01-02T15:04")}, "event_end_time": {tomorrow.Add(time.Hour).Format("2006-01-02T15:04")}}
+	event := url.Values{
+		"name": {"x"}, "event_start_time": {tomorrow.Format("2006-01-02T15:04")},
+		"event_end_time": {tomorrow.Add(time.Hour).Format("2006-01-02T15:04")},
+	}
 	paused, message := map[string]any{"pause": map[string]any{}}, map[string]any{"message": map[string]any{"text": "x"}}
 	action := func(name string) string { return at + "/actions/" + name }
 	all := map[string][]change{
-		"POST /console/webhooks": {{"/console/webhooks", control.Admin, url.Values{"name": {"x"}, "url": {"https://hooks.example/y"}}, nil, false}},
+		"POST /console/webhooks": {{
+			"/console/webhooks", control.Admin,
+			url.Values{"name": {"x"}, "url": {"https://hooks.example/y"}},
+			nil, false,
+		}},
 		"POST /console/webhooks/{webhook}": {
 			{"/console/webhooks/{webhook}", control.Admin, do("test"), nil, true},
 			{"/console/webhooks/{webhook}", control.Admin, do("off"), nil, false},
 			{"/console/webhooks/{webhook}", control.Admin, do("delete"), nil, false},
 		},
-		"POST /console/access/tokens":         {{"/console/access/tokens", control.Admin, url.Values{"name": {"x"}, "role": {"viewer"}}, nil, false}},
+		"POST /console/access/tokens": {{
+			"/console/access/tokens", control.Admin,
+			url.Values{"name": {"x"}, "role": {"viewer"}},
+			nil, false,
+		}},
 		"POST /console/access/tokens/{token}": {{"/console/access/tokens/{token}", control.Admin, nil, nil, false}},
 		"POST " + at + "/rules":               {{at + "/rules", control.Editor, rule, nil, false}},
 		"POST " + at + "/rules/{rule}": {
@@ -241,7 +285,10 @@ func TestEveryChangeIsRefused(t *testing.T) {
 		},
 		"POST " + at + "/events": {{at + "/events", control.Editor, event, nil, false}},
 		"POST " + at + "/events/{event}": {
-			{at + "/events/{event}", control.Editor, event, nil, false}, {at + "/events/{event}", control.Editor, do("delete"), nil, false},
+			{at + "/events/{event}", control.Editor, event, nil, false}, {
+				at + "/events/{event}", control.Editor, do("delete"),
+				nil, false,
+			},
 		},
 		"POST " + at + "/page": {
 			{at + "/page", control.Operator, url.Values{"html": {"<p>x"}}, nil, true},
@@ -262,14 +309,21 @@ func TestEveryChangeIsRefused(t *testing.T) {
 			{action("end-queue"), control.Operator, nil, map[string]any{"queue_all": map[string]any{}}, false},
 		},
 	}
-	for name, route := range map[string][]string{"the table": slices.Collect(maps.Keys(all)), "the console": console.Changing()} {
+	for name, route := range map[string][]string{
+		"the table":   slices.Collect(maps.Keys(all)),
+		"the console": console.Changing(),
+	} {
 		for _, pattern := range route {
-			if all[strings.ReplaceAll(pattern, "{id}", "{room}")] == nil || !slices.Contains(console.Changing(), strings.ReplaceAll(pattern, "{room}", "{id}")) {
+			if all[strings.ReplaceAll(pattern, "{id}", "{room}")] == nil ||
+				!slices.Contains(console.Changing(), strings.ReplaceAll(pattern, "{room}", "{id}")) {
 				t.Errorf("only %s has the route %s", name, pattern)
 			}
 		}
 	}
-	below := map[control.Role]control.Role{control.Operator: control.Viewer, control.Editor: control.Operator, control.Admin: control.Editor}
+	below := map[control.Role]control.Role{
+		control.Operator: control.Viewer, control.Editor: control.Operator,
+		control.Admin: control.Editor,
+	}
 	for route, changes := range all {
 		for _, c := range changes {
 			t.Run(route+" "+c.path+" "+c.form.Encode(), func(t *testing.T) {
@@ -282,7 +336,8 @@ func TestEveryChangeIsRefused(t *testing.T) {
 				}
 				var list []map[string]any
 				for key, path := range map[string]string{
-					"{rule}": path + "/rules", "{webhook}": "/vestibule/webhooks", "{token}": "/vestibule/tokens", "{revision}": "/vestibule/rooms/" + id + "/revisions",
+					"{rule}": path + "/rules", "{webhook}": "/vestibule/webhooks", "{token}": "/vestibule/tokens",
+					"{revision}": "/vestibule/rooms/" + id + "/revisions",
 				} {
 					if err := f.call(http.MethodGet, path, nil, &list); err != nil {
 						t.Fatal(err)
@@ -326,7 +381,8 @@ func TestEveryChangeIsRefused(t *testing.T) {
 				}
 				refused("without the role", send(low, form()), http.StatusForbidden)
 				refused("of another site", send(good, form(), "Sec-Fetch-Site", "cross-site"), http.StatusForbidden)
-				refused("of another site in an older browser", send(good, form(), "Sec-Fetch-Site", "", "Origin", "https://evil.example"), http.StatusForbidden)
+				refused("of another site in an older browser", send(good, form(), "Sec-Fetch-Site", "", "Origin",
+					"https://evil.example"), http.StatusForbidden)
 				refused("of a room outside the token's", send(outside, form()), http.StatusForbidden, http.StatusNotFound)
 				f.play(func() { f.later = 31 * time.Minute })
 				refused("with an expired session", send(good, form()), http.StatusSeeOther)
@@ -335,7 +391,8 @@ func TestEveryChangeIsRefused(t *testing.T) {
 				old.Set("once", "1.x")
 				refused("of an old page", send(good, old), http.StatusConflict)
 				sent := form()
-				if code := send(good, sent); code != http.StatusSeeOther && code != http.StatusOK || maps.Equal(f.stored(), before) != c.reads {
+				if code := send(good, sent); code != http.StatusSeeOther && code != http.StatusOK ||
+					maps.Equal(f.stored(), before) != c.reads {
 					t.Errorf("the allowed one: %d", code)
 				}
 				before = f.stored()

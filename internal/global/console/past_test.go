@@ -43,8 +43,10 @@ func (p *past) point(at int64) history.Point {
 		inside = min(2000, inside+in*0.9)
 	}
 	for field, value := range map[history.Field]float64{
-		history.Waiting: waiting, history.Inside: inside, history.Limit: 2000, history.Rate: 180, history.Wait: waiting / 180 * 60,
-		history.Joined: arrived, history.Admitted: admitted, history.Entered: admitted, history.GaveUp: gaveUp, history.Ended: admitted * 0.4,
+		history.Waiting: waiting, history.Inside: inside, history.Limit: 2000, history.Rate: 180,
+		history.Wait:   waiting / 180 * 60,
+		history.Joined: arrived, history.Admitted: admitted, history.Entered: admitted, history.GaveUp: gaveUp,
+		history.Ended: admitted * 0.4,
 	} {
 		x.Values[field] = int64(value)
 	}
@@ -62,7 +64,8 @@ func (p *past) point(at int64) history.Point {
 	for i, name := range []string{"dublin", "nairobi"} {
 		part := []int64{6, 4}[i]
 		x.Centres = append(x.Centres, history.Centre{Name: name, Values: []int64{
-			int64(waiting) * part / 10, int64(inside) * part / 10, 1000, 20, int64(arrived) * part / 10, int64(admitted) * part / 10, int64(admitted) * part / 10,
+			int64(waiting) * part / 10, int64(inside) * part / 10, 1000, 20, int64(arrived) * part / 10,
+			int64(admitted) * part / 10, int64(admitted) * part / 10,
 		}})
 	}
 	return x

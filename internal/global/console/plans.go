@@ -231,7 +231,7 @@ func planLimits(rd *reading, form url.Values) (*plan, error) {
 	return p, nil
 }
 
-// sayTotal says what another limit of sessions does.
+// sayTotal tells the effect of another limit of sessions.
 func (p *plan) sayTotal(rd *reading, total int) {
 	before := rd.controls.InForce.TotalActiveUsers
 	p.say("At most %s inside at a time instead of %s.", people(total), count(before))
@@ -249,7 +249,7 @@ func (p *plan) sayTotal(rd *reading, total int) {
 	}
 }
 
-// sayRate says what another limit of admissions does.
+// sayRate tells the effect of another limit of admissions.
 func (p *plan) sayRate(rd *reading, rate int) {
 	before := rd.controls.InForce.NewUsersPerMinute
 	p.say("At most %s let in per minute instead of %s.", people(rate), count(before))

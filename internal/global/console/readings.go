@@ -29,7 +29,7 @@ type reading struct {
 	last *lately // nil if it is unknown
 }
 
-// lately is what happened in a room in the last minute or so.
+// lately is the last minute or so of a room.
 type lately struct {
 	row  history.Row
 	span time.Duration
@@ -147,7 +147,7 @@ func viewer(who control.Principal) control.Principal {
 	return control.Principal{Name: "console", Role: control.Viewer, Rooms: who.Rooms}
 }
 
-// newest returns the newest reading of what key names, for an operator.
+// newest returns the newest reading under a key, for an operator.
 func newest[T any](q *request, key string, read func(caller) (T, error)) (T, []string, error) {
 	r, who := q.c.readings, viewer(q.who)
 	key += " " + strings.Join(who.Rooms, " ")

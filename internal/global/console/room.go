@@ -58,7 +58,8 @@ func viewRoom(rd *reading) values {
 		v["partial"] = "Some data centres do not report. Their visitors are missing in these numbers."
 	}
 	if n := s.Vestibule.Subscribed; n > 0 {
-		v["notified"] = people(n) + " in line will be notified. Those that have closed the page count as waiting by the share that comes."
+		v["notified"] = people(n) +
+			" in line will be notified. Those that have closed the page count as waiting by the share that comes."
 	}
 	if n := s.Vestibule.BeyondLimit; n > 0 {
 		v["beyond"] = fmt.Sprintf("%s more than the limit: they entered before it was lowered.", people(n))

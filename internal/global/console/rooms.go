@@ -117,7 +117,7 @@ func share(n, limit int) string {
 	return strconv.Itoa(min(100, 100*n/limit))
 }
 
-// waitOf returns the wait of a visitor who joins now, and its unit.
+// waitOf returns the wait of a visitor that joins now, and its unit.
 func waitOf(s *api.Status) (n, unit string) {
 	switch m := s.MaxEstimatedTimeMinutes; {
 	case s.EstimatedQueuedUsers == 0:

@@ -7,7 +7,7 @@ import (
 	"vestibule/docs"
 )
 
-// advice is what the runbook says about an alarm.
+// advice is the runbook's section on an alarm.
 type advice struct {
 	alarm string // part of the alarm's text
 	steps []step
@@ -48,7 +48,7 @@ func readRunbook(text string) (all []advice) {
 	return all
 }
 
-// adviceOn returns what the runbook says about an alarm; nil for nothing. The longest heading that is part of the
+// adviceOn returns the runbook's advice on an alarm; nil for none. The longest heading that is part of the
 // alarm wins.
 func adviceOn(alarm string) (steps []step) {
 	longest := 0

@@ -20,7 +20,8 @@ func TestTheRunbookIsRead(t *testing.T) {
 			}
 		}
 	}
-	if steps := adviceOn("the store has accepted no lease for 12 s: disk full"); len(steps) == 0 || !strings.Contains(steps[0].Text, "nobody can lead") {
+	if steps := adviceOn("the store has accepted no lease for 12 s: disk full"); len(steps) == 0 ||
+		!strings.Contains(steps[0].Text, "nobody can lead") {
 		t.Errorf("%v", steps)
 	}
 	if steps := adviceOn("something else"); steps != nil {

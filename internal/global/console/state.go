@@ -13,7 +13,7 @@ import (
 // state is the state of a room in words. Its key selects a colour.
 type state struct{ Key, Word, Meaning string }
 
-// facts are what the state of a room follows from.
+// facts are the inputs of a room's state.
 type facts struct {
 	suspended bool
 	method    string // of queueing, in force

@@ -60,11 +60,15 @@ func TestAStreamSendsWhatThePageShows(t *testing.T) {
 	next, _ := f.listen(server.URL + "/console/rooms/" + id + "/stream")
 	got := next()
 	page := f.see("/console/rooms/" + id)
-	for name, want := range map[string]string{"waiting": "12,400", "inside": "1,900", "wait": "61", "wait.unit": "min", "state": "Queueing", "state.key": "busy", "inside.bar": "95", "trouble": ""} {
+	for name, want := range map[string]string{
+		"waiting": "12,400", "inside": "1,900", "wait": "61", "wait.unit": "min",
+		"state": "Queueing", "state.key": "busy", "inside.bar": "95", "trouble": "",
+	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
-		if name != "trouble" && name != "state.key" && name != "inside.bar" && !regexp.MustCompile(`data-field="`+name+`"[^>]*>`+want+"<").MatchString(page.body) {
+		if name != "trouble" && name != "state.key" && name != "inside.bar" &&
+			!regexp.MustCompile(`data-field="`+name+`"[^>]*>`+want+"<").MatchString(page.body) {
 			t.Errorf("the page has no field %s with %q", name, want)
 		}
 	}
@@ -82,7 +86,8 @@ func TestAStreamSendsWhatThePageShows(t *testing.T) {
 	}
 	contains(t, f.see("/console/"), "These numbers are old: the store does not answer", "12,399")
 	contains(t, f.see("/console/rooms/"+id), "These numbers are old: the store does not answer", "12,399")
-	if a := f.get("/console/rooms/" + id + "/actions/limits?rate=9&total=2000&minutes=5"); a.code != http.StatusServiceUnavailable {
+	if a := f.get("/console/rooms/" + id +
+		"/actions/limits?rate=9&total=2000&minutes=5"); a.code != http.StatusServiceUnavailable {
 		t.Errorf("a consequence of old numbers: %d %s", a.code, a.text())
 	}
 }

@@ -21,7 +21,8 @@ import (
 // with asks with a header.
 func (f *fixture) with(method, path string, headers ...string) answer {
 	f.Helper()
-	r := httptest.NewRequest(method, Prefix+strings.ReplaceAll(path, "{z}", "/zones/"+Zone+"/waiting_rooms"), strings.NewReader("{}"))
+	r := httptest.NewRequest(method, Prefix+strings.ReplaceAll(path, "{z}", "/zones/"+Zone+"/waiting_rooms"),
+		strings.NewReader("{}"))
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
@@ -69,11 +70,17 @@ func readDocument(t *testing.T, into any) {
 func TestWhoMayDoWhat(t *testing.T) {
 	f := start(t)
 	for call, least := range map[string]Role{
-		"GET {z}": Viewer, "GET {z}/settings": Viewer, "GET /user/tokens/verify": Viewer, "POST {z}/preview": Operator, "POST {z}": Editor,
+		"GET {z}": Viewer, "GET {z}/settings": Viewer, "GET /user/tokens/verify": Viewer, "POST {z}/preview": Operator,
+		"POST {z}":  Editor,
 		"PUT {z}/x": Editor, "PATCH {z}/x": Editor, "DELETE {z}/x": Editor, "PUT /vestibule/hosts/a": Editor,
-		"GET /vestibule/export": Viewer, "GET /vestibule/status": Viewer, "GET /vestibule/data_centers": Viewer, "PUT /vestibule/data_centers/x": Admin, "DELETE /vestibule/data_centers/x": Admin, "GET /vestibule/fleet": Viewer, "GET /vestibule/visitors/482-177-301": Viewer, "POST /vestibule/apply": Editor, "GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor, "GET /vestibule/audit": Admin,
+		"GET /vestibule/export": Viewer, "GET /vestibule/status": Viewer, "GET /vestibule/data_centers": Viewer,
+		"PUT /vestibule/data_centers/x": Admin, "DELETE /vestibule/data_centers/x": Admin, "GET /vestibule/fleet": Viewer,
+		"GET /vestibule/visitors/482-177-301": Viewer, "POST /vestibule/apply": Editor,
+		"GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor,
+		"GET /vestibule/audit":  Admin,
 		"GET /vestibule/tokens": Admin, "POST /vestibule/tokens": Admin, "DELETE /vestibule/tokens/x": Admin,
-		"GET /vestibule/webhooks": Admin, "POST /vestibule/webhooks": Admin, "PATCH /vestibule/webhooks/x": Admin, "DELETE /vestibule/webhooks/x": Admin, "POST /vestibule/webhooks/x/test": Admin,
+		"GET /vestibule/webhooks": Admin, "POST /vestibule/webhooks": Admin, "PATCH /vestibule/webhooks/x": Admin,
+		"DELETE /vestibule/webhooks/x": Admin, "POST /vestibule/webhooks/x/test": Admin,
 	} {
 		method, path, _ := strings.Cut(call, " ")
 		for _, role := range roles {
@@ -88,14 +95,17 @@ func TestWhoMayDoWhat(t *testing.T) {
 // A token with some rooms reaches them and nothing else, by any operation.
 func TestAPrincipalWithSomeRooms(t *testing.T) {
 	f := start(t)
-	made := f.ask(Admin, "POST", "{z}", `{"name":"mine","host":"mine.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+	made := f.ask(Admin, "POST", "{z}",
+		`{"name":"mine","host":"mine.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
 	id, _ := made.field("id").(string)
-	other := f.ask(Admin, "POST", "{z}", `{"name":"theirs","host":"theirs.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+	other := f.ask(Admin, "POST", "{z}",
+		`{"name":"theirs","host":"theirs.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
 	theirs, _ := other.field("id").(string)
 	if id == "" || theirs == "" {
 		t.Fatalf("%+v %+v", made, other)
 	}
-	if a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"admin","rooms":["mine","none"]}`); a.code != 400 {
+	if a := f.ask(Admin, "POST", "/vestibule/tokens",
+		`{"name":"ci","role":"admin","rooms":["mine","none"]}`); a.code != 400 {
 		t.Errorf("a token for a room that does not exist: %+v", a)
 	}
 	token := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"admin","rooms":["mine"]}`)
@@ -105,7 +115,8 @@ func TestAPrincipalWithSomeRooms(t *testing.T) {
 	}
 	for _, o := range newServices(Options{}).operations() {
 		method, path, _ := strings.Cut(o.route, " ")
-		fill := strings.NewReplacer("{zone_id}", Zone, "{account_id}", Account, "{waiting_room_id}", theirs, "{event_id}", "e", "{rule_id}", "r", "{host}", "h", "{token_id}", "t", "{revision}", "1", "{user}", "u", "{name}", "n")
+		fill := strings.NewReplacer("{zone_id}", Zone, "{account_id}", Account, "{waiting_room_id}", theirs, "{event_id}",
+			"e", "{rule_id}", "r", "{host}", "h", "{token_id}", "t", "{revision}", "1", "{user}", "u", "{name}", "n")
 		a := ask(method, fill.Replace(path))
 		switch {
 		case strings.Contains(path, "{waiting_room_id}"):
@@ -123,7 +134,8 @@ func TestAPrincipalWithSomeRooms(t *testing.T) {
 	if a := ask("GET", "{z}/"+id); a.code != 200 {
 		t.Errorf("its room: %+v", a)
 	}
-	if a := ask("GET", "{z}"); a.code != 200 || !strings.Contains(fmt.Sprint(a.Result), "mine.example") || strings.Contains(fmt.Sprint(a.Result), "theirs.example") {
+	if a := ask("GET", "{z}"); a.code != 200 || !strings.Contains(fmt.Sprint(a.Result), "mine.example") ||
+		strings.Contains(fmt.Sprint(a.Result), "theirs.example") {
 		t.Errorf("its rooms: %+v", a)
 	}
 }
@@ -139,8 +151,9 @@ func TestTokensThatAreNotGood(t *testing.T) {
 		last = "B"
 	}
 	for what, token := range map[string]string{
-		"none": "", "no token": "Bearer x", "another secret": "Bearer " + good[:len(good)-1] + last, "nobody's": "Bearer vst_aaaaaaaaaaaa_" + strings.Repeat("a", 43),
-		"longer": "Bearer " + good + "a", "basic": "Basic " + good,
+		"none": "", "no token": "Bearer x", "another secret": "Bearer " + good[:len(good)-1] + last,
+		"nobody's": "Bearer vst_aaaaaaaaaaaa_" + strings.Repeat("a", 43),
+		"longer":   "Bearer " + good + "a", "basic": "Basic " + good,
 	} {
 		if a := f.with("GET", "{z}", "Authorization", token); a.code != 401 || a.Errors[0].Code != 1000 {
 			t.Errorf("%s: %+v", what, a)
@@ -153,7 +166,8 @@ func TestTokensThatAreNotGood(t *testing.T) {
 
 func TestExpiredAndRevokedTokens(t *testing.T) {
 	f := start(t)
-	made := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"Editor","expires_on":"`+time.Now().Add(time.Hour).Format(time.RFC3339)+`"}`)
+	made := f.ask(Admin, "POST", "/vestibule/tokens",
+		`{"name":"ci","role":"Editor","expires_on":"`+time.Now().Add(time.Hour).Format(time.RFC3339)+`"}`)
 	value, _ := made.field("value").(string)
 	id, _ := made.field("id").(string)
 	if made.code != 200 || made.field("role") != "editor" {
@@ -231,7 +245,8 @@ func TestFailuresAreThrottled(t *testing.T) {
 func TestOtherSitesAreRefused(t *testing.T) {
 	f := start(t)
 	token := "Bearer " + f.token[Admin]
-	if a := f.with("POST", "{z}", "Authorization", token, "Sec-Fetch-Site", "cross-site"); a.code != 403 || a.Errors[0].Code != 10000 {
+	if a := f.with("POST", "{z}", "Authorization", token, "Sec-Fetch-Site", "cross-site"); a.code != 403 ||
+		a.Errors[0].Code != 10000 {
 		t.Errorf("%+v", a)
 	}
 	if a := f.with("POST", "{z}", "Authorization", token, "Origin", "https://evil.example"); a.code != 403 {
@@ -268,8 +283,9 @@ func TestRequestsAreCounted(t *testing.T) {
 	f.docs.Down = errors.New("down")
 	f.ask(Operator, "GET", "{z}", "")
 	want := map[string]int{
-		"waiting-room-list-waiting-rooms 200": 2, "waiting-room-delete-waiting-room 403": 1, "waiting-room-delete-waiting-room 404": 1,
-		"none 404": 1, "none 401": 1, "none 503": 1,
+		"waiting-room-list-waiting-rooms 200": 2, "waiting-room-delete-waiting-room 403": 1,
+		"waiting-room-delete-waiting-room 404": 1,
+		"none 404":                             1, "none 401": 1, "none 503": 1,
 	}
 	if !maps.Equal(f.count, want) {
 		t.Errorf("%v, want %v", f.count, want)
@@ -291,7 +307,8 @@ func TestAnEdgeIsForgotten(t *testing.T) {
 	if a := f.ask(Editor, "POST", path, `{"edge":"edge-3"}`); a.code != 403 || len(asked) > 0 {
 		t.Errorf("an editor: %+v", a)
 	}
-	if a := f.ask(Admin, "POST", path+"?reason=its+machine+burnt", `{"edge":"edge-3","instance":"7"}`); a.code != 200 || a.field("done") != "1 process has ended" {
+	if a := f.ask(Admin, "POST", path+"?reason=its+machine+burnt", `{"edge":"edge-3","instance":"7"}`); a.code != 200 ||
+		a.field("done") != "1 process has ended" {
 		t.Errorf("%+v", a)
 	}
 	newest := f.ask(Admin, "GET", "/vestibule/audit?per_page=1", "").list()[0]
@@ -310,7 +327,8 @@ func TestAnEdgeIsForgotten(t *testing.T) {
 		t.Errorf("asked %+v", asked)
 	}
 	for body, pointers := range map[string][]string{
-		`{}`: {"/edge"}, `{"edge":"A","instance":"x","alll":true}`: {"/alll", "/edge", "/instance"}, `{"edge":"a","all":true}`: {"/all"},
+		`{}`: {"/edge"}, `{"edge":"A","instance":"x","alll":true}`: {"/alll", "/edge", "/instance"},
+		`{"edge":"a","all":true}`: {"/all"},
 	} {
 		if a := f.ask(Admin, "POST", path, body); a.code != 400 || !slices.Equal(a.pointers(), pointers) {
 			t.Errorf("%s: %d %v", body, a.code, a.pointers())

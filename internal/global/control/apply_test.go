@@ -45,10 +45,12 @@ func (a answer) changes() (out []string) {
 func TestRoomsAreExportedAndApplied(t *testing.T) {
 	f := start(t)
 	f.ask(Editor, "POST", "{z}", shop+`,"custom_page_html":"<p>one & all","vestibule":{"grace":"2m"}}`)
-	fair, _ := f.ask(Editor, "POST", "{z}", strings.Replace(shop, `"shop"`, `"expo"`, 1)+`,"path":"/fair"}`).field("id").(string)
+	fair, _ := f.ask(Editor, "POST", "{z}",
+		strings.Replace(shop, `"shop"`, `"expo"`, 1)+`,"path":"/fair"}`).field("id").(string)
 	for _, a := range []answer{
 		f.ask(Editor, "PATCH", "{z}/"+fair, `{"name":"fair"}`),
-		f.ask(Editor, "POST", "{z}/"+fair+"/events", `{"name":"launch","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z","custom_page_html":"<p>launch"}`),
+		f.ask(Editor, "POST", "{z}/"+fair+"/events",
+			`{"name":"launch","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z","custom_page_html":"<p>launch"}`),
 		f.ask(Editor, "POST", "{z}/"+fair+"/rules", `{"action":"bypass_waiting_room","expression":"ssl","enabled":false}`),
 	} {
 		if a.code != 200 {
@@ -59,7 +61,8 @@ func TestRoomsAreExportedAndApplied(t *testing.T) {
 	file, _ := got.field("rooms_yaml").(string)
 	pages, _ := got.field("pages").(map[string]any)
 	doc, err := roomfile.Parse([]byte(file))
-	if err != nil || len(doc.Rooms) != 2 || len(doc.Hosts) != 1 || len(pages) != 2 || pages[doc.Rooms[1].WaitingPage] != "<p>one & all" {
+	if err != nil || len(doc.Rooms) != 2 || len(doc.Hosts) != 1 || len(pages) != 2 ||
+		pages[doc.Rooms[1].WaitingPage] != "<p>one & all" {
 		t.Fatalf("%v\n%s\n%v", err, file, pages)
 	}
 	before, err := f.rooms.Read(t.Context())
@@ -79,10 +82,12 @@ func TestRoomsAreExportedAndApplied(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	there, err := other.rooms.Read(t.Context())
-	if err != nil || !there.Room("shop").Equal(before.Room("shop").Settings) || !there.Room("fair").Equal(before.Room("fair").Settings) {
+	if err != nil || !there.Room("shop").Equal(before.Room("shop").Settings) ||
+		!there.Room("fair").Equal(before.Room("fair").Settings) {
 		t.Errorf("%+v, %v", there, err)
 	}
-	a := f.apply(strings.Replace(file, "total_active_users: 300", "total_active_users: 301", 1), map[string]any{"pages": pages, "dry_run": true})
+	a := f.apply(strings.Replace(file, "total_active_users: 300", "total_active_users: 301", 1),
+		map[string]any{"pages": pages, "dry_run": true})
 	if fmt.Sprint(a.changes()) != "[room fair changed [total_active_users:300>301]]" {
 		t.Errorf("%v", a.changes())
 	}
@@ -90,7 +95,8 @@ func TestRoomsAreExportedAndApplied(t *testing.T) {
 		t.Errorf("exported again:\n%s\nwant\n%s", again, file)
 	}
 	// A leader that has this file follows it.
-	if _, err := f.rooms.Publish(t.Context(), false, func(d *roomstore.Draft) error { return d.Follow(there.Document()) }); err != nil {
+	if _, err := f.rooms.Publish(t.Context(), false,
+		func(d *roomstore.Draft) error { return d.Follow(there.Document()) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -110,7 +116,8 @@ hosts:
 		true:  "[" + changed + " room shop deleted [] host more.example deleted [] host shop.example changed []]",
 	} {
 		f := start(t)
-		f.ask(Editor, "POST", "{z}", strings.Replace(shop, "shop.example", "more.example", 1)+`,"vestibule":{"origin":"http://10.0.0.1"}}`)
+		f.ask(Editor, "POST", "{z}", strings.Replace(shop, "shop.example", "more.example",
+			1)+`,"vestibule":{"origin":"http://10.0.0.1"}}`)
 		f.ask(Editor, "POST", "{z}", strings.Replace(shop, `"shop"`, `"fair"`, 1)+`,"path":"/fair"}`)
 		f.ask(Editor, "PUT", "/vestibule/hosts/more.example", `{"origin":"http://10.0.0.1"}`)
 		before, err := f.rooms.Read(t.Context())
@@ -122,7 +129,8 @@ hosts:
 			if fmt.Sprint(a.changes()) != want || a.field("applied") != !dry {
 				t.Errorf("dry %t, prune %t: %v %v\nwant %s", dry, prune, a.field("applied"), a.changes(), want)
 			}
-			if now, err := f.rooms.Read(t.Context()); err != nil || (now.Version == before.Version) != dry || (now.Room("mart") == nil) != dry || !dry && (now.Room("shop") == nil) != prune {
+			if now, err := f.rooms.Read(t.Context()); err != nil || (now.Version == before.Version) != dry ||
+				(now.Room("mart") == nil) != dry || !dry && (now.Room("shop") == nil) != prune {
 				t.Errorf("dry %t, prune %t: version %d after %d, %v", dry, prune, now.Version, before.Version, err)
 			}
 		}
@@ -144,11 +152,20 @@ func TestAFileIsAppliedWholeOrNotAtAll(t *testing.T) {
 		says  []string
 		pages map[string]any
 	}{
-		"no YAML":                     {"rooms: {", []string{"line"}, nil},
-		"two faults":                  {"rooms:\n" + one("a", ", grace: 1s") + one("b", ", zap: 1"), []string{"rooms[0]", "grace", "zap"}, nil},
-		"a page that is missing":      {"rooms:\n" + one("a", ", waiting_page: p.html"), []string{"p.html"}, nil},
-		"a page that is none":         {"rooms:\n" + one("a", ", waiting_page: p.html"), []string{"p.html"}, map[string]any{"p.html": "{{#x}}"}},
-		"the place of one that stays": {"rooms:\n" + one("new", "") + strings.Replace(one("x", ""), "x.example", "shop.example", 1), []string{`rooms[1] "x": path: names shop.example/, which room "shop" covers already`}, nil},
+		"no YAML": {"rooms: {", []string{"line"}, nil},
+		"two faults": {
+			"rooms:\n" + one("a", ", grace: 1s") + one("b", ", zap: 1"),
+			[]string{"rooms[0]", "grace", "zap"},
+			nil,
+		},
+		"a page that is missing": {"rooms:\n" + one("a", ", waiting_page: p.html"), []string{"p.html"}, nil},
+		"a page that is none": {
+			"rooms:\n" + one("a", ", waiting_page: p.html"),
+			[]string{"p.html"},
+			map[string]any{"p.html": "{{#x}}"},
+		},
+		"the place of one that stays": {"rooms:\n" + one("new", "") + strings.Replace(one("x", ""), "x.example",
+			"shop.example", 1), []string{`rooms[1] "x": path: names shop.example/, which room "shop" covers already`}, nil},
 	} {
 		a := f.apply(x.file, map[string]any{"pages": x.pages})
 		said := fmt.Sprint(a.Errors)
@@ -169,13 +186,17 @@ func TestTenThousandRoomsAreMoved(t *testing.T) {
 	var doc room.Document
 	for i := range room.MaxRooms {
 		name := fmt.Sprintf("room-%05d", i)
-		doc.Rooms = append(doc.Rooms, room.Settings{Name: name, Host: name + ".shop.example", TotalActiveUsers: 500, NewUsersPerMinute: 100, Origin: "http://10.0.0.1"})
+		doc.Rooms = append(doc.Rooms, room.Settings{
+			Name: name, Host: name + ".shop.example", TotalActiveUsers: 500,
+			NewUsersPerMinute: 100, Origin: "http://10.0.0.1",
+		})
 	}
 	data, err := roomfile.Format(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := f.apply(string(data), map[string]any{"prune": true}); a.code != 200 || len(a.changes()) != room.MaxRooms+1 { // the entry of a host goes
+	// the entry of a host goes
+	if a := f.apply(string(data), map[string]any{"prune": true}); a.code != 200 || len(a.changes()) != room.MaxRooms+1 {
 		t.Fatalf("%d, %d changes", a.code, len(a.changes()))
 	}
 	got := f.ask(Viewer, "GET", "/vestibule/export", "")

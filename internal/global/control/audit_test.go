@@ -86,7 +86,8 @@ func TestEveryChangeHasItsEntry(t *testing.T) {
 		if e.Target != "" {
 			what += fmt.Sprintf(" %s:%s-%s", strings.Replace(e.Target, tokenID, "ID", 1), e.Before, e.After)
 		}
-		if got = append(got, what); e.By.From != "192.0.2.1" || e.At.IsZero() || e.ID == "" || e.Late || e.By.ID == "" || e.By.Role == "" {
+		if got = append(got, what); e.By.From != "192.0.2.1" || e.At.IsZero() || e.ID == "" || e.Late || e.By.ID == "" ||
+			e.By.Role == "" {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -102,12 +103,14 @@ func TestEveryChangeHasItsEntry(t *testing.T) {
 		t.Errorf("entries\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, data := range f.audit.Entries() {
-		if strings.Contains(string(data), value[len(value)-43:]) || strings.Contains(string(data), hash(value)) || strings.Contains(string(data), `"hash"`) {
+		if strings.Contains(string(data), value[len(value)-43:]) || strings.Contains(string(data), hash(value)) ||
+			strings.Contains(string(data), `"hash"`) {
 			t.Errorf("a secret stands in %s", data)
 		}
 	}
 	newest := f.ask(Admin, "GET", "/vestibule/audit?per_page=2", "")
-	if l := newest.list(); len(l) != 2 || newest.Info.TotalCount != begun+6 || l[0]["sequence"] != float64(begun+6) || l[1]["sequence"] != float64(begun+5) {
+	if l := newest.list(); len(l) != 2 || newest.Info.TotalCount != begun+6 || l[0]["sequence"] != float64(begun+6) ||
+		l[1]["sequence"] != float64(begun+5) {
 		t.Errorf("the first page: %+v %+v", newest.Info, l)
 	}
 	if l := f.ask(Admin, "GET", "/vestibule/audit?page=99", "").list(); len(l) != 0 {
@@ -123,7 +126,9 @@ func TestARoomIsRestored(t *testing.T) {
 	f.ask(Editor, "DELETE", "{z}/"+id, "")
 	path := "/vestibule/rooms/" + id + "/revisions"
 	all := f.ask(Editor, "GET", path, "").list()
-	if len(all) != 3 || all[0]["room"] != nil || fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page identity]" && fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page]" {
+	if len(all) != 3 || all[0]["room"] != nil ||
+		fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page identity]" &&
+			fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page]" {
 		t.Fatalf("%+v", all)
 	}
 	for _, name := range []string{"shop", "fair"} { // a deleted room is found by each of its names
@@ -139,11 +144,13 @@ func TestARoomIsRestored(t *testing.T) {
 	}
 	back := restore(2)
 	own, _ := back.field("vestibule").(map[string]any)
-	if back.code != 200 || back.field("id") != id || back.field("name") != "shop" || back.field("custom_page_html") != "<p>one" || own["grace"] != "2m0s" || back.field("session_duration") != 5. {
+	if back.code != 200 || back.field("id") != id || back.field("name") != "shop" ||
+		back.field("custom_page_html") != "<p>one" || own["grace"] != "2m0s" || back.field("session_duration") != 5. {
 		t.Errorf("the first revision, of a room that was gone: %+v", back)
 	}
 	back = restore(1)
-	if back.code != 200 || back.field("id") != id || back.field("name") != "fair" || back.field("custom_page_html") != "" || back.field("session_duration") != 9. {
+	if back.code != 200 || back.field("id") != id || back.field("name") != "fair" ||
+		back.field("custom_page_html") != "" || back.field("session_duration") != 9. {
 		t.Errorf("the second one, over another: %+v", back)
 	}
 	if again := f.ask(Editor, "GET", path+"?per_page=2", ""); again.Info.TotalCount != 5 || again.Info.Count != 2 {
@@ -161,7 +168,11 @@ func TestARoomIsRestored(t *testing.T) {
 	if a := restore(2); a.code != 400 || !strings.Contains(a.Errors[0].Message, "not kept any more") {
 		t.Errorf("without its page: %+v", a)
 	}
-	for _, path := range []string{"/vestibule/rooms/x/revisions", "/vestibule/rooms/" + room.PublicID("nobody") + "/revisions", path + "/1", path + "/1/restore", path + "/x/restore", "/vestibule/rooms/>/revisions"} {
+	for _, path := range []string{
+		"/vestibule/rooms/x/revisions",
+		"/vestibule/rooms/" + room.PublicID("nobody") + "/revisions", path + "/1", path + "/1/restore", path + "/x/restore",
+		"/vestibule/rooms/>/revisions",
+	} {
 		method := "GET"
 		if strings.HasSuffix(path, "restore") {
 			method = "POST"
@@ -215,7 +226,8 @@ func TestWithoutTheAuditStream(t *testing.T) {
 			late = append(late, e)
 		}
 	}
-	if len(late) != 1 || !late[0].Late || late[0].By.Name != "a editor" || len(late[0].Rooms) != 1 || f.rooms.Untold() != "" {
+	if len(late) != 1 || !late[0].Late || late[0].By.Name != "a editor" || len(late[0].Rooms) != 1 ||
+		f.rooms.Untold() != "" {
 		t.Errorf("what the leader added: %+v, %q", late, f.rooms.Untold())
 	}
 }
@@ -224,7 +236,8 @@ func TestWithoutTheAuditStream(t *testing.T) {
 func TestTheAuditLogIsFiltered(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}?reason=a+new+shop", shop+"}").field("id").(string)
-	f.ask(Editor, "POST", "{z}", `{"name":"news","host":"shop.example","path":"/news","total_active_users":3,"new_users_per_minute":5}`)
+	f.ask(Editor, "POST", "{z}",
+		`{"name":"news","host":"shop.example","path":"/news","total_active_users":3,"new_users_per_minute":5}`)
 	f.ask(Admin, "PATCH", "{z}/"+id, `{"total_active_users":301}`)
 	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":{"message":"Soon."},"reason":"slow"}`)
 	f.ask(Editor, "DELETE", "{z}/"+id, "")
@@ -232,7 +245,8 @@ func TestTheAuditLogIsFiltered(t *testing.T) {
 		for _, e := range f.ask(Admin, "GET", "/vestibule/audit?"+query, "").list() {
 			changes, _ := e["changes"].([]any)
 			change, _ := changes[0].(map[string]any)
-			got = append(got, fmt.Sprintf("%v %v %v by %v: %v %v", change["change"], change["kind"], change["name"], e["by"], e["reason"], change["settings"]))
+			got = append(got, fmt.Sprintf("%v %v %v by %v: %v %v", change["change"], change["kind"], change["name"], e["by"],
+				e["reason"], change["settings"]))
 			last, _ = e["sequence"].(float64)
 		}
 		return got, last
@@ -263,7 +277,8 @@ func TestTheAuditLogIsFiltered(t *testing.T) {
 			t.Errorf("%s: %+v", query, a)
 		}
 	}
-	if a := f.ask(Editor, "DELETE", "{z}/"+id+"?reason="+strings.Repeat("x", 201), ""); a.code != 400 || a.pointers()[0] != "/reason" {
+	if a := f.ask(Editor, "DELETE", "{z}/"+id+"?reason="+strings.Repeat("x", 201), ""); a.code != 400 ||
+		a.pointers()[0] != "/reason" {
 		t.Errorf("a long reason: %+v", a)
 	}
 }
@@ -315,7 +330,8 @@ func TestTheEntryIsOfTheChangeThatWasWritten(t *testing.T) {
 			last = e
 		}
 	}
-	if !strings.Contains(string(last.Before), "Size 8") || !strings.Contains(string(last.After), "Size 8") || failed[last.ID] {
+	if !strings.Contains(string(last.Before), "Size 8") || !strings.Contains(string(last.After), "Size 8") ||
+		failed[last.ID] {
 		t.Errorf("the newest entry is %s to %s, failed %v", last.Before, last.After, failed[last.ID])
 	}
 }

@@ -59,7 +59,8 @@ func TestACallAnswersAsARequest(t *testing.T) {
 		t.Errorf("counted %d calls, want 2", n)
 	}
 	var rooms []api.Room
-	if err := f.api.Call(t.Context(), who, from, http.MethodGet, "/zones/"+Zone+"/waiting_rooms?per_page=5", nil, &rooms); err != nil || len(rooms) != 1 || rooms[0].Name != "shop" {
+	if err := f.api.Call(t.Context(), who, from, http.MethodGet, "/zones/"+Zone+"/waiting_rooms?per_page=5", nil,
+		&rooms); err != nil || len(rooms) != 1 || rooms[0].Name != "shop" {
 		t.Errorf("rooms: %+v, %v", rooms, err)
 	}
 }
@@ -83,23 +84,27 @@ func TestARefusedCallNamesItsFaults(t *testing.T) {
 		"no route":  {Admin, http.MethodGet, "/vestibule/rooms", nil, 404, codeNoRoute},
 		"elsewhere": {Admin, http.MethodGet, "/../../preview/x", nil, 404, codeNoRoute},
 	} {
-		err := f.api.Call(t.Context(), Principal{ID: "u", Name: "Ana", Role: c.role}, "192.0.2.7:1", c.method, c.path, c.body, nil)
+		err := f.api.Call(t.Context(), Principal{ID: "u", Name: "Ana", Role: c.role}, "192.0.2.7:1", c.method, c.path,
+			c.body, nil)
 		refusal, ok := errors.AsType[*RefusalError](err)
-		if !ok || refusal.Status != c.status || len(refusal.Notes) != 1 || refusal.Notes[0].Code != c.code || Status(err) != c.status {
+		if !ok || refusal.Status != c.status || len(refusal.Notes) != 1 || refusal.Notes[0].Code != c.code ||
+			Status(err) != c.status {
 			t.Errorf("%s: %v", name, err)
 		}
 		if c.body == nil || !ok {
 			continue
 		}
 		sent, _ := json.Marshal(c.body)
-		if asked := f.ask(c.role, c.method, c.path, string(sent)); asked.code != c.status || asked.Errors[0].Message != refusal.Notes[0].Message {
+		if asked := f.ask(c.role, c.method, c.path, string(sent)); asked.code != c.status ||
+			asked.Errors[0].Message != refusal.Notes[0].Message {
 			t.Errorf("%s: a request got %+v, the call %+v", name, asked, refusal)
 		}
 	}
 	if after := len(f.entries("patch-controls")); after != before {
 		t.Errorf("%d audit entries of refused calls", after-before)
 	}
-	if err := f.api.Call(t.Context(), Principal{Role: Admin}, "", http.MethodPatch, controls, func() {}, nil); err == nil || Status(err) != 500 {
+	if err := f.api.Call(t.Context(), Principal{Role: Admin}, "", http.MethodPatch, controls, func() {},
+		nil); err == nil || Status(err) != 500 {
 		t.Errorf("a body that is no JSON: %v", err)
 	}
 }

@@ -46,9 +46,15 @@ type fixture struct {
 
 func start(t testing.TB, edits ...func(*Options)) *fixture {
 	t.Helper()
-	f := &fixture{TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, count: map[string]int{}, token: map[Role]string{}}
+	f := &fixture{
+		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, count: map[string]int{},
+		token: map[Role]string{},
+	}
 	log := slog.New(slog.DiscardHandler)
-	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: audit.NewJournal(f.audit)})
+	f.rooms = roomstore.New(roomstore.Options{
+		Docs: f.docs, Log: log, Floor: func() uint64 { return 0 },
+		Journal: audit.NewJournal(f.audit),
+	})
 	o := Options{
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
@@ -59,7 +65,10 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 			return roomdoc.DecodePage(hash, data)
 		},
 		Fleet: func() api.Fleet {
-			return api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}}
+			return api.Fleet{
+				Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}},
+				DataCenters: []api.DataCenter{},
+			}
 		},
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
 			if f.numbers != nil {
@@ -68,9 +77,11 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 			if f.silent {
 				return Numbers{}, false
 			}
-			return Numbers{Active: 7, Waiting: 3, Longest: 61, PerMinute: 4.5, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
+			return Numbers{Active: 7, Waiting: 3, Longest: 61, PerMinute: 4.5, Complete: true, At: time.Unix(1795353281, 0)},
+				id != 0
 		},
-		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
+		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board },
+		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
 	}
 	for _, edit := range edits {
 		edit(&o)
@@ -198,7 +209,8 @@ func TestSettingsByTheirNames(t *testing.T) {
 	}
 	// Without the flag as well, one unknown name refuses the whole body.
 	before := string(f.raw(Viewer, "/zones/"+Zone+"/waiting_rooms/"+id))
-	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"grace":"9m","totl":1}`); a.code != 400 || string(f.raw(Viewer, "/zones/"+Zone+"/waiting_rooms/"+id)) != before {
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"grace":"9m","totl":1}`); a.code != 400 ||
+		string(f.raw(Viewer, "/zones/"+Zone+"/waiting_rooms/"+id)) != before {
 		t.Errorf("%+v", a)
 	}
 }
@@ -226,8 +238,9 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 // A deleted or moved room leaves its hosts to their sites; only the removal of the host ends that.
 func TestTheSiteOfADeletedRoomIsServed(t *testing.T) {
 	f := start(t)
-	made := f.ask(Editor, "POST", "{z}", `{"name":"kiosk","host":"kiosk.example","total_active_users":3,"new_users_per_minute":2,`+
-		`"additional_routes":[{"host":"more.example","path":"/"}],"vestibule":{"origin":"http://10.0.0.9"}}`)
+	made := f.ask(Editor, "POST", "{z}",
+		`{"name":"kiosk","host":"kiosk.example","total_active_users":3,"new_users_per_minute":2,`+
+			`"additional_routes":[{"host":"more.example","path":"/"}],"vestibule":{"origin":"http://10.0.0.9"}}`)
 	id, _ := made.field("id").(string)
 	hosts := func() (out []string) {
 		for _, h := range f.ask(Viewer, "GET", "/vestibule/hosts", "").list() {
@@ -260,23 +273,29 @@ const shop = `{"name":"shop","host":"shop.example","total_active_users":300,"new
 
 func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 	f := start(t)
-	made := f.ask(Editor, "POST", "{z}", shop+`,"queueing_method":"FIFO","session_duration":0,"cookie_attributes":{"samesite":"auto"},"id":"x","created_on":"0001-01-01T00:00:00Z"}`)
+	made := f.ask(Editor, "POST", "{z}",
+		shop+`,"queueing_method":"FIFO","session_duration":0,"cookie_attributes":{"samesite":"auto"},"id":"x","created_on":"0001-01-01T00:00:00Z"}`)
 	id, _ := made.field("id").(string)
-	if made.code != 200 || id != room.PublicID("shop") || made.field("session_duration") != 5. || made.field("path") != "/" {
+	if made.code != 200 || id != room.PublicID("shop") || made.field("session_duration") != 5. ||
+		made.field("path") != "/" {
 		t.Fatalf("%+v", made)
 	}
 	if again := f.ask(Editor, "POST", "{z}", shop+"}"); again.code != 400 || !slices.Contains(again.pointers(), "/name") {
 		t.Errorf("a second room of that name: %+v", again)
 	}
-	patched := f.ask(Editor, "PATCH", "{z}/"+id, `{"total_active_users":400,"vestibule":{"grace":"2m","session_duration":"90s"}}`)
+	patched := f.ask(Editor, "PATCH", "{z}/"+id,
+		`{"total_active_users":400,"vestibule":{"grace":"2m","session_duration":"90s"}}`)
 	own, _ := patched.field("vestibule").(map[string]any)
-	if patched.field("total_active_users") != 400. || patched.field("new_users_per_minute") != 200. || patched.field("session_duration") != 2. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
+	if patched.field("total_active_users") != 400. || patched.field("new_users_per_minute") != 200. ||
+		patched.field("session_duration") != 2. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
 		t.Errorf("patched: %+v", patched)
 	}
 	// A PUT by a client of the hosted product keeps the settings that it does not know.
-	put := f.ask(Editor, "PUT", "{z}/"+id, strings.Replace(shop, `"shop"`, `"fair"`, 1)+`,"session_duration":2,"default_template_language":"de-DE"}`)
+	put := f.ask(Editor, "PUT", "{z}/"+id,
+		strings.Replace(shop, `"shop"`, `"fair"`, 1)+`,"session_duration":2,"default_template_language":"de-DE"}`)
 	own, _ = put.field("vestibule").(map[string]any)
-	if put.code != 200 || put.field("id") != id || put.field("name") != "fair" || put.field("total_active_users") != 300. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
+	if put.code != 200 || put.field("id") != id || put.field("name") != "fair" ||
+		put.field("total_active_users") != 300. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
 		t.Errorf("put, under another name: %+v", put)
 	}
 	state, err := f.rooms.Read(t.Context())
@@ -292,10 +311,12 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 	if back.code != 400 || !slices.Contains(back.pointers(), "/name") {
 		t.Errorf("a name that is another room's now: %+v", back)
 	}
-	if list := f.ask(Viewer, "GET", "{z}?per_page=1&page=2", ""); list.Info.TotalCount != 2 || list.Info.Count != 1 || list.Info.TotalPages != 2 {
+	if list := f.ask(Viewer, "GET", "{z}?per_page=1&page=2", ""); list.Info.TotalCount != 2 || list.Info.Count != 1 ||
+		list.Info.TotalPages != 2 {
 		t.Errorf("%+v", list.Info)
 	}
-	if past, _ := f.ask(Viewer, "GET", "/accounts/"+Account+"/waiting_rooms?page=9", "").Result.([]any); past == nil || len(past) != 0 {
+	if past, _ := f.ask(Viewer, "GET", "/accounts/"+Account+"/waiting_rooms?page=9", "").Result.([]any); past == nil ||
+		len(past) != 0 {
 		t.Errorf("past the last page: %v", past)
 	}
 	if gone := f.ask(Editor, "DELETE", "{z}/"+id, ""); gone.code != 200 || gone.field("id") != id {
@@ -314,8 +335,10 @@ func TestEveryFaultOfABodyIsNamed(t *testing.T) {
 		"additional_routes":[{"host":"a.example"},{"host":3}],"queueing_method":"lottery","turnstile_mode":"loud","cookie_attributes":{"secure":"sometimes"},
 		"enabled_origin_commands":["stop"],"queueing_status_code":500,"custom_page_html":"{{#a}}","vestibule":{"grace":"1s","zap":1,"epoch":-1}}`)
 	want := []string{
-		"/additional_routes/1/host", "/cookie_attributes/secure", "/custom_page_html", "/description", "/enabled_origin_commands", "/host", "/name",
-		"/new_users_per_minute", "/queue_all", "/queueing_method", "/queueing_status_code", "/session_duration", "/suspended", "/total_active_users",
+		"/additional_routes/1/host", "/cookie_attributes/secure", "/custom_page_html", "/description",
+		"/enabled_origin_commands", "/host", "/name",
+		"/new_users_per_minute", "/queue_all", "/queueing_method", "/queueing_status_code", "/session_duration", "/suspended",
+		"/total_active_users",
 		"/turnstile_mode", "/vestibule/epoch", "/vestibule/grace", "/vestibule/zap",
 	}
 	if got := a.pointers(); a.code != 400 || !slices.Equal(got, want) {
@@ -361,7 +384,8 @@ func TestRoomsOfAFileRefuseChanges(t *testing.T) {
 	sale := room.Event{Name: "sale", Start: 4e12, End: 4e12 + 3.6e6}
 	f.follow(room.Document{
 		Rooms: []room.Settings{{
-			Name: "filed", Host: "filed.example", TotalActiveUsers: 3, NewUsersPerMinute: 5, Origin: "http://10.0.0.2", Events: []room.Event{sale}, Rules: []room.Rule{{Expression: "ssl"}},
+			Name: "filed", Host: "filed.example", TotalActiveUsers: 3, NewUsersPerMinute: 5, Origin: "http://10.0.0.2",
+			Events: []room.Event{sale}, Rules: []room.Rule{{Expression: "ssl"}},
 		}},
 		Hosts: []room.Host{{Name: "h.example", Origin: "http://10.0.0.3"}},
 	})
@@ -404,14 +428,18 @@ func TestRoomsOfAFileRefuseChanges(t *testing.T) {
 		{Editor, "POST", restore, "", 400},
 		{Editor, "POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","prune":true}`, 400},
 		{Editor, "POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","dry_run":true}`, 400},
-		{Operator, "PATCH", "/vestibule/rooms/" + id + "/controls", `{"pause":{},"message":{"text":"a moment"},"limits":{"total_active_users":2,"until":"` + soon() + `"}}`, 200},
+		{
+			Operator, "PATCH", "/vestibule/rooms/" + id + "/controls",
+			`{"pause":{},"message":{"text":"a moment"},"limits":{"total_active_users":2,"until":"` + soon() + `"}}`, 200,
+		},
 		{Operator, "POST", "/vestibule/rooms/" + id + "/releases", `{"people":1}`, 200},
 	} {
 		a := f.ask(c.role, c.method, c.path, c.body)
 		if a.code != c.code {
 			t.Errorf("%s %s: %d, want %d: %+v", c.method, c.path, a.code, c.code, a.Errors)
 		}
-		if c.code == 400 && (len(a.Errors) != 1 || a.Errors[0].Code != codeFromFile || a.Errors[0].Message != "rooms come from the rooms file of the leading global: change them there") {
+		if c.code == 400 && (len(a.Errors) != 1 || a.Errors[0].Code != codeFromFile ||
+			a.Errors[0].Message != "rooms come from the rooms file of the leading global: change them there") {
 			t.Errorf("%s %s: %+v", c.method, c.path, a.Errors)
 		}
 	}
@@ -423,8 +451,10 @@ func TestRoomsOfAFileRefuseChanges(t *testing.T) {
 func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
-	f.ask(Editor, "POST", "{z}", `{"name":"own","host":"shop.example","path":"/own","total_active_users":3,"new_users_per_minute":5,"vestibule":{"origin":"http://10.9.9.9"}}`)
-	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"ftp://x"}`); a.code != 400 || !slices.Equal(a.pointers(), []string{"/origin"}) {
+	f.ask(Editor, "POST", "{z}",
+		`{"name":"own","host":"shop.example","path":"/own","total_active_users":3,"new_users_per_minute":5,"vestibule":{"origin":"http://10.9.9.9"}}`)
+	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"ftp://x"}`); a.code != 400 ||
+		!slices.Equal(a.pointers(), []string{"/origin"}) {
 		t.Errorf("%+v", a)
 	}
 	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.8"}`); a.code != 200 {
@@ -437,7 +467,8 @@ func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 	if hosts, _ := f.ask(Viewer, "GET", "/vestibule/hosts", "").Result.([]any); len(hosts) != 1 {
 		t.Errorf("%v", hosts)
 	}
-	if a := f.ask(Viewer, "GET", "{z}/"+id+"/status", ""); a.field("status") != "queueing" || a.field("estimated_queued_users") != 3. || a.field("max_estimated_time_minutes") != 2. {
+	if a := f.ask(Viewer, "GET", "{z}/"+id+"/status", ""); a.field("status") != "queueing" ||
+		a.field("estimated_queued_users") != 3. || a.field("max_estimated_time_minutes") != 2. {
 		t.Errorf("%+v", a)
 	}
 }
@@ -470,7 +501,10 @@ func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 
 func TestWhatIsNoRouteIsAnsweredInTheEnvelope(t *testing.T) {
 	f := start(t)
-	for _, p := range []string{"GET /", "GET /nope", "POST {z}/settings", "PUT /vestibule/hosts", "GET //vestibule/hosts", "GET /a/../vestibule/hosts", "DELETE {z}/events/x", "GET /zones/" + strings.Repeat("0", 32) + "/waiting_rooms"} {
+	for _, p := range []string{
+		"GET /", "GET /nope", "POST {z}/settings", "PUT /vestibule/hosts", "GET //vestibule/hosts",
+		"GET /a/../vestibule/hosts", "DELETE {z}/events/x", "GET /zones/" + strings.Repeat("0", 32) + "/waiting_rooms",
+	} {
 		method, path, _ := strings.Cut(p, " ")
 		if a := f.ask(Admin, method, path, "{}"); a.code != 404 || a.Errors[0].Code != 7003 {
 			t.Errorf("%s: %+v", p, a)
@@ -521,20 +555,26 @@ func TestSettingsWithoutAnEffectAreKept(t *testing.T) {
 	if a.code != 200 || warned(a) != "/turnstile_mode/turnstile_action" || a.field("turnstile_mode") != "visible_managed" {
 		t.Fatalf("%+v", a)
 	}
-	if a := f.ask(Viewer, "GET", "{z}/"+id, ""); a.field("turnstile_mode") != "visible_managed" || a.field("turnstile_action") != "infinite_queue" || warned(a) != "" {
+	if a := f.ask(Viewer, "GET", "{z}/"+id, ""); a.field("turnstile_mode") != "visible_managed" ||
+		a.field("turnstile_action") != "infinite_queue" || warned(a) != "" {
 		t.Errorf("%+v", a)
 	}
-	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"turnstile_mode":"off"}`); a.field("turnstile_mode") != "off" || warned(a) != "/turnstile_action" {
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"turnstile_mode":"off"}`); a.field("turnstile_mode") != "off" ||
+		warned(a) != "/turnstile_action" {
 		t.Errorf("%+v", a)
 	}
-	if a := f.ask(Editor, "PUT", "{z}/"+id, `{`+of+`}`); a.field("turnstile_mode") != "invisible" || a.field("turnstile_action") != "log" || warned(a) != "" {
+	if a := f.ask(Editor, "PUT", "{z}/"+id, `{`+of+`}`); a.field("turnstile_mode") != "invisible" ||
+		a.field("turnstile_action") != "log" || warned(a) != "" {
 		t.Errorf("%+v", a)
 	}
-	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"turnstile_mode":"loud"}`); a.code != 400 || !strings.Contains(a.Errors[0].Message, "visible_non_interactive") {
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"turnstile_mode":"loud"}`); a.code != 400 ||
+		!strings.Contains(a.Errors[0].Message, "visible_non_interactive") {
 		t.Errorf("%+v", a)
 	}
-	a = f.ask(Editor, "POST", "{z}/"+id+"/events", eventBody("e", time.Hour, 2*time.Hour, `,"turnstile_action":"infinite_queue"`))
-	if a.code != 200 || a.field("turnstile_action") != "infinite_queue" || a.field("turnstile_mode") != nil || warned(a) != "/turnstile_action" {
+	a = f.ask(Editor, "POST", "{z}/"+id+"/events",
+		eventBody("e", time.Hour, 2*time.Hour, `,"turnstile_action":"infinite_queue"`))
+	if a.code != 200 || a.field("turnstile_action") != "infinite_queue" || a.field("turnstile_mode") != nil ||
+		warned(a) != "/turnstile_action" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -551,7 +591,8 @@ func TestFaultsAreToldAsTheyCame(t *testing.T) {
 		`{"name":"a"`:                   "line 1, column 11: unexpected end",
 		`{"name":"a"} {}`:               "line 1, column 14: invalid character '{' after top-level value",
 	} {
-		if a := f.ask(Editor, "POST", "{z}", body); a.code != 400 || len(a.Errors) != 1 || !strings.Contains(a.Errors[0].Message, want) {
+		if a := f.ask(Editor, "POST", "{z}", body); a.code != 400 || len(a.Errors) != 1 ||
+			!strings.Contains(a.Errors[0].Message, want) {
 			t.Errorf("%s: %+v, want %s", body, a, want)
 		}
 	}
@@ -559,11 +600,13 @@ func TestFaultsAreToldAsTheyCame(t *testing.T) {
 
 func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 	f := start(t)
-	url, _ := f.ask(Operator, "POST", "{z}/preview", `{"custom_html":"<p>wait {{waitTime}}"}`).field("preview_url").(string)
+	url, _ := f.ask(Operator, "POST", "{z}/preview",
+		`{"custom_html":"<p>wait {{waitTime}}"}`).field("preview_url").(string)
 	w := httptest.NewRecorder()
 	f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil))
 	body, err := io.ReadAll(w.Body)
-	if err != nil || !regexp.MustCompile(`<p>wait \d+`).Match(body) || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
+	if err != nil || !regexp.MustCompile(`<p>wait \d+`).Match(body) ||
+		!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("%d %s %v", w.Code, body, w.Header())
 	}
 	f.parts.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
@@ -581,7 +624,10 @@ func BenchmarkFirstPage(b *testing.B) {
 	f := start(b)
 	doc := room.Document{}
 	for i := range 10_000 {
-		doc.Rooms = append(doc.Rooms, room.Settings{Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i), Origin: "http://10.0.0.2", TotalActiveUsers: 3, NewUsersPerMinute: 5})
+		doc.Rooms = append(doc.Rooms, room.Settings{
+			Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i),
+			Origin: "http://10.0.0.2", TotalActiveUsers: 3, NewUsersPerMinute: 5,
+		})
 	}
 	if _, err := f.rooms.Change(b.Context(), func(d *roomstore.Draft) error { d.Set(doc); return nil }); err != nil {
 		b.Fatal(err)

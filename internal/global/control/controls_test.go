@@ -38,13 +38,15 @@ func TestControlsAreNoPartOfTheRoom(t *testing.T) {
 	at := "/vestibule/rooms/" + id + "/controls"
 	before := f.ask(Viewer, "GET", "{z}/"+id, "")
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	a := f.ask(Operator, "PATCH", at, `{"pause":{"message":"<b>Ten</b> minutes."},"limits":{"total_active_users":5,"until":"`+until.Format(time.RFC3339)+`"},"reason":"the site is slow"}`)
+	a := f.ask(Operator, "PATCH", at,
+		`{"pause":{"message":"<b>Ten</b> minutes."},"limits":{"total_active_users":5,"until":"`+until.Format(time.RFC3339)+`"},"reason":"the site is slow"}`)
 	if a.code != http.StatusOK {
 		t.Fatalf("%+v", a)
 	}
 	pause, _ := a.field("pause").(map[string]any)
 	limits, _ := a.field("limits").(map[string]any)
-	if pause["by"] != "a operator" || pause["reason"] != "the site is slow" || pause["until"] != nil || limits["until"] != until.Format(time.RFC3339) {
+	if pause["by"] != "a operator" || pause["reason"] != "the site is slow" || pause["until"] != nil ||
+		limits["until"] != until.Format(time.RFC3339) {
 		t.Errorf("%v %v", pause, limits)
 	}
 	want := inForce(a)
@@ -52,7 +54,8 @@ func TestControlsAreNoPartOfTheRoom(t *testing.T) {
 		t.Errorf("in force: %v", want)
 	}
 	put := f.ask(Editor, "PUT", "{z}/"+id, shop+`}`)
-	if after := f.ask(Viewer, "GET", "{z}/"+id, ""); put.code != http.StatusOK || after.field("queue_all") != false || after.field("total_active_users") != before.field("total_active_users") {
+	if after := f.ask(Viewer, "GET", "{z}/"+id, ""); put.code != http.StatusOK || after.field("queue_all") != false ||
+		after.field("total_active_users") != before.field("total_active_users") {
 		t.Errorf("the room shows its controls: %+v", after.Result)
 	}
 	if a := f.ask(Viewer, "GET", at, ""); cmp.Diff(want, inForce(a)) != "" {
@@ -63,14 +66,17 @@ func TestControlsAreNoPartOfTheRoom(t *testing.T) {
 	if got := fmt.Sprint(own["controls"]); got != "[pause limits]" {
 		t.Errorf("the status tells %v", got)
 	}
-	if a := f.ask(Operator, "PATCH", at, `{"pause":null,"message":{"text":"Go on."}}`); inForce(a)["queue_all"] != false || inForce(a)["queue_message"] != "Go on." || inForce(a)["total_active_users"] != 5.0 {
+	if a := f.ask(Operator, "PATCH", at, `{"pause":null,"message":{"text":"Go on."}}`); inForce(a)["queue_all"] != false ||
+		inForce(a)["queue_message"] != "Go on." || inForce(a)["total_active_users"] != 5.0 {
 		t.Errorf("once it goes on: %+v", a.Result)
 	}
 	a = f.ask(Operator, "PATCH", at, `{"limits":null,"message":null}`)
-	if cmp.Diff(f.ask(Viewer, "GET", at, "").Result, a.Result) != "" || a.field("limits") != nil || inForce(a)["total_active_users"] != before.field("total_active_users") {
+	if cmp.Diff(f.ask(Viewer, "GET", at, "").Result, a.Result) != "" || a.field("limits") != nil ||
+		inForce(a)["total_active_users"] != before.field("total_active_users") {
 		t.Errorf("all taken back: %+v", a.Result)
 	}
-	if log := f.ask(Admin, "GET", "/vestibule/audit", ""); !strings.Contains(fmt.Sprint(log.Result), "controls of room "+id) || !strings.Contains(fmt.Sprint(log.Result), "the site is slow") {
+	if log := f.ask(Admin, "GET", "/vestibule/audit", ""); !strings.Contains(fmt.Sprint(log.Result),
+		"controls of room "+id) || !strings.Contains(fmt.Sprint(log.Result), "the site is slow") {
 		t.Errorf("the audit stream does not tell of it: %v", log.Result)
 	}
 	data, _, err := f.docs.Get(t.Context(), controlsDocument)
@@ -87,7 +93,8 @@ func TestControlsOfASuspendedRoom(t *testing.T) {
 	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"suspended":true}`); a.code != http.StatusOK {
 		t.Fatalf("%+v", a)
 	}
-	if a := f.ask(Operator, "PATCH", at, `{"pause":{}}`); len(a.Messages) != 1 || !strings.Contains(a.Messages[0].Message, "room shop is suspended") {
+	if a := f.ask(Operator, "PATCH", at, `{"pause":{}}`); len(a.Messages) != 1 ||
+		!strings.Contains(a.Messages[0].Message, "room shop is suspended") {
 		t.Errorf("a pause: %+v", a)
 	}
 	if a := f.ask(Operator, "PATCH", at, `{"pause":null}`); a.code != http.StatusOK || len(a.Messages) != 0 {
@@ -120,7 +127,8 @@ func TestControlsThatAreRefused(t *testing.T) {
 		t.Errorf("a viewer: %+v", a)
 	}
 	for _, method := range []string{"GET", "PATCH"} {
-		if a := f.ask(Admin, method, "/vestibule/rooms/"+room.PublicID("none")+"/controls", `{}`); a.code != http.StatusNotFound {
+		if a := f.ask(Admin, method, "/vestibule/rooms/"+room.PublicID("none")+"/controls",
+			`{}`); a.code != http.StatusNotFound {
 			t.Errorf("%s of a room that there is not: %+v", method, a)
 		}
 	}
@@ -140,7 +148,8 @@ func TestControlsOfManyWriters(t *testing.T) {
 		var doc room.Document
 		for i := range 5 {
 			doc.Rooms = append(doc.Rooms, room.Settings{
-				Name: fmt.Sprint("file", i), Host: fmt.Sprintf("f%d.example", i), TotalActiveUsers: 9, NewUsersPerMinute: 9, Origin: "http://10.0.0.2",
+				Name: fmt.Sprint("file", i), Host: fmt.Sprintf("f%d.example", i), TotalActiveUsers: 9, NewUsersPerMinute: 9,
+				Origin: "http://10.0.0.2",
 			})
 		}
 		d.Merge(doc)
@@ -173,7 +182,8 @@ func TestControlsOfManyWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+ids[1]+"/controls", `{"pause":null}`)
-	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-2 || after.Version <= c.Version {
+	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-2 ||
+		after.Version <= c.Version {
 		t.Errorf("%+v: %d rooms are paused, want %d: %v", a, len(after.Rooms), len(ids)-2, err)
 	}
 }

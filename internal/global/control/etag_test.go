@@ -34,14 +34,19 @@ func TestChangesOfARevisionThatIsNotTheCurrentOne(t *testing.T) {
 		return tag
 	}
 	begun := tag()
-	event, _ := f.ask(Editor, "POST", "{z}/"+id+"/events", `{"name":"sale","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`).field("id").(string)
-	rules, _ := f.ask(Editor, "POST", "{z}/"+id+"/rules", `{"action":"bypass_waiting_room","expression":"ssl"}`).Result.([]any)
+	event, _ := f.ask(Editor, "POST", "{z}/"+id+"/events",
+		`{"name":"sale","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`).field("id").(string)
+	rules, _ := f.ask(Editor, "POST", "{z}/"+id+"/rules",
+		`{"action":"bypass_waiting_room","expression":"ssl"}`).Result.([]any)
 	rule, _ := rules[0].(map[string]any)["id"].(string)
 	_, all, _ := ask("POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","dry_run":true}`, "")
 	for _, c := range []struct{ method, path, body string }{
 		{"PATCH", room, `{"total_active_users":301}`},
 		{"PUT", room, shop + `}`},
-		{"POST", room + "/events", `{"name":"two","event_start_time":"2097-11-22T20:00:00Z","event_end_time":"2097-11-22T21:00:00Z"}`},
+		{
+			"POST", room + "/events",
+			`{"name":"two","event_start_time":"2097-11-22T20:00:00Z","event_end_time":"2097-11-22T21:00:00Z"}`,
+		},
 		{"PATCH", room + "/events/" + event, `{"description":"x"}`},
 		{"DELETE", room + "/events/" + event, ""},
 		{"POST", room + "/rules", `{"action":"bypass_waiting_room","expression":"not ssl"}`},
@@ -49,7 +54,8 @@ func TestChangesOfARevisionThatIsNotTheCurrentOne(t *testing.T) {
 		{"PUT", room + "/rules", `[]`},
 		{"DELETE", room, ""},
 	} {
-		if code, _, text := ask(c.method, c.path, c.body, begun); code != 412 || !strings.Contains(text, `"code":1103`) || !strings.Contains(text, "read it again") {
+		if code, _, text := ask(c.method, c.path, c.body, begun); code != 412 || !strings.Contains(text, `"code":1103`) ||
+			!strings.Contains(text, "read it again") {
 			t.Errorf("%s %s at an earlier revision: %d %s", c.method, c.path, code, text)
 		}
 		if code, _, text := ask(c.method, c.path, c.body, tag()); code != 200 {

@@ -16,8 +16,10 @@ import (
 // read again.
 func FuzzRoomBodies(f *testing.F) {
 	f.Add("POST", "/zones/"+Zone+"/waiting_rooms", shop+"}")
-	f.Add("PUT", "/zones/"+Zone+"/waiting_rooms/"+room.PublicID("shop"), shop+`,"vestibule":{"epoch":7,"grace":"1m"},"additional_routes":[{"host":"b.example"}]}`)
-	f.Add("PATCH", "/zones/"+Zone+"/waiting_rooms/"+room.PublicID("shop"), `{"session_duration":1e1,"custom_page_html":"{{#waitTimeKnown}}{{waitTime}}{{/waitTimeKnown}}"}`)
+	f.Add("PUT", "/zones/"+Zone+"/waiting_rooms/"+room.PublicID("shop"),
+		shop+`,"vestibule":{"epoch":7,"grace":"1m"},"additional_routes":[{"host":"b.example"}]}`)
+	f.Add("PATCH", "/zones/"+Zone+"/waiting_rooms/"+room.PublicID("shop"),
+		`{"session_duration":1e1,"custom_page_html":"{{#waitTimeKnown}}{{waitTime}}{{/waitTimeKnown}}"}`)
 	f.Add("PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.9"}`)
 	f.Add("POST", "/vestibule/tokens", `{"name":"x","role":"viewer","expires_on":null}`)
 	f.Add("GET", "/zones/"+Zone+"/waiting_rooms?page=2&per_page=5", ``)
@@ -95,8 +97,15 @@ func TestRequestsOfAllKinds(t *testing.T) {
 	good := [][3]string{
 		{"GET", zone + "?page=1&per_page=5", ""},
 		{"POST", zone, shop + `,"path":"/a","additional_routes":[{"host":"b.example","path":"/x"}],"cookie_suffix":"x"}`},
-		{"PUT", zone + "/" + id, shop + `,"session_duration":9,"queueing_method":"reject","custom_page_html":"{{#waitTimeKnown}}{{waitTime}}{{/waitTimeKnown}}"}`},
-		{"PATCH", zone + "/" + id, `{"total_active_users":9,"vestibule":{"grace":"2m","epoch":3,"origin":"http://10.0.0.3"}}`},
+		{
+			"PUT", zone + "/" + id,
+			shop +
+				`,"session_duration":9,"queueing_method":"reject","custom_page_html":"{{#waitTimeKnown}}{{waitTime}}{{/waitTimeKnown}}"}`,
+		},
+		{
+			"PATCH", zone + "/" + id,
+			`{"total_active_users":9,"vestibule":{"grace":"2m","epoch":3,"origin":"http://10.0.0.3"}}`,
+		},
 		{"DELETE", zone + "/" + id, ""},
 		{"GET", zone + "/" + id + "/status", ""},
 		{"PUT", zone + "/settings", `{"search_engine_crawler_bypass":false}`},
@@ -106,17 +115,26 @@ func TestRequestsOfAllKinds(t *testing.T) {
 		{"DELETE", "/vestibule/hosts/shop.example", ""},
 		{"POST", "/vestibule/tokens", `{"name":"x","role":"viewer","expires_on":"2999-01-01T00:00:00Z"}`},
 		{"DELETE", "/vestibule/tokens/first0000000", ""},
-		{"POST", "/vestibule/webhooks", `{"name":"x","url":"https://a.example/b","kinds":["room.clear"],"rooms":["shop"],"enabled":false}`},
+		{
+			"POST", "/vestibule/webhooks",
+			`{"name":"x","url":"https://a.example/b","kinds":["room.clear"],"rooms":["shop"],"enabled":false}`,
+		},
 		{"GET", "/vestibule/webhooks", ""},
 		{"GET", "/vestibule/audit?from=3&per_page=7", ""},
 		{"GET", "/vestibule/rooms/" + id + "/revisions", ""},
 		{"POST", "/vestibule/rooms/" + id + "/revisions/1795353281000/restore", ""},
-		{"POST", "/vestibule/apply", `{"rooms_yaml":"rooms:\n  - {name: a, host: a.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1'}\n","dry_run":true}`},
+		{
+			"POST", "/vestibule/apply",
+			`{"rooms_yaml":"rooms:\n  - {name: a, host: a.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1'}\n","dry_run":true}`,
+		},
 		{"GET", "/vestibule/export", ""},
 		{"GET", "/vestibule/fleet", ""},
 		{"GET", "/user/tokens/verify", ""},
 	}
-	noise := []string{"\x00", "\xff", "\u2028", "{", "}", "[", "]", `"`, ":", ",", "null", "-1", "1e999", "true", "{}", "..", "%2f", "%", "//", "?", "&", "#", "\\", "9223372036854775808", strings.Repeat("a", 300)}
+	noise := []string{
+		"\x00", "\xff", "\u2028", "{", "}", "[", "]", `"`, ":", ",", "null", "-1", "1e999", "true", "{}",
+		"..", "%2f", "%", "//", "?", "&", "#", "\\", "9223372036854775808", strings.Repeat("a", 300),
+	}
 	rng := rand.New(rand.NewPCG(uint64(*bodies), 1))
 	change := func(s string) string {
 		for range rng.IntN(3) {

@@ -46,7 +46,8 @@ func place(key string) string {
 	switch key {
 	case "name", "host", "path", "additional_routes", "total_active_users", "new_users_per_minute", "session_duration",
 		"queueing_status_code", "default_template_language", "description", "queueing_method", "queue_all", "suspended",
-		"disable_session_renewal", "cookie_suffix", "json_response_enabled", "enabled_origin_commands", "turnstile_mode", "turnstile_action",
+		"disable_session_renewal", "cookie_suffix", "json_response_enabled", "enabled_origin_commands", "turnstile_mode",
+		"turnstile_action",
 		"identity", "rules", "events": // the last three are not among fields
 		return "/" + key
 	case "cookie_samesite", "cookie_secure":

@@ -9,7 +9,7 @@ import (
 )
 
 // guardedRooms refuses changes by which anybody but an admin makes a machine of the fleet its own site: an edge would
-// show visitors what listens on its loopback address.
+// show visitors a server on its loopback address.
 type guardedRooms struct {
 	Rooms
 	listed []string // origins that editors may set in spite of that

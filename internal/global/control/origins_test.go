@@ -10,18 +10,24 @@ import (
 func TestOriginsOfEditors(t *testing.T) {
 	f := start(t)
 	create := func(role Role, name, origin string) answer {
-		return f.ask(role, "POST", "{z}", fmt.Sprintf(`{"name":%q,"host":"%s.example","total_active_users":9,"new_users_per_minute":9,"vestibule":{"origin":%q}}`, name, name, origin))
+		return f.ask(role, "POST", "{z}",
+			fmt.Sprintf(`{"name":%q,"host":"%s.example","total_active_users":9,"new_users_per_minute":9,"vestibule":{"origin":%q}}`, name, name, origin))
 	}
 	const loop = "http://127.0.0.1:9911"
-	for _, origin := range []string{loop, "http://localhost:1", "http://[::1]:2", "http://[::ffff:127.0.0.1]:3", "http://a.localhost"} {
+	for _, origin := range []string{
+		loop, "http://localhost:1", "http://[::1]:2", "http://[::ffff:127.0.0.1]:3",
+		"http://a.localhost",
+	} {
 		if a := create(Editor, "a", origin); a.code != 400 || !slices.Contains(a.pointers(), "/vestibule/origin") {
 			t.Errorf("%s: %+v", origin, a)
 		}
-		if a := f.ask(Editor, "PUT", "/vestibule/hosts/h.example", fmt.Sprintf(`{"origin":%q}`, origin)); a.code != 400 || !slices.Contains(a.pointers(), "/origin") {
+		if a := f.ask(Editor, "PUT", "/vestibule/hosts/h.example", fmt.Sprintf(`{"origin":%q}`, origin)); a.code != 400 ||
+			!slices.Contains(a.pointers(), "/origin") {
 			t.Errorf("a host with %s: %+v", origin, a)
 		}
 	}
-	file := "rooms:\n  - {name: b, host: b.example, total_active_users: 9, new_users_per_minute: 9, origin: '" + loop + "'}\n"
+	file := "rooms:\n  - {name: b, host: b.example, total_active_users: 9, new_users_per_minute: 9, origin: '" +
+		loop + "'}\n"
 	if a := f.ask(Editor, "POST", "/vestibule/apply", fmt.Sprintf(`{"rooms_yaml":%q}`, file)); a.code != 400 {
 		t.Errorf("a file: %+v", a)
 	}

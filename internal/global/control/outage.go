@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// While the store does not answer, requests that change nothing are served from what this candidate knows, and their
+// While the store does not answer, requests that change nothing are served from this candidate's memory, and their
 // answers say so. Changes are refused.
 const (
 	readWithin = 2 * time.Second  // how long a request that changes nothing waits for the store
@@ -46,7 +46,7 @@ func (o *outage) read(ctx context.Context, get func(context.Context) error) erro
 	return err
 }
 
-// currentKey marks the context of a request whose caller does not read the messages of the answer.
+// currentKey marks the context of a request by a caller that does not read the messages of the answer.
 type currentKey struct{}
 
 type oldKey struct{}
@@ -69,7 +69,7 @@ func (o *old) since(t time.Time, why string) {
 	}
 }
 
-// mayBeOld returns where to note that the answer is old; nil for a request whose answer must be current.
+// mayBeOld returns where to note that the answer is old; nil for a request that needs a current answer.
 func mayBeOld(ctx context.Context) *old {
 	o, _ := ctx.Value(oldKey{}).(*old)
 	return o

@@ -12,7 +12,8 @@ import (
 func TestReadsGoOnWithoutTheStore(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
-	event, _ := f.ask(Editor, "POST", "{z}/"+id+"/events", `{"name":"sale","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`).field("id").(string)
+	event, _ := f.ask(Editor, "POST", "{z}/"+id+"/events",
+		`{"name":"sale","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`).field("id").(string)
 	reads := []string{
 		"{z}", "{z}/" + id, "{z}/" + id + "/status", "{z}/" + id + "/events", "{z}/" + id + "/events/" + event + "/details",
 		"{z}/" + id + "/rules", "/vestibule/status", "/vestibule/status?room=shop", "/vestibule/hosts", "/vestibule/export",
@@ -29,7 +30,8 @@ func TestReadsGoOnWithoutTheStore(t *testing.T) {
 	before := f.docs.Reads
 	for _, path := range reads {
 		a := f.ask(Viewer, "GET", path, "")
-		if a.code != 200 || len(a.Messages) != 1 || a.Messages[0].Code != 1104 || !strings.HasPrefix(a.Messages[0].Message, asOf) {
+		if a.code != 200 || len(a.Messages) != 1 || a.Messages[0].Code != 1104 ||
+			!strings.HasPrefix(a.Messages[0].Message, asOf) {
 			t.Errorf("%s without the store: %+v", path, a)
 		}
 	}
@@ -73,7 +75,8 @@ func TestNumbersWithoutALeader(t *testing.T) {
 	}
 	f.numbers = &Numbers{Active: 5, At: last}
 	a := f.ask(Viewer, "GET", "/vestibule/status", "")
-	if a.code != 200 || len(a.Messages) != 1 || a.Messages[0].Message != "no global leads: this is as of 2026-11-22T20:00:00Z" {
+	if a.code != 200 || len(a.Messages) != 1 ||
+		a.Messages[0].Message != "no global leads: this is as of 2026-11-22T20:00:00Z" {
 		t.Errorf("after it: %+v", a)
 	}
 	if s := stopsOf(t, a); len(s) != 1 || s[0]["reason"] != "no_leader" || s[0]["since"] != "2026-11-22T20:00:00Z" {

@@ -36,7 +36,10 @@ func TestReleases(t *testing.T) {
 	if a := f.ask(Operator, "PATCH", controls, `{"pause":{}}`); a.code != http.StatusOK {
 		t.Fatalf("%+v", a)
 	}
-	for _, body := range []string{`{}`, `{"people":0}`, `{"people":1001}`, `{"people":"x"}`, `{"people":3,"number":4}`, `[]`} {
+	for _, body := range []string{
+		`{}`, `{"people":0}`, `{"people":1001}`, `{"people":"x"}`, `{"people":3,"number":4}`,
+		`[]`,
+	} {
 		if a := f.ask(Operator, "POST", at, body); a.code != http.StatusBadRequest {
 			t.Errorf("%s: %+v", body, a)
 		}
@@ -45,12 +48,14 @@ func TestReleases(t *testing.T) {
 		t.Errorf("a viewer: %+v", a)
 	}
 	a := f.ask(Operator, "POST", at, `{"people":5,"reason":"row one"}`)
-	if a.code != http.StatusOK || a.field("state") != "waiting" || a.field("people") != 5.0 || a.field("by") != "a operator" || a.field("reason") != "row one" {
+	if a.code != http.StatusOK || a.field("state") != "waiting" || a.field("people") != 5.0 ||
+		a.field("by") != "a operator" || a.field("reason") != "row one" {
 		t.Fatalf("%+v", a)
 	}
 	first := a.field("id")
 	entry := f.ask(Admin, "GET", "/vestibule/audit?per_page=1", "").list()[0]
-	if text := fmt.Sprint(entry["changes"]); entry["reason"] != "row one" || !strings.Contains(text, "map[after:5 before:<nil> key:pause.release.n]") || strings.Contains(text, "release.at") {
+	if text := fmt.Sprint(entry["changes"]); entry["reason"] != "row one" ||
+		!strings.Contains(text, "map[after:5 before:<nil> key:pause.release.n]") || strings.Contains(text, "release.at") {
 		t.Errorf("the audit entry: %+v", entry)
 	}
 	if a := f.ask(Operator, "POST", at, `{"people":2}`); a.code != http.StatusConflict {
@@ -110,7 +115,8 @@ func TestReleases(t *testing.T) {
 	if code, text := f.keyed("k1", at, `{"people":3}`); code != http.StatusConflict {
 		t.Errorf("the same key for others: %d %s", code, text)
 	}
-	if code, text := f.keyed("k2", at, `{"people":7,"replace":true}`); code != http.StatusOK || strings.Contains(text, fmt.Sprintf(`"id":%d,`, release)) {
+	if code, text := f.keyed("k2", at, `{"people":7,"replace":true}`); code != http.StatusOK ||
+		strings.Contains(text, fmt.Sprintf(`"id":%d,`, release)) {
 		t.Errorf("in place of one that is open: %d %s", code, text)
 	}
 	if code, text := f.keyed("k1", at, `{"people":2}`); code != http.StatusConflict {

@@ -15,7 +15,8 @@ func TestListsOfAPrincipalWithOneRoom(t *testing.T) {
 	f := start(t)
 	ids := map[string]string{}
 	for _, name := range []string{"own", "other"} {
-		made := f.ask(Editor, "POST", "{z}", `{"name":"`+name+`","host":"shop.example","path":"/`+name+`","total_active_users":300,"new_users_per_minute":200}`)
+		made := f.ask(Editor, "POST", "{z}",
+			`{"name":"`+name+`","host":"shop.example","path":"/`+name+`","total_active_users":300,"new_users_per_minute":200}`)
 		ids[name], _ = made.field("id").(string)
 		if made.code != 200 {
 			t.Fatalf("%+v", made)
@@ -27,11 +28,13 @@ func TestListsOfAPrincipalWithOneRoom(t *testing.T) {
 		return result, err
 	}
 	for _, path := range []string{
-		"/zones/" + Zone + "/waiting_rooms", "/accounts/" + Account + "/waiting_rooms", "/vestibule/status", "/vestibule/status?room=own",
+		"/zones/" + Zone + "/waiting_rooms", "/accounts/" + Account + "/waiting_rooms", "/vestibule/status",
+		"/vestibule/status?room=own",
 		"/vestibule/status?room=" + ids["own"],
 	} {
 		var list []any
-		if result, err := get(path); err != nil || json.Unmarshal(result, &list) != nil || len(list) != 1 || strings.Contains(string(result), "other") {
+		if result, err := get(path); err != nil || json.Unmarshal(result, &list) != nil || len(list) != 1 ||
+			strings.Contains(string(result), "other") {
 			t.Errorf("%s: %s, %v", path, result, err)
 		}
 	}

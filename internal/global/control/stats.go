@@ -212,7 +212,7 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 	return out, nil
 }
 
-// changeText tells in words what an audit entry changed.
+// changeText puts the change of an audit entry into words.
 func changeText(c *api.AppliedChange) string {
 	var parts []string
 	for _, x := range c.Settings {

@@ -30,10 +30,12 @@ func (p *past) Points(_ context.Context, id room.ID, from, to, _ int64, each fun
 func TestStats(t *testing.T) {
 	h := &past{}
 	f := start(t, func(o *Options) { o.History = h })
-	made := f.ask(Admin, "POST", "{z}", `{"name":"shop","host":"shop.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+	made := f.ask(Admin, "POST", "{z}",
+		`{"name":"shop","host":"shop.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
 	id, _ := made.field("id").(string)
 	at := "/vestibule/rooms/" + id
-	if a := f.ask(Operator, "PATCH", at+"/controls", `{"pause":{"message":"soon"},"reason":"the lights went out"}`); a.code != 200 {
+	if a := f.ask(Operator, "PATCH", at+"/controls",
+		`{"pause":{"message":"soon"},"reason":"the lights went out"}`); a.code != 200 {
 		t.Fatalf("%+v", a)
 	}
 	a := f.ask(Viewer, "GET", at+"/stats?from=-10m&step=60", "")
@@ -54,7 +56,8 @@ func TestStats(t *testing.T) {
 		return nil
 	}
 	for i, r := range rows {
-		if number(r, "admitted") != 1.0 || number(r, "wait") != nil || number(r, "inside") != times[i].(float64)/60-60*float64(int(times[i].(float64))/3600) {
+		if number(r, "admitted") != 1.0 || number(r, "wait") != nil ||
+			number(r, "inside") != times[i].(float64)/60-60*float64(int(times[i].(float64))/3600) {
 			t.Errorf("row %v", r)
 		}
 	}
@@ -81,13 +84,17 @@ func TestStats(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer "+f.token[Viewer])
 	f.api.ServeHTTP(w, r)
 	lines := strings.Split(strings.TrimSpace(w.Body.String()), "\n")
-	if w.Header().Get("Content-Type") != "text/csv; charset=utf-8" || !strings.HasPrefix(lines[0], "time,waiting,inside,limit,") || len(lines) < 3 || !strings.Contains(lines[1], ":00Z,0,") {
+	if w.Header().Get("Content-Type") != "text/csv; charset=utf-8" ||
+		!strings.HasPrefix(lines[0], "time,waiting,inside,limit,") || len(lines) < 3 ||
+		!strings.Contains(lines[1], ":00Z,0,") {
 		t.Errorf("%s: %q", w.Header().Get("Content-Type"), lines)
 	}
 	for query, want := range map[string]string{
-		"from=yesterday": "/from", "from=-1h&to=-2h": "/to", "step=0": "/step", "step=x": "/step", "from=-48h&step=1": "/step", "to=2027-01-01": "/to",
+		"from=yesterday": "/from", "from=-1h&to=-2h": "/to", "step=0": "/step", "step=x": "/step",
+		"from=-48h&step=1": "/step", "to=2027-01-01": "/to",
 	} {
-		if a := f.ask(Viewer, "GET", at+"/stats?"+query, ""); a.code != 400 || len(a.pointers()) == 0 || a.pointers()[0] != want {
+		if a := f.ask(Viewer, "GET", at+"/stats?"+query, ""); a.code != 400 || len(a.pointers()) == 0 ||
+			a.pointers()[0] != want {
 			t.Errorf("%s: %+v, want a fault of %s", query, a, want)
 		}
 	}
@@ -95,10 +102,12 @@ func TestStats(t *testing.T) {
 		t.Errorf("of an unknown event: %+v", a)
 	}
 	begin, end := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	event := f.ask(Editor, "POST", "{z}/"+id+"/events", `{"name":"sale","event_start_time":"`+begin.Format(time.RFC3339)+`","event_end_time":"`+end.Format(time.RFC3339)+`"}`)
+	event := f.ask(Editor, "POST", "{z}/"+id+"/events",
+		`{"name":"sale","event_start_time":"`+begin.Format(time.RFC3339)+`","event_end_time":"`+end.Format(time.RFC3339)+`"}`)
 	eventID, _ := event.field("id").(string)
 	a = f.ask(Viewer, "GET", at+"/stats?step=60&event="+eventID, "")
-	if from, _ := a.field("from").(string); a.code != 200 || from != begin.UTC().Truncate(time.Second).Format(time.RFC3339) {
+	if from, _ := a.field("from").(string); a.code != 200 ||
+		from != begin.UTC().Truncate(time.Second).Format(time.RFC3339) {
 		t.Errorf("of the event: %+v", a)
 	}
 }
@@ -113,8 +122,11 @@ func TestMarksOfAReport(t *testing.T) {
 		"event sale.event_start_time from 2026-11-27 12:00:00 to 2026-11-27 13:00:00": {
 			set("events[sale].event_start_time", begin, begin.Add(time.Hour)),
 		},
-		"release of 3 visitors": {set("pause.release", nil, true), set("pause.release.id", nil, 7.0), set("pause.release.n", nil, 3.0)},
-		"pause set":             {set("pause", nil, true), set("pause.until", nil, begin)},
+		"release of 3 visitors": {
+			set("pause.release", nil, true), set("pause.release.id", nil, 7.0),
+			set("pause.release.n", nil, 3.0),
+		},
+		"pause set": {set("pause", nil, true), set("pause.until", nil, begin)},
 	} {
 		if got := changeText(&api.AppliedChange{Kind: api.AppliedChangeKindControls, Settings: settings}); got != want {
 			t.Errorf("%q, want %q", got, want)

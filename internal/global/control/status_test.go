@@ -14,13 +14,16 @@ import (
 func TestTheStatusOfAllRooms(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+`,"vestibule":{"queue_message":"Hello."}}`).field("id").(string)
-	f.ask(Editor, "POST", "{z}", `{"name":"news","host":"shop.example","path":"/news","total_active_users":3,"new_users_per_minute":5}`)
+	f.ask(Editor, "POST", "{z}",
+		`{"name":"news","host":"shop.example","path":"/news","total_active_users":3,"new_users_per_minute":5}`)
 	begin := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	at := func(d time.Duration) string { return begin.Add(d).Format(time.RFC3339) }
-	if a := f.ask(Editor, "POST", "{z}/"+id+"/events", `{"name":"sale","prequeue_start_time":"`+at(0)+`","event_start_time":"`+at(time.Hour)+`","event_end_time":"`+at(2*time.Hour)+`","total_active_users":400,"new_users_per_minute":201}`); a.code != 200 {
+	if a := f.ask(Editor, "POST", "{z}/"+id+"/events",
+		`{"name":"sale","prequeue_start_time":"`+at(0)+`","event_start_time":"`+at(time.Hour)+`","event_end_time":"`+at(2*time.Hour)+`","total_active_users":400,"new_users_per_minute":201}`); a.code != 200 {
 		t.Fatalf("%+v", a)
 	}
-	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"limits":{"total_active_users":7,"until":"`+soon()+`"}}`)
+	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls",
+		`{"limits":{"total_active_users":7,"until":"`+soon()+`"}}`)
 	rooms := func(query string) (names []string) {
 		list, _ := f.ask(Viewer, "GET", "/vestibule/status"+query, "").Result.([]any)
 		for _, r := range list {
@@ -40,7 +43,8 @@ func TestTheStatusOfAllRooms(t *testing.T) {
 	if a.code != 404 || a.Errors[0].Message != `no room "shp", did you mean "shop"?` {
 		t.Errorf("%+v", a)
 	}
-	if a := f.ask(Viewer, "GET", "/vestibule/status?room=x&room=shop&room=y", ""); a.code != 404 || len(a.Errors) != 2 || a.Errors[1].Message != `no room "y"` {
+	if a := f.ask(Viewer, "GET", "/vestibule/status?room=x&room=shop&room=y", ""); a.code != 404 || len(a.Errors) != 2 ||
+		a.Errors[1].Message != `no room "y"` {
 		t.Errorf("%+v", a)
 	}
 	for _, c := range []struct {
@@ -58,10 +62,12 @@ func TestTheStatusOfAllRooms(t *testing.T) {
 		list, _ := f.ask(Viewer, "GET", "/vestibule/status?room=shop", "").Result.([]any)
 		own, _ := list[0].(map[string]any)["vestibule"].(map[string]any)
 		next, _ := own["next"].(map[string]any)
-		if own["event"] != c.event || own["total_active_users"] != c.total || own["message"] != "Hello." || own["admitted_per_minute"] != 4.5 {
+		if own["event"] != c.event || own["total_active_users"] != c.total || own["message"] != "Hello." ||
+			own["admitted_per_minute"] != 4.5 {
 			t.Errorf("in %v: %+v", c.ahead, own)
 		}
-		if c.phase == "" && next != nil || c.phase != "" && (next["phase"] != c.phase || next["at"] != c.at.Format(time.RFC3339) || next["event"] != "sale") {
+		if c.phase == "" && next != nil || c.phase != "" &&
+			(next["phase"] != c.phase || next["at"] != c.at.Format(time.RFC3339) || next["event"] != "sale") {
 			t.Errorf("in %v: next is %+v, want %s", c.ahead, next, c.phase)
 		}
 	}
@@ -105,14 +111,16 @@ func TestWhyNobodyEnters(t *testing.T) {
 	}
 	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":{"until":"`+soon()+`"},"reason":"till"}`)
 	f.numbers.Stops = []stop.Stop{
-		{Reason: stop.AwaitsEdge, Centre: "dublin", Edge: "edge-1", Instance: 7}, {Reason: stop.SiteDown, Centre: "nairobi", Room: "shop", Edges: 2},
+		{Reason: stop.AwaitsEdge, Centre: "dublin", Edge: "edge-1", Instance: 7},
+		{Reason: stop.SiteDown, Centre: "nairobi", Room: "shop", Edges: 2},
 	}
 	const fleet = "awaits_edge dublin [vestibule fleet forget edge-1 --dc dublin]; site_down nairobi []"
 	if r, why := look(); why != "paused  [vestibule resume shop]; "+fleet || r["status"] != "queueing" {
 		t.Errorf("paused: %s, %+v", why, r)
 	}
 	a := stopsOf(t, f.ask(Viewer, "GET", "/vestibule/status", ""))
-	if a[0]["until"] != soon() || a[0]["since"] == nil || !strings.HasPrefix(a[0]["text"].(string), "the room is paused: till, until ") {
+	if a[0]["until"] != soon() || a[0]["since"] == nil ||
+		!strings.HasPrefix(a[0]["text"].(string), "the room is paused: till, until ") {
 		t.Errorf("%+v", a[0])
 	}
 	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":null}`)

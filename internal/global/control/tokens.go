@@ -58,7 +58,7 @@ const usedEvery = 5 * time.Minute
 // maxTokens bounds the number of tokens.
 const maxTokens = 1000
 
-// tokenLife is the life of a token whose end is not given.
+// tokenLife is the life of a token without a given end.
 const tokenLife = 365 * 24 * time.Hour
 
 // never is the end of a token that does not expire.

@@ -16,7 +16,8 @@ func TestBodiesThatAreNotUnderstood(t *testing.T) {
 	f := start(t)
 	made := f.ask(Editor, "POST", "{z}", shop+"}")
 	id, _ := made.field("id").(string)
-	rules := f.ask(Editor, "POST", "{z}/"+id+"/rules", `{"expression":"ip.src eq 192.0.2.1","action":"bypass_waiting_room"}`)
+	rules := f.ask(Editor, "POST", "{z}/"+id+"/rules",
+		`{"expression":"ip.src eq 192.0.2.1","action":"bypass_waiting_room"}`)
 	events := f.ask(Editor, "POST", "{z}/"+id+"/events", eventBody("e", 24*time.Hour, 25*time.Hour, ""))
 	if id == "" || rules.code != 200 || events.code != 200 {
 		t.Fatalf("%+v %+v %+v", made, rules, events)
@@ -73,10 +74,12 @@ func TestBodiesThatAreNotUnderstood(t *testing.T) {
 func TestAnswersAreBodies(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
-	rule := f.ask(Editor, "POST", "{z}/"+id+"/rules", `{"expression":"ip.src eq 192.0.2.1","action":"bypass_waiting_room"}`).list()
+	rule := f.ask(Editor, "POST", "{z}/"+id+"/rules",
+		`{"expression":"ip.src eq 192.0.2.1","action":"bypass_waiting_room"}`).list()
 	event := f.ask(Editor, "POST", "{z}/"+id+"/events", eventBody("e", 24*time.Hour, 25*time.Hour, "")).Result
 	for path, body := range map[string]any{
-		"/events/" + fmt.Sprint(event.(map[string]any)["id"]): event, "/rules": rule, "": f.ask(Editor, "GET", "{z}/"+id, "").Result,
+		"/events/" + fmt.Sprint(event.(map[string]any)["id"]): event, "/rules": rule,
+		"": f.ask(Editor, "GET", "{z}/"+id, "").Result,
 	} {
 		data, err := json.Marshal(body)
 		if err != nil {
@@ -95,7 +98,8 @@ func TestTheEndOfTokens(t *testing.T) {
 	for given, want := range map[string]time.Duration{
 		"": tokenLife, `,"expires_on":null`: tokenLife, `,"expires_on":"never"`: 0,
 		`,"expires_on":"` + now.Add(time.Hour).Format(time.RFC3339) + `"`:  time.Hour,
-		`,"expires_on":"` + now.Add(-time.Hour).Format(time.RFC3339) + `"`: -1, `,"expires_on":"soon"`: -1, `,"expires_on":0`: -1,
+		`,"expires_on":"` + now.Add(-time.Hour).Format(time.RFC3339) + `"`: -1, `,"expires_on":"soon"`: -1,
+		`,"expires_on":0`: -1,
 	} {
 		a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"viewer"`+given+"}")
 		text, _ := a.field("expires_on").(string)
@@ -136,7 +140,10 @@ func TestTheLastAdminIsNotRevoked(t *testing.T) {
 	}
 	revoke := func(id string) int { return f.ask(Admin, "DELETE", "/vestibule/tokens/"+id, "").code }
 	f.ask(Admin, "POST", "{z}", shop+"}")
-	ids := []string{create(`"role":"admin"`), create(`"role":"editor","expires_on":"never"`), create(`"role":"admin","rooms":["shop"],"expires_on":"never"`)}
+	ids := []string{
+		create(`"role":"admin"`), create(`"role":"editor","expires_on":"never"`),
+		create(`"role":"admin","rooms":["shop"],"expires_on":"never"`),
+	}
 	if code := revoke(firstToken); code != 400 {
 		t.Errorf("the last one: %d", code)
 	}
@@ -161,7 +168,8 @@ func TestTheLastAdminIsNotRevoked(t *testing.T) {
 
 // tokenStatus revokes a token as an admin, and returns the status.
 func (s *Server) tokenStatus(t *testing.T, id string) int {
-	err := s.Call(t.Context(), Principal{ID: "x", Role: Admin}, "192.0.2.1:1", http.MethodDelete, "/vestibule/tokens/"+id, nil, nil)
+	err := s.Call(t.Context(), Principal{ID: "x", Role: Admin}, "192.0.2.1:1", http.MethodDelete, "/vestibule/tokens/"+id,
+		nil, nil)
 	if err == nil {
 		return 200
 	}
@@ -184,7 +192,8 @@ func TestInvalidTokensLockOutNobody(t *testing.T) {
 		t.Errorf("a valid token: %+v", a)
 	}
 	chain := f.chain()[begun:]
-	if len(chain) != 1 || chain[0].Target != loginTarget || chain[0].By.From != "192.0.2.1" || !strings.Contains(string(chain[0].After), "aaaaaaaaaaaa") ||
+	if len(chain) != 1 || chain[0].Target != loginTarget || chain[0].By.From != "192.0.2.1" ||
+		!strings.Contains(string(chain[0].After), "aaaaaaaaaaaa") ||
 		strings.Contains(string(chain[0].After), secret) {
 		t.Errorf("%+v", chain)
 	}
@@ -256,7 +265,8 @@ func TestNextExpiry(t *testing.T) {
 		return e
 	}
 	create := func(name string, life time.Duration) {
-		if a := f.ask(Admin, "POST", "/vestibule/tokens", fmt.Sprintf(`{"name":%q,"role":"viewer","expires_on":%q}`, name, now.Add(life).Format(time.RFC3339))); a.code != 200 {
+		if a := f.ask(Admin, "POST", "/vestibule/tokens", fmt.Sprintf(`{"name":%q,"role":"viewer","expires_on":%q}`, name,
+			now.Add(life).Format(time.RFC3339))); a.code != 200 {
 			t.Fatalf("%+v", a)
 		}
 	}

@@ -33,7 +33,8 @@ func TestRulesAreTried(t *testing.T) {
 		for _, r := range list {
 			rule, _ := r.(map[string]any)
 			reason, _ := rule["reason"].(string)
-			got = append(got, fmt.Sprint(rule["matches"]), strings.Join(strings.Fields(reason)[:min(len(strings.Fields(reason)), 4)], " "))
+			got = append(got, fmt.Sprint(rule["matches"]),
+				strings.Join(strings.Fields(reason)[:min(len(strings.Fields(reason)), 4)], " "))
 		}
 		for i, text := range got {
 			for _, begin := range []string{"edges know", "a site may read", "it cannot be evaluated"} {
@@ -47,7 +48,8 @@ func TestRulesAreTried(t *testing.T) {
 		}
 	}
 	for body, pointer := range map[string]string{
-		`{"path":"/"}`: "/host", `{"host":"a","address":"x"}`: "/address", `{"host":"a","agent":"x"}`: "/agent", `{"host":1}`: "/host",
+		`{"path":"/"}`: "/host", `{"host":"a","address":"x"}`: "/address", `{"host":"a","agent":"x"}`: "/agent",
+		`{"host":1}`: "/host",
 	} {
 		if a := f.ask(Viewer, "POST", at, body); a.code != 400 || !slices.Contains(a.pointers(), pointer) {
 			t.Errorf("%s: %d %v", body, a.code, a.pointers())

@@ -26,7 +26,10 @@ func TestAVisitorIsFoundByNumber(t *testing.T) {
 		case dc == "lima":
 			return nil, errors.New("away")
 		case dc == "dublin" && number == "482-177-301":
-			return []wire.FoundSession{{Room: "shop", Edge: "edge-1", Until: until}, {Room: "gone", Edge: "edge-1", Until: until}}, nil
+			return []wire.FoundSession{
+				{Room: "shop", Edge: "edge-1", Until: until},
+				{Room: "gone", Edge: "edge-1", Until: until},
+			}, nil
 		}
 		return nil, nil
 	}
@@ -37,11 +40,13 @@ func TestAVisitorIsFoundByNumber(t *testing.T) {
 	if a.code != 200 || len(found) != 1 || !slices.Equal(silent, []any{"lima"}) {
 		t.Fatalf("%+v", a)
 	}
-	if got, _ := found[0].(map[string]any); got["room"] != "shop" || got["data_center"] != "dublin" || got["edge"] != "edge-1" || got["until"] != "2026-12-01T20:00:00Z" {
+	if got, _ := found[0].(map[string]any); got["room"] != "shop" || got["data_center"] != "dublin" ||
+		got["edge"] != "edge-1" || got["until"] != "2026-12-01T20:00:00Z" {
 		t.Errorf("%+v", got)
 	}
 	for _, bad := range []string{"482", "482-177-30x", "4821773012"} {
-		if a := f.ask(Viewer, "GET", "/vestibule/visitors/"+bad, ""); a.code != 400 || a.Errors[0].Source.Pointer != "/number" {
+		if a := f.ask(Viewer, "GET", "/vestibule/visitors/"+bad, ""); a.code != 400 ||
+			a.Errors[0].Source.Pointer != "/number" {
 			t.Errorf("%s: %+v", bad, a)
 		}
 	}

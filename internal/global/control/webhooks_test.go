@@ -14,7 +14,8 @@ import (
 func TestWebhooks(t *testing.T) {
 	f := start(t)
 	f.ask(Editor, "POST", "{z}", shop+"}")
-	made := f.ask(Admin, "POST", "/vestibule/webhooks", `{"name":"pager","url":"https://hooks.example/T0/secretpath","kinds":["room.queueing","alarm.raised"],"rooms":["shop"]}`)
+	made := f.ask(Admin, "POST", "/vestibule/webhooks",
+		`{"name":"pager","url":"https://hooks.example/T0/secretpath","kinds":["room.queueing","alarm.raised"],"rooms":["shop"]}`)
 	id, _ := made.field("id").(string)
 	secret, _ := made.field("secret").(string)
 	if made.code != 200 || !strings.HasPrefix(secret, "whsec_") || made.field("enabled") != true {
@@ -25,21 +26,25 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	for _, e := range f.chain() {
-		if text := string(e.Before) + string(e.After); strings.Contains(text, "secretpath") || strings.Contains(text, secret[6:]) {
+		if text := string(e.Before) + string(e.After); strings.Contains(text, "secretpath") ||
+			strings.Contains(text, secret[6:]) {
 			t.Errorf("the audit stream shows a secret: %s", text)
 		}
 	}
 
 	path := "/vestibule/webhooks/" + id
 	again := f.ask(Admin, "PATCH", path, `{"rotate_secret":true,"enabled":false}`)
-	if fresh, _ := again.field("secret").(string); again.code != 200 || fresh == secret || fresh == "" || again.field("disabled_because") != "an operator turned it off" {
+	if fresh, _ := again.field("secret").(string); again.code != 200 || fresh == secret || fresh == "" ||
+		again.field("disabled_because") != "an operator turned it off" {
 		t.Errorf("%+v", again)
 	}
 	w, _, err := f.parts.webhooks.hooks.Get(t.Context(), id)
-	if err != nil || len(w.Secrets) != 2 || string(w.Secrets[1].Key) != secret || w.Secrets[1].Until.IsZero() || len(w.Kinds) != 2 || len(w.Rooms) != 1 {
+	if err != nil || len(w.Secrets) != 2 || string(w.Secrets[1].Key) != secret || w.Secrets[1].Until.IsZero() ||
+		len(w.Kinds) != 2 || len(w.Rooms) != 1 {
 		t.Errorf("%+v, %v", w, err)
 	}
-	if a := f.ask(Admin, "PATCH", path, `{"enabled":true,"rooms":null}`); a.code != 200 || a.field("enabled") != true || a.field("secret") != nil {
+	if a := f.ask(Admin, "PATCH", path, `{"enabled":true,"rooms":null}`); a.code != 200 || a.field("enabled") != true ||
+		a.field("secret") != nil {
 		t.Errorf("%+v", a)
 	}
 
@@ -49,7 +54,8 @@ func TestWebhooks(t *testing.T) {
 		}
 		return notices.Result{Err: errors.New("the receiver answered 503"), Status: 503}
 	}
-	if a := f.ask(Admin, "POST", path+"/test", ""); a.code != 200 || a.field("delivered") != false || a.field("error") != "the receiver answered 503" {
+	if a := f.ask(Admin, "POST", path+"/test", ""); a.code != 200 || a.field("delivered") != false ||
+		a.field("error") != "the receiver answered 503" {
 		t.Errorf("%+v", a)
 	}
 	if a := f.ask(Admin, "DELETE", path, ""); a.code != 200 {
@@ -81,7 +87,8 @@ func TestWebhooksThatAreRefused(t *testing.T) {
 		}
 	}
 	for n := range notices.MaxWebhooks {
-		if a := f.ask(Admin, "POST", "/vestibule/webhooks", fmt.Sprintf(`{"name":"n%d","url":"https://a.example"}`, n)); a.code != 200 {
+		if a := f.ask(Admin, "POST", "/vestibule/webhooks", fmt.Sprintf(`{"name":"n%d","url":"https://a.example"}`,
+			n)); a.code != 200 {
 			t.Fatalf("%+v", a)
 		}
 	}

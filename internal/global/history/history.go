@@ -1,11 +1,11 @@
-// Package history keeps what happened in each room: the leading global writes a point a second, and every candidate can
+// Package history keeps the past of each room: the leading global writes a point a second, and every candidate can
 // read them.
 //
 // The leader publishes the points of a second as one message of the log. Every candidate hears it and keeps the newest
 // two minutes, so a successor continues where the log ends. After each minute the leader stores the minute's points as
 // a block per room; after each hour the minutes, after each day the hours. A block is made from the level below, so a
-// successor makes what its predecessor could not. After thirty days the hours are stored once more, in one block: a
-// chart of a year reads thirteen messages of a room and not 400 among those of all rooms.
+// successor makes the blocks that its predecessor could not. After thirty days the hours are stored once more, in one
+// block: a chart of a year reads thirteen messages of a room and not 400 among those of all rooms.
 package history
 
 import (
@@ -28,7 +28,8 @@ type Store interface {
 	Write(ctx context.Context, level wire.HistoryLevel, of, id string, data []byte) error
 
 	// Read calls each with the messages since a time, the oldest first, until there are no more or it returns false.
-	Read(ctx context.Context, level wire.HistoryLevel, of string, since time.Time, each func(data []byte) (more bool)) error
+	Read(ctx context.Context, level wire.HistoryLevel, of string, since time.Time,
+		each func(data []byte) (more bool)) error
 
 	// Newest returns the newest message, nil for none.
 	Newest(ctx context.Context, level wire.HistoryLevel, of string) ([]byte, error)
@@ -46,7 +47,7 @@ type History struct {
 	mu     sync.Mutex
 	rooms  map[room.ID]*recent
 	at     int64 // newest second heard
-	caught bool  // what the log held is known, and was heard since
+	caught bool  // the contents of the log are known, and were heard since
 }
 
 // recent has the newest points of a room.
@@ -100,7 +101,7 @@ func (h *History) take(s history.State) {
 	}
 }
 
-// Catch reads what the log holds. It reports whether the newest state of every room is known: read now, or read before
+// Catch reads the log. It reports whether the newest state of every room is known: read now, or read before
 // and heard since.
 func (h *History) Catch(ctx context.Context, now time.Time) (known bool, err error) {
 	h.mu.Lock()

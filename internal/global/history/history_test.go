@@ -58,7 +58,9 @@ func (m *memory) Write(_ context.Context, level wire.HistoryLevel, of, id string
 	return nil
 }
 
-func (m *memory) Read(_ context.Context, level wire.HistoryLevel, of string, since time.Time, each func([]byte) bool) error {
+func (m *memory) Read(_ context.Context, level wire.HistoryLevel, of string, since time.Time,
+	each func([]byte) bool,
+) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.down {
@@ -225,7 +227,8 @@ func TestEveryLevelCountsEveryAdmissionOnce(t *testing.T) {
 		{start, start + 86400, 86400, 1},
 	} {
 		if sum, rows := s.admissions(x.from, x.to, x.step); int64(sum) != x.to-x.from || int64(rows) != x.rows {
-			t.Errorf("%d to %d by %d: %v admitted in %d rows, want %d in %d", x.from-start, x.to-start, x.step, sum, rows, x.to-x.from, x.rows)
+			t.Errorf("%d to %d by %d: %v admitted in %d rows, want %d in %d", x.from-start, x.to-start, x.step, sum, rows,
+				x.to-x.from, x.rows)
 		}
 	}
 }
@@ -381,7 +384,8 @@ func TestTwoLeadersWriteOnePoint(t *testing.T) {
 	s.take()
 	zombie.second = 0
 	for at := int64(start + 95); at < start+110; at++ {
-		zombie.Record(at, []*room.Room{shop}, func(*room.Room) *history.Gauges { return &history.Gauges{Values: [9]int64{0, at}} })
+		zombie.Record(at, []*room.Room{shop},
+			func(*room.Room) *history.Gauges { return &history.Gauges{Values: [9]int64{0, at}} })
 		if err := zombie.writeSecond(t.Context(), <-zombie.seconds); err != nil {
 			t.Fatal(err)
 		}
@@ -527,8 +531,9 @@ func TestBytesOfADay(t *testing.T) {
 	var busy, atRest, log float64
 	for _, m := range s.store.messages {
 		// The file of a stream adds 34 bytes to a subject, the headers and the data.
-		size := float64(34 + len(wire.HistorySubject(m.level, m.of)) + len("NATS/1.0\r\nNats-Msg-Id: 0123456789abcdef.0.1700000000\r\n"+
-			"Nats-Expected-Stream: VESTIBULE_HISTORY_SECONDS\r\n\r\n") + len(m.data))
+		size := float64(34 + len(wire.HistorySubject(m.level, m.of)) +
+			len("NATS/1.0\r\nNats-Msg-Id: 0123456789abcdef.0.1700000000\r\n"+
+				"Nats-Expected-Stream: VESTIBULE_HISTORY_SECONDS\r\n\r\n") + len(m.data))
 		switch {
 		case m.level != wire.HistoryLog && m.of == public(rest.ID):
 			atRest += size
@@ -539,7 +544,8 @@ func TestBytesOfADay(t *testing.T) {
 		}
 	}
 	fleet := 20*(busy+log) + 980*atRest
-	t.Logf("busy: %.2f MB of blocks a day, goal 5; %.2f MB of log an hour; at rest: %.1f kB a day", busy/1e6, log/1e6, atRest/1e3)
+	t.Logf("busy: %.2f MB of blocks a day, goal 5; %.2f MB of log an hour; at rest: %.1f kB a day", busy/1e6, log/1e6,
+		atRest/1e3)
 	t.Logf("1,000 rooms, 20 busy: %.0f MB, goal 200", fleet/1e6)
 	if busy > busyGoal || fleet > fleetGoal {
 		t.Error("more than the goals")

@@ -94,12 +94,12 @@ func (w *Writer) Record(at int64, rooms []*room.Room, gauges func(*room.Room) *h
 	}
 	select {
 	case w.seconds <- b:
-	default: // the store is slow: the next second has what happened meanwhile
+	default: // the store is slow: the next second has these changes too
 	}
 	return true
 }
 
-// Run writes what was recorded until ctx ends. rooms returns all rooms.
+// Run writes the records until ctx ends. rooms returns all rooms.
 func (w *Writer) Run(ctx context.Context, rooms func() []room.ID) {
 	written := make(chan int64, 1) // the newest written second
 	var blocks sync.WaitGroup
@@ -275,7 +275,8 @@ func (w *Writer) writeSecond(ctx context.Context, b batch) error {
 		if err != nil {
 			return err
 		}
-		if err := w.history.Write(ctx, wire.HistoryLog, fmt.Sprint(part), fmt.Sprintf("%d.%d", b.at, part), data); err != nil {
+		if err := w.history.Write(ctx, wire.HistoryLog, fmt.Sprint(part), fmt.Sprintf("%d.%d", b.at, part),
+			data); err != nil {
 			return err
 		}
 		rest = rest[n:]

@@ -26,9 +26,11 @@ func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(node.MembersDocument, node.Members{Version: 5, List: []node.Member{{Name: "nairobi", State: node.Active, ClusterID: 1}}})
+	put(node.MembersDocument,
+		node.Members{Version: 5, List: []node.Member{{Name: "nairobi", State: node.Active, ClusterID: 1}}})
 	status := node.MembersStatus{Version: 5, List: []node.CentreState{
-		{Name: "dublin", ClusterID: 2, State: "unlisted", Told: true}, {Name: "nairobi", ClusterID: 1, State: "active", Told: true},
+		{Name: "dublin", ClusterID: 2, State: "unlisted", Told: true},
+		{Name: "nairobi", ClusterID: 1, State: "active", Told: true},
 	}}
 	put(node.MembersStatusDocument, status)
 	list := &members.List{Docs: docs}
@@ -39,7 +41,8 @@ func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(view.DataCenters); n != 2 || view.DataCenters[1].State != "active" || view.DataCenters[1].CopyClusterId != "" {
+	if n := len(view.DataCenters); n != 2 || view.DataCenters[1].State != "active" ||
+		view.DataCenters[1].CopyClusterId != "" {
 		t.Errorf("after the addition: %+v", view.DataCenters)
 	}
 

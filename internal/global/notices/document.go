@@ -1,13 +1,11 @@
 package notices
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
+
+	"vestibule/internal/core/compress"
 )
 
 // document is the stored state of a leader: the state last reported to operators, and the undelivered notices. It is
@@ -22,24 +20,16 @@ const maxDocument = 16 << 20
 
 // encode returns the document as compressed JSON: 10,000 rooms must fit into one message.
 func (d *document) encode() ([]byte, error) {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	if err := errors.Join(json.NewEncoder(z).Encode(d), z.Close()); err != nil {
+	text, err := json.Marshal(d)
+	if err != nil {
 		return nil, fmt.Errorf("notices: %w", err)
 	}
-	return out.Bytes(), nil
+	return compress.Gzip(text), nil
 }
 
 // decodeDocument decodes the output of encode. It ignores fields of later releases, and drops what it cannot use.
 func decodeDocument(data []byte) (*document, error) {
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("notices: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(z, maxDocument+1))
-	if err == nil && len(text) > maxDocument {
-		err = fmt.Errorf("must be at most %d bytes", maxDocument)
-	}
+	text, err := compress.Gunzip(data, maxDocument)
 	d := &document{}
 	if err == nil {
 		err = json.Unmarshal(text, d)

@@ -25,7 +25,7 @@ type Event struct {
 // fleet has told nothing.
 const tooLate = 15 * time.Minute
 
-// eventWatch is what operators were told about an event.
+// eventWatch is the notices sent about an event.
 type eventWatch struct {
 	Start fleettime.Time `json:"t"`
 	Told  phase          `json:"k"`

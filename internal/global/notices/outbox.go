@@ -55,7 +55,7 @@ type Result struct {
 	RetryAfter time.Duration
 }
 
-// Outcome is what follows from an attempt.
+// Outcome is the result of an attempt.
 type Outcome int
 
 // The outcomes.
@@ -114,7 +114,7 @@ func (o *Outbox) Add(now fleettime.Time, target string, n *Notice) (lost int) {
 	return 0
 }
 
-// Due returns a notice of a target whose next attempt is due, nil for none.
+// Due returns a notice of a target with a due attempt, nil for none.
 func (o *Outbox) Due(now fleettime.Time, target string) *Notice {
 	q := o.Queues[target]
 	if q == nil {

@@ -26,7 +26,7 @@ type Poster struct {
 	client *http.Client
 }
 
-// errPrivate says what to do about [node.ErrPrivate].
+// errPrivate has the advice on [node.ErrPrivate].
 var errPrivate = errors.New("the address is not public: add its network to notices.networks, if it is meant")
 
 // NewPoster returns a poster that may also connect to addresses of networks.

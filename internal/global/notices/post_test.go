@@ -1,8 +1,6 @@
 package notices
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,19 +17,6 @@ import (
 
 	"vestibule/internal/node"
 )
-
-func compress(t testing.TB, text []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	if _, err := z.Write(text); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 func hook(t testing.TB, url string) *Webhook {
 	t.Helper()
@@ -85,7 +70,8 @@ func TestTheSignatureIsThatOfStandardWebhooks(t *testing.T) {
 		Timestamp time.Time
 		Data      Data
 	}
-	if err := json.Unmarshal(body, &m); err != nil || m.Type != "room.paused" || !m.Timestamp.Equal(at(1).Std()) || m.Data.RoomID != "r1" || got.Get("webhook-id") != n.ID {
+	if err := json.Unmarshal(body, &m); err != nil || m.Type != "room.paused" || !m.Timestamp.Equal(at(1).Std()) ||
+		m.Data.RoomID != "r1" || got.Get("webhook-id") != n.ID {
 		t.Errorf("%s, %v, %v", body, err, got)
 	}
 	w.Rotate(time.Now(), fresh)
@@ -121,9 +107,12 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]bool{
-		"8.8.8.8": true, "2606:4700::1": true, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false,
-		"100.64.0.1": false, "127.0.0.1": false, "0.0.0.0": false, "255.255.255.255": false, "224.0.0.1": false, "::1": false, "::": false,
-		"fe80::1": false, "fc00::1": false, "::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false, "2002:a00:1::": false, "::7f00:1": false,
+		"8.8.8.8": true, "2606:4700::1": true, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false,
+		"169.254.169.254": false,
+		"100.64.0.1":      false, "127.0.0.1": false, "0.0.0.0": false, "255.255.255.255": false, "224.0.0.1": false,
+		"::1": false, "::": false,
+		"fe80::1": false, "fc00::1": false, "::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false,
+		"2002:a00:1::": false, "::7f00:1": false,
 	} {
 		if got := node.Public(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is public: %v", text, got)
@@ -157,7 +146,10 @@ func TestAnswers(t *testing.T) {
 		gone   bool
 		after  time.Duration
 	}{
-		{"/good", 204, true, false, 0}, {"/moved", 307, false, false, 0}, {"/gone", 410, false, true, 0}, {"/busy", 503, false, false, 2 * time.Minute},
+		{"/good", 204, true, false, 0},
+		{"/moved", 307, false, false, 0},
+		{"/gone", 410, false, true, 0},
+		{"/busy", 503, false, false, 2 * time.Minute},
 	} {
 		asked = 0
 		r := NewPoster(loopbacks).Post(t.Context(), time.Now(), hook(t, s.URL+tt.path), &n)
@@ -167,7 +159,8 @@ func TestAnswers(t *testing.T) {
 	}
 	url := s.URL + "/a-secret-path"
 	s.Close()
-	if r := NewPoster(loopbacks).Post(t.Context(), time.Now(), hook(t, url), &n); r.Err == nil || strings.Contains(r.Err.Error(), "secret") || strings.Contains(r.Err.Error(), "127") {
+	if r := NewPoster(loopbacks).Post(t.Context(), time.Now(), hook(t, url), &n); r.Err == nil ||
+		strings.Contains(r.Err.Error(), "secret") || strings.Contains(r.Err.Error(), "127") {
 		t.Errorf("%v", r.Err)
 	}
 }
@@ -175,8 +168,10 @@ func TestAnswers(t *testing.T) {
 func TestURLs(t *testing.T) {
 	for url, good := range map[string]bool{
 		"https://a.example/x?y": true, "http://127.0.0.1:8080": true, "http://localhost/x": true, "http://[::1]:1": true,
-		"http://a.example": false, "ftp://a.example": false, "https://": false, "//a.example": false, "a.example": false, "": false,
-		"https://u:p@a.example": false, "https://a.example/#x": false, "https:a.example": false, "https://a.example/" + strings.Repeat("x", maxURL): false,
+		"http://a.example": false, "ftp://a.example": false, "https://": false, "//a.example": false, "a.example": false,
+		"":                      false,
+		"https://u:p@a.example": false, "https://a.example/#x": false, "https:a.example": false,
+		"https://a.example/" + strings.Repeat("x", maxURL): false,
 	} {
 		if why := CheckURL(url); (why == "") != good {
 			t.Errorf("%q: %q", url, why)
@@ -205,7 +200,8 @@ func FuzzURL(f *testing.F) {
 		if _, err := http.NewRequest(http.MethodPost, text, nil); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		if w := (&Webhook{URL: text}); w.Host() == "" || !slices.Contains([]string{"https", "http:"}, strings.ToLower(text[:5])) {
+		if w := (&Webhook{URL: text}); w.Host() == "" ||
+			!slices.Contains([]string{"https", "http:"}, strings.ToLower(text[:5])) {
 			t.Errorf("%q", text)
 		}
 	})

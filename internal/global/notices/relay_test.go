@@ -102,7 +102,8 @@ func TestTheRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay := exec.CommandContext(t.Context(), python, "../../../deploy/examples/notices/relay.py")
-	relay.Env = append(os.Environ(), "LISTEN=127.0.0.1:0", "SECRETS="+string(old)+" "+string(w.Secrets[0].Key), "SLACK_URL="+slack.URL, "TEAMS_URL="+teams.URL,
+	relay.Env = append(os.Environ(), "LISTEN=127.0.0.1:0", "SECRETS="+string(old)+" "+string(w.Secrets[0].Key),
+		"SLACK_URL="+slack.URL, "TEAMS_URL="+teams.URL,
 		"SMTP="+smtp, "MAIL_FROM=vestibule@shop.example", "MAIL_TO=ops@shop.example, night@shop.example")
 	var log strings.Builder
 	relay.Stderr = &log
@@ -124,7 +125,10 @@ func TestTheRelay(t *testing.T) {
 		t.Fatal(err, log.String())
 	}
 	w.URL = strings.TrimSpace(strings.TrimPrefix(said, "notices at "))
-	n := newNotice(RoomPaused, "r1", "c", at(1), Data{Text: "Room A&B <shop>: it is paused.\nBen: “the till”", RoomID: "r1"})
+	n := newNotice(RoomPaused, "r1", "c", at(1), Data{
+		Text:   "Room A&B <shop>: it is paused.\nBen: “the till”",
+		RoomID: "r1",
+	})
 	post := func(w *Webhook, now time.Time, want int) {
 		t.Helper()
 		if r := NewPoster(loopbacks).Post(t.Context(), now, w, &n); r.Status != want {
@@ -151,16 +155,21 @@ func TestTheRelay(t *testing.T) {
 			}
 		}
 	}
-	if len(teams.bodies) != 1 || json.Unmarshal([]byte(teams.bodies[0]), &message) != nil || message.Type != "message" || len(message.Attachments) != 1 {
+	if len(teams.bodies) != 1 || json.Unmarshal([]byte(teams.bodies[0]), &message) != nil || message.Type != "message" ||
+		len(message.Attachments) != 1 {
 		t.Fatalf("to Teams: %q", teams.bodies)
 	}
 	card := message.Attachments[0]
-	if card.ContentType != "application/vnd.microsoft.card.adaptive" || card.Content.Type != "AdaptiveCard" || card.Content.Version == "" || len(card.Content.Body) != 1 ||
+	if card.ContentType != "application/vnd.microsoft.card.adaptive" || card.Content.Type != "AdaptiveCard" ||
+		card.Content.Version == "" || len(card.Content.Body) != 1 ||
 		card.Content.Body[0].Type != "TextBlock" || card.Content.Body[0].Text != n.Data.Text {
 		t.Errorf("to Teams: %+v", message)
 	}
 	mail := <-mails
-	for _, want := range []string{"From: vestibule@shop.example\n", "To: ops@shop.example, night@shop.example\n", "Subject: Room A&B <shop>: it is paused. Ben:", "room.paused\n"} {
+	for _, want := range []string{
+		"From: vestibule@shop.example\n", "To: ops@shop.example, night@shop.example\n",
+		"Subject: Room A&B <shop>: it is paused. Ben:", "room.paused\n",
+	} {
 		if !strings.Contains(mail, want) {
 			t.Errorf("%q is not in the mail: %s", want, mail)
 		}

@@ -30,7 +30,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Sender tells operators what happens during one term. [Sender.Alarms] is safe for concurrent use; all else belongs
+// Sender sends operators the notices of one term. [Sender.Alarms] is safe for concurrent use; all else belongs
 // to the goroutine of Run.
 type Sender struct {
 	Options
@@ -138,7 +138,7 @@ func (s *Sender) follow(ctx context.Context, now time.Time) error {
 	if s.doc.Outbox.Keep(slices.Sorted(maps.Keys(s.targets))) {
 		s.dirty = true
 	}
-	if len(s.targets) == 0 { // a later webhook is not told what changes until then
+	if len(s.targets) == 0 { // a later webhook gets no notice of earlier changes
 		if s.doc.Watch.Rooms != nil {
 			s.doc.Watch, s.dirty = Watch{}, true
 		}

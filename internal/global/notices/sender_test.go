@@ -37,7 +37,10 @@ type desk struct {
 
 func newDesk(t testing.TB, hooks ...*Webhook) *desk {
 	t.Helper()
-	d := &desk{TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, began: time.Now(), seen: &Seen{Rooms: []Room{quietRoom()}}, count: map[string]int{}}
+	d := &desk{
+		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, began: time.Now(),
+		seen: &Seen{Rooms: []Room{quietRoom()}}, count: map[string]int{},
+	}
 	for i, w := range hooks {
 		if err := (Webhooks{d.docs}).Put(t.Context(), fmt.Sprintf("HOOK%08d", i), w, 0); err != nil {
 			t.Fatal(err)
@@ -140,7 +143,8 @@ func TestRetries(t *testing.T) {
 		d.pause()
 		time.Sleep(48 * time.Hour)
 		got := d.taken()
-		if len(got) != 1+len(delays) || d.count["given_up"] != 1 || d.count["retry"] != len(delays) || len(slices.Compact(d.ids)) != 1 {
+		if len(got) != 1+len(delays) || d.count["given_up"] != 1 || d.count["retry"] != len(delays) ||
+			len(slices.Compact(d.ids)) != 1 {
 			t.Fatalf("%v %v", got, d.count)
 		}
 		last := time.Duration(0)
@@ -195,7 +199,8 @@ func TestAWebhookThatFailsForDaysIsTurnedOff(t *testing.T) {
 			}
 		}
 		alarm := s.Alarms()[0]
-		if !strings.Contains(alarm, "pager") || !strings.Contains(alarm, "the receiver answered 500") || !strings.Contains(alarm, "vestibule webhooks enable HOOK00000000") {
+		if !strings.Contains(alarm, "pager") || !strings.Contains(alarm, "the receiver answered 500") ||
+			!strings.Contains(alarm, "vestibule webhooks enable HOOK00000000") {
 			t.Error(alarm)
 		}
 		w, revision, err := s.hooks.Get(t.Context(), "HOOK00000000")
@@ -218,7 +223,8 @@ func TestAWebhookThatFailsForDaysIsTurnedOff(t *testing.T) {
 		time.Sleep(listEvery + 2*time.Second)
 		d.pause()
 		time.Sleep(5 * time.Second)
-		if got := d.taken(); len(s.Alarms()) != 0 || !slices.ContainsFunc(got, func(s string) bool { return strings.HasSuffix(s, "pager room.paused") }) {
+		if got := d.taken(); len(s.Alarms()) != 0 ||
+			!slices.ContainsFunc(got, func(s string) bool { return strings.HasSuffix(s, "pager room.paused") }) {
 			t.Errorf("%v, alarms %v", got, s.Alarms())
 		}
 	})

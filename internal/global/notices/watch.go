@@ -77,8 +77,8 @@ const (
 // maxAlarms bounds the alarms that are followed. Of more, the last in order are not told.
 const maxAlarms = 100
 
-// Watch is what operators were told. The zero value has told nothing. The exported fields are stored; the others say
-// since when a state differs from what was told, and begin anew at a new leader.
+// Watch is the state of the notices sent. The zero value has sent none. The exported fields are stored; the others say
+// since when a state differs from the last notice, and begin anew at a new leader.
 type Watch struct {
 	Rooms  map[string]*roomWatch  `json:"rooms"`  // by [Room.ID]
 	Alarms map[string]*alarmWatch `json:"alarms"` // by [alarmKey]
@@ -111,7 +111,7 @@ type alarmWatch struct {
 // level is a state with hysteresis.
 type level struct {
 	Since fleettime.Time `json:"t"` // beginning of the told state, 0 for none
-	from  fleettime.Time // since when the state differs from what was told, 0 if it does not
+	from  fleettime.Time // since when the state differs from the last notice, 0 if it does not
 }
 
 // step follows the state: on, off, or neither, which changes nothing. It returns the beginning of a state that has
@@ -137,8 +137,8 @@ func (l *level) step(now fleettime.Time, on, off bool, after, quiet time.Duratio
 	return began, ended
 }
 
-// Step compares the state at now with what was told. It returns the notices that are due; they count as told from now
-// on. changed reports whether the watch has to be stored.
+// Step compares the state at now with the last notices. It returns the notices that are due; they count as told from
+// now on. changed reports whether the watch has to be stored.
 func (w *Watch) Step(now fleettime.Time, seen *Seen) (due []Notice, changed bool) {
 	if w.Rooms == nil {
 		w.Rooms = map[string]*roomWatch{}

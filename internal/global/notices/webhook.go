@@ -24,7 +24,7 @@ type Webhook struct {
 	Name    string    `json:"name"`
 	URL     string    `json:"url"`
 	Kinds   []Kind    `json:"kinds,omitempty"` // none for all
-	Rooms   []string  `json:"rooms,omitempty"` // their IDs; none for all, and for what concerns no room
+	Rooms   []string  `json:"rooms,omitempty"` // their IDs; none for all, and for notices of no room
 	Secrets []Secret  `json:"secrets"`         // the newest first
 	Created time.Time `json:"created"`
 	Off     *Off      `json:"off,omitempty"` // nil while it is on
@@ -116,7 +116,7 @@ func (w *Webhook) Takes(n *Notice) bool {
 	return kind && (len(w.Rooms) == 0 || slices.Contains(w.Rooms, n.Data.RoomID))
 }
 
-// Audited is what an audit entry shows of a webhook. The path of a URL may be a secret.
+// Audited is the part of a webhook in an audit entry. The path of a URL may be a secret.
 type Audited struct {
 	Name  string   `json:"name"`
 	Host  string   `json:"host"`

@@ -57,8 +57,10 @@ func newTrio(t testing.TB, sync bool) *trio {
 	}
 	for i := range 3 {
 		x.opts = append(x.opts, &server.Options{
-			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: port(clients[i]), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: sync,
-			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port(strings.TrimPrefix(routes[i], "nats://"))}, Routes: server.RoutesFromStr(strings.Join(routes, ",")),
+			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: port(clients[i]), NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: t.TempDir(), SyncAlways: sync,
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port(strings.TrimPrefix(routes[i], "nats://"))},
+			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
 		})
 		x.start(i)
 	}
@@ -68,7 +70,8 @@ func newTrio(t testing.TB, sync bool) *trio {
 			s.WaitForShutdown()
 		}
 	})
-	testkit.Eventually(t, "the servers have a leader", func() bool { return x.leader() >= 0 && len(x.now[x.leader()].JetStreamClusterPeers()) == 3 })
+	testkit.Eventually(t, "the servers have a leader",
+		func() bool { return x.leader() >= 0 && len(x.now[x.leader()].JetStreamClusterPeers()) == 3 })
 	return x
 }
 
@@ -108,7 +111,10 @@ func (x *trio) candidacy(name string) (*candidacy, error) {
 		return nil, err
 	}
 	m := &candidacy{docs: natsbus.NewDocuments(c, 3, roomstore.OwnedDocument), stream: natsbus.NewAudit(c, 3)}
-	m.Store = roomstore.New(roomstore.Options{Docs: m.docs, Log: quiet, Floor: func() uint64 { return 0 }, Keep: func(string, []byte) error { return nil }, Journal: audit.NewJournal(m.stream)})
+	m.Store = roomstore.New(roomstore.Options{
+		Docs: m.docs, Log: quiet, Floor: func() uint64 { return 0 },
+		Keep: func(string, []byte) error { return nil }, Journal: audit.NewJournal(m.stream),
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	m.Context = ctx
 	var g sync.WaitGroup
@@ -290,7 +296,8 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 		maybe, all = maybe+unknown[i], all+have
 	}
 	if lost+twice+broken > 0 || state.Room("shared").TotalActiveUsers != all+1 {
-		t.Errorf("%d lost, %d made twice, %d sets broken of %d; shared was changed %d times, the others %d", lost, twice, broken, looks, state.Room("shared").TotalActiveUsers, all)
+		t.Errorf("%d lost, %d made twice, %d sets broken of %d; shared was changed %d times, the others %d", lost, twice,
+			broken, looks, state.Room("shared").TotalActiveUsers, all)
 	}
 	var chain audit.Chain
 	told := map[string]int{}
@@ -323,7 +330,8 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 		}
 	}
 	out, err := json.Marshal(map[string]any{
-		"changes": total.Load(), "unknown": maybe, "kills": kills, "candidates_killed": 2 * kills, "lost": lost, "twice": twice, "broken": broken, "looks": looks, "entries": entries,
+		"changes": total.Load(), "unknown": maybe, "kills": kills, "candidates_killed": 2 * kills, "lost": lost,
+		"twice": twice, "broken": broken, "looks": looks, "entries": entries,
 	})
 	if err != nil {
 		t.Fatal(err)

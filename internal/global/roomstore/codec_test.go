@@ -2,7 +2,6 @@ package roomstore
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/lab/testkit"
@@ -66,7 +66,8 @@ func TestTenThousandRoomsFit(t *testing.T) {
 	t.Logf("%d rooms: %d bytes plain, %d compressed in %d parts of at most %d; rooms.owned %d, rooms %d bytes",
 		len(s.Rooms), len(plain), total, len(first.parts), largest, len(first.owned), len(first.rooms))
 	got := stored(t, second)
-	if len(got.Rooms) != room.MaxRooms || got.Room(one.Name).TotalActiveUsers != one.TotalActiveUsers || got.Room(one.Name).Revision != next.Version {
+	if len(got.Rooms) != room.MaxRooms || got.Room(one.Name).TotalActiveUsers != one.TotalActiveUsers ||
+		got.Room(one.Name).Revision != next.Version {
 		t.Errorf("%d rooms, %+v", len(got.Rooms), got.Room(one.Name))
 	}
 }
@@ -109,7 +110,8 @@ func TestStoredAndReadBack(t *testing.T) {
 				t.Fatalf("%d rooms, %d bytes: %v", n, limit, err)
 			}
 			got := stored(t, p)
-			if got.Version != s.Version || got.String() != s.String() || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
+			if got.Version != s.Version || got.String() != s.String() ||
+				!slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
 				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
 			}
 			// Nodes read the same rooms, plain if they fit.
@@ -163,7 +165,7 @@ func TestGoldenFiles(t *testing.T) {
 		}
 		files := map[string][]byte{name + ".owned.json": p.owned, name + ".rooms.json": p.rooms}
 		for i, part := range p.parts {
-			plain, err := roomdoc.Unpack(part.data, roomdoc.MaxUnpacked)
+			plain, err := compress.Gunzip(part.data, roomdoc.MaxUnpacked)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,29 +219,16 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-func compressed(t testing.TB, plain []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(plain); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 func TestWhatIsNoStateIsRefused(t *testing.T) {
 	const doc = `"document":{"rooms":[],"hosts":[]}`
 	whole := func(plain string) string {
-		data, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, []byte(plain))})
+		data, err := json.Marshal(owned{Format: 1, Version: 1, Content: compress.Gzip([]byte(plain))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(data)
 	}
-	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, make([]byte, roomdoc.MaxUnpacked+1))})
+	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compress.Gzip(make([]byte, roomdoc.MaxUnpacked+1))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,12 +245,18 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{`{"format":1,"version":1,"sections":["a"]}{}`, "data after"},
 		{`{"format":2,"version":1,"more":true}`, "update this one: format: version 2"},
 		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, "at most 256"},
-		{`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`, "at most 128"},
+		{
+			`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`,
+			"at most 128",
+		},
 		{whole(`{` + doc + `,"more":1}`), "unknown field"},
 		{whole(`{"rooms":[{"created":1,"changed":1,"revision":1}],` + doc + `}`), "not as many"},
 		{whole(fmt.Sprintf(room, `{"created":-1,"changed":1,"revision":1}`)), "out of bounds"},
 		{whole(fmt.Sprintf(room, `{"created":1,"changed":1,"revision":0}`)), "out of bounds"},
-		{whole(`{"rooms":[],"hosts":[],"document":{"rooms":[{"later":1}],"hosts":[]}}`), "update this one: decode rooms: rooms[0].later"},
+		{
+			whole(`{"rooms":[],"hosts":[],"document":{"rooms":[{"later":1}],"hosts":[]}}`),
+			"update this one: decode rooms: rooms[0].later",
+		},
 		{string(bomb), "more than"},
 	} {
 		if _, err := decodeCopy([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -276,7 +271,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 // Sections together are bounded too, however small each is.
 func TestManySmallBombsAreBounded(t *testing.T) {
 	plain := []byte(`{"rooms":[],"hosts":[],"document":{"rooms":[],"hosts":[]}` + strings.Repeat(" ", 1<<20) + `}`)
-	data := compressed(t, plain)
+	data := compress.Gzip(plain)
 	hash := roomdoc.Hash(plain)
 	o := owned{Format: 1, Version: 1, Sections: slices.Repeat([]string{hash}, 200)}
 	made := 0
@@ -299,7 +294,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		plain, err := roomdoc.Unpack(p.parts[0].data, roomdoc.MaxUnpacked)
+		plain, err := compress.Gunzip(p.parts[0].data, roomdoc.MaxUnpacked)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -309,7 +304,7 @@ func FuzzDecode(f *testing.F) {
 		if len(plain) > 1<<20 {
 			return
 		}
-		data := compressed(t, plain)
+		data := compress.Gzip(plain)
 		o, err := decodeOwned(head)
 		if err != nil {
 			o = owned{Format: 1, Version: 1, Content: data}

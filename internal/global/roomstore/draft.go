@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 )
@@ -24,7 +25,7 @@ type Draft struct {
 	// The last listedRooms rooms and listedHosts hosts come from a file: faults name them by their place in it.
 	listedRooms, listedHosts int
 
-	dropped map[string]bool // hosts whose entry was deleted
+	dropped map[string]bool // hosts with a deleted entry
 }
 
 type page struct {
@@ -286,7 +287,7 @@ func (d *Draft) Detach() { d.fromFile = false }
 // about it contain the label.
 func (d *Draft) AddPage(label string, content []byte) (name string) {
 	name = roomdoc.Hash(content)
-	d.pages[name] = page{label, roomdoc.Compress(content)}
+	d.pages[name] = page{label, compress.Gzip(content)}
 	return name
 }
 

@@ -10,23 +10,6 @@ import (
 // ErrRestoring means that the store has lost rooms, or may have: the leading global asks the nodes for newer ones.
 var ErrRestoring = errors.New("the nodes are asked for newer rooms than the store has: nothing was changed, repeat in half a minute")
 
-// KnownVersion returns the version of the known state, 0 for none.
-func (s *Store) KnownVersion() uint64 {
-	if known := s.Known(); known != nil {
-		return known.Version
-	}
-	return 0
-}
-
-// EncodeKnown returns the known state as another candidate can adopt it.
-func (s *Store) EncodeKnown() ([]byte, error) {
-	known := s.Known()
-	if known == nil {
-		return nil, errors.New("no rooms are known")
-	}
-	return encodeCopy(known)
-}
-
 // Adopt records a state that another candidate encoded, if it is newer than the known one. The leader's next
 // [Store.Publish] restores it.
 func (s *Store) Adopt(data []byte) error {
@@ -63,14 +46,4 @@ func (s *Store) AdoptRooms(data []byte) error {
 	next = &State{Version: version, Rooms: next.Rooms, Hosts: next.Hosts, FromFile: next.FromFile, changes: base.changes}
 	s.adopt(next)
 	return nil
-}
-
-func (s *Store) adopt(state *State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen := s.seen
-	if s.know(state) {
-		s.last = nil
-	}
-	s.seen = seen // the store did not answer
 }

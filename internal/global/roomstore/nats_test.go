@@ -41,7 +41,10 @@ func candidate(t testing.TB, server *embedded.Server, name string) (*roomstore.S
 	}
 	t.Cleanup(c.Close)
 	docs := natsbus.NewDocuments(c, 1, roomstore.OwnedDocument)
-	s := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: func() uint64 { return 0 }, Keep: func(string, []byte) error { return nil }})
+	s := roomstore.New(roomstore.Options{
+		Docs: docs, Log: quiet, Floor: func() uint64 { return 0 },
+		Keep: func(string, []byte) error { return nil },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var g sync.WaitGroup
 	g.Go(func() { _ = s.Run(ctx) })
@@ -51,7 +54,10 @@ func candidate(t testing.TB, server *embedded.Server, name string) (*roomstore.S
 }
 
 func shop(name string, total int) room.Settings {
-	return room.Settings{Name: name, Host: name + ".example", TotalActiveUsers: total, NewUsersPerMinute: 10, Origin: "http://10.0.0.1"}
+	return room.Settings{
+		Name: name, Host: name + ".example", TotalActiveUsers: total, NewUsersPerMinute: 10,
+		Origin: "http://10.0.0.1",
+	}
 }
 
 // Eight candidates change rooms at once on a real server, seven as the API does and one as the leader
@@ -140,8 +146,10 @@ func TestEightWritersLoseNothing(t *testing.T) {
 	for _, r := range last.Rooms {
 		rooms[r.Name] = r.TotalActiveUsers
 	}
-	if want := (writers - 1) * changes; rooms["shared"] < want || rooms["shared"] > want+maybe || rooms["file"] != changes || len(rooms) != want+3 {
-		t.Errorf("shared was changed %d times and there are %d rooms, want %d; the file says %d", rooms["shared"], len(rooms), want, rooms["file"])
+	if want := (writers - 1) * changes; rooms["shared"] < want || rooms["shared"] > want+maybe ||
+		rooms["file"] != changes || len(rooms) != want+3 {
+		t.Errorf("shared was changed %d times and there are %d rooms, want %d; the file says %d", rooms["shared"], len(rooms),
+			want, rooms["file"])
 	}
 	head, _, err := docs.Get(ctx, roomdoc.RoomsDocument)
 	if err != nil {
@@ -149,7 +157,8 @@ func TestEightWritersLoseNothing(t *testing.T) {
 	}
 	version, doc, err := roomdoc.DecodeRooms(head)
 	if err != nil || version != last.Version || len(doc.Rooms) != len(last.Rooms) {
-		t.Errorf("nodes are told version %d with %d rooms, want %d with %d: %v", version, len(doc.Rooms), last.Version, len(last.Rooms), err)
+		t.Errorf("nodes are told version %d with %d rooms, want %d with %d: %v", version, len(doc.Rooms), last.Version,
+			len(last.Rooms), err)
 	}
 }
 
@@ -186,10 +195,15 @@ func TestTenThousandRoomsOnTheEmbeddedServer(t *testing.T) {
 	put(two, shop("room-8", 7))
 	put(one, shop("room-9", 8))
 	state := one.Known()
-	if len(state.Rooms) != room.MaxRooms || state.Room("room-7").TotalActiveUsers != 6 || state.Room("room-8").TotalActiveUsers != 7 {
-		t.Errorf("%d rooms, %v, %v", len(state.Rooms), state.Room("room-7").TotalActiveUsers, state.Room("room-8").TotalActiveUsers)
+	if len(state.Rooms) != room.MaxRooms || state.Room("room-7").TotalActiveUsers != 6 ||
+		state.Room("room-8").TotalActiveUsers != 7 {
+		t.Errorf("%d rooms, %v, %v", len(state.Rooms), state.Room("room-7").TotalActiveUsers,
+			state.Room("room-8").TotalActiveUsers)
 	}
-	if _, err := one.Change(t.Context(), func(d *roomstore.Draft) error { d.Put(shop("one-more", 8)); return nil }); err == nil || !strings.Contains(err.Error(), "at most 10000") {
+	if _, err := one.Change(t.Context(), func(d *roomstore.Draft) error {
+		d.Put(shop("one-more", 8))
+		return nil
+	}); err == nil || !strings.Contains(err.Error(), "at most 10000") {
 		t.Errorf("one more: %v", err)
 	}
 	stored, err := docs.List(t.Context(), "section.*")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/strictjson"
@@ -47,14 +48,14 @@ func encodePart(rooms []*Room, hosts []*Host, fromFile bool) (*part, error) {
 		return nil, err
 	}
 	return &part{
-		rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain),
+		rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: compress.Gzip(plain),
 		fromFile: fromFile,
 	}, nil
 }
 
 // decodePart decodes a part. hash is its content hash, if known.
 func decodePart(hash string, data []byte, most int) (*part, error) {
-	plain, err := roomdoc.Unpack(data, most)
+	plain, err := compress.Gunzip(data, most)
 	if err != nil {
 		return nil, err
 	}

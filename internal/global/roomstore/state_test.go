@@ -11,7 +11,10 @@ import (
 
 // shop is a room of its own host.
 func shop(name string, total int) room.Settings {
-	return room.Settings{Name: name, Host: name + ".example", TotalActiveUsers: total, NewUsersPerMinute: 10, Origin: "http://10.0.0.1"}
+	return room.Settings{
+		Name: name, Host: name + ".example", TotalActiveUsers: total, NewUsersPerMinute: 10,
+		Origin: "http://10.0.0.1",
+	}
 }
 
 func shops(names ...string) room.Document {
@@ -94,15 +97,27 @@ func TestChanges(t *testing.T) {
 			d.PutHost(room.Host{Name: "a.example", Origin: "http://10.0.0.2"})
 			d.DeleteHost("a.example")
 		}, "b@1 host h.example@2"},
-		{"renamed", func(d *Draft) { mustDelete(t, d, "a"); d.Put(shop("z", 5)) }, "b@1 z@9 host a.example@9 host h.example@2"},
-		{"a host", func(d *Draft) { d.PutHost(room.Host{Name: "i.example", Origin: "http://10.0.0.2"}) }, begun + " host i.example@9"},
-		{"another site", func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.3"}) }, "a@1 b@1 host h.example@9"},
+		{
+			"renamed", func(d *Draft) { mustDelete(t, d, "a"); d.Put(shop("z", 5)) },
+			"b@1 z@9 host a.example@9 host h.example@2",
+		},
+		{
+			"a host", func(d *Draft) { d.PutHost(room.Host{Name: "i.example", Origin: "http://10.0.0.2"}) },
+			begun + " host i.example@9",
+		},
+		{
+			"another site", func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.3"}) },
+			"a@1 b@1 host h.example@9",
+		},
 		{"no host", func(d *Draft) { d.DeleteHost("h.example") }, "a@1 b@1"},
 		{"all as it was", set(doc(shop("b", 5), shop("a", 5))), begun},
 		{"all anew", set(doc(shop("b", 6), shop("c", 5))), "b@9 c@9 host h.example@2"},
 		{"nothing at all", set(room.Document{}), ""},
 		{"a part as it was", func(d *Draft) { d.Merge(shops("b")) }, begun},
-		{"a part", func(d *Draft) { d.Merge(room.Document{Rooms: []room.Settings{shop("c", 5), shop("b", 6)}}) }, "a@1 b@9 c@9 host h.example@2"},
+		{
+			"a part", func(d *Draft) { d.Merge(room.Document{Rooms: []room.Settings{shop("c", 5), shop("b", 6)}}) },
+			"a@1 b@9 c@9 host h.example@2",
+		},
 		{"the file is the authority", follow(doc(shop("a", 5), shop("b", 5))), "file: " + begun},
 		{"it stays the store", (*Draft).Detach, begun},
 	} {
@@ -136,7 +151,8 @@ func TestChanges(t *testing.T) {
 // A file becomes the authority if it agrees with the store. From then on it decides, until there is none.
 func TestTheAuthorityChangesOverTheSameRooms(t *testing.T) {
 	store := func(*testing.T) *State {
-		return written(t, put(shop("a", 5), shop("b", 5)), func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.2"}) })
+		return written(t, put(shop("a", 5), shop("b", 5)),
+			func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.2"}) })
 	}
 	same := store(t).Document()
 	other := store(t).Document()
@@ -152,14 +168,26 @@ func TestTheAuthorityChangesOverTheSameRooms(t *testing.T) {
 		{"an empty store", &State{}, shops("a"), "file: a@9", ""},
 		{"nothing in either", &State{}, room.Document{}, "", ""},
 		{"a store that says the same", store(t), same, "file: a@1 b@1 host h.example@2", ""},
-		{"a store that says something else", store(t), other, "", `(not in the file: b, host h.example; not in the store: c, host i.example; different: a)`},
+		{
+			"a store that says something else", store(t), other, "",
+			`(not in the file: b, host h.example; not in the store: c, host i.example; different: a)`,
+		},
 		{"a store with more", store(t), shops("a", "b"), "", `(not in the file: host h.example)`},
 		{"an empty file", store(t), room.Document{}, "", `(not in the file: a, b, host h.example)`},
-		{"many", written(t, set(shops("a", "b", "c", "d", "e", "f", "g"))), shops("a"), "", `(not in the file: b, c, d, e, f and 1 more)`},
+		{
+			"many", written(t, set(shops("a", "b", "c", "d", "e", "f", "g"))), shops("a"), "",
+			`(not in the file: b, c, d, e, f and 1 more)`,
+		},
 		{"a file that followed before", written(t, follow(same)), other, "file: a@9 c@9 host i.example@9", ""},
-		{"a file that was emptied before", written(t, follow(same), follow(room.Document{})), other, "file: a@9 c@9 host i.example@9", ""},
+		{
+			"a file that was emptied before", written(t, follow(same), follow(room.Document{})), other,
+			"file: a@9 c@9 host i.example@9", "",
+		},
 		{"a store that was detached", written(t, follow(same), (*Draft).Detach), other, "", "different: a"},
-		{"a store that was detached, as it is", written(t, follow(same), (*Draft).Detach), same, "file: a@1 b@1 host h.example@1", ""},
+		{
+			"a store that was detached, as it is", written(t, follow(same), (*Draft).Detach), same,
+			"file: a@1 b@1 host h.example@1", "",
+		},
 	} {
 		d := NewDraft(c.base)
 		err := d.Follow(c.doc)
@@ -197,7 +225,10 @@ func TestTheWholeIsChecked(t *testing.T) {
 	clash := shop("c", 5)
 	clash.Host, clash.Path = "BOTH.example", "/Sale/"
 	d := NewDraft(base)
-	d.Merge(room.Document{Rooms: []room.Settings{shop("a", 0), clash, shop("c", 5)}, Hosts: []room.Host{{Name: "no host", Origin: "http://10.0.0.3"}}})
+	d.Merge(room.Document{
+		Rooms: []room.Settings{shop("a", 0), clash, shop("c", 5)},
+		Hosts: []room.Host{{Name: "no host", Origin: "http://10.0.0.3"}},
+	})
 	_, err := d.Apply(1, 9)
 	faults, _ := errors.AsType[room.Faults](err)
 	if got := faults.Error(); !strings.HasPrefix(got, `hosts[0] "no host": name: `) || !strings.HasSuffix(got, `
@@ -211,7 +242,8 @@ rooms[2] "c": name: is the name of rooms[1] already`) {
 	mine := shop("m", 5)
 	mine.Host = "x.example"
 	d.Put(mine)
-	if _, err = d.Apply(1, 9); err == nil || err.Error() != `room "m": path: names x.example/, which room "x" covers already` {
+	if _, err = d.Apply(1, 9); err == nil ||
+		err.Error() != `room "m": path: names x.example/, which room "x" covers already` {
 		t.Errorf("of one room: %v", err)
 	}
 }

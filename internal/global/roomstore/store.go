@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"vestibule/internal/core/wire"
@@ -35,23 +34,16 @@ type Options struct {
 // Store is the rooms of a fleet at one candidate for global. Any number of candidates may write: a change is
 // compare-and-set on the whole state. Its methods are safe for concurrent use.
 //
-// Locks: turn is held through a change, by one writer of this process at a time; mu guards the cache and is never held
-// across a call.
+// Locks: turn is held through a change, by one writer of this process at a time; that of the cache is never held across
+// a call.
 type Store struct {
 	Options
-	now   func() time.Time
 	pause func(context.Context, time.Duration) // waits for the duration, or until the context ends
 	both  func(a, b func())                    // calls two functions: concurrently, but in a test that can be replayed
 	turn  chan struct{}
-	offer chan []byte   // the newest owned document from a watch, not yet processed
-	kept  chan struct{} // signals that known was replaced
+	offer chan []byte // the newest owned document from a watch, not yet processed
 
-	mu    sync.Mutex
-	known *State    // the newest state seen, nil for none
-	seen  time.Time // when the store last answered
-	last  *view     // last write of this process, until another writer is known
-	alarm string    // why the contents of the store are not used
-
+	cache
 	parts  partStore
 	outbox outbox
 }
@@ -60,8 +52,8 @@ type Store struct {
 func New(o Options) *Store {
 	o.Docs = prompt{o.Docs}
 	s := &Store{
-		Options: o, now: time.Now, pause: pause, both: concurrently, turn: make(chan struct{}, 1),
-		offer: make(chan []byte, 1), kept: make(chan struct{}, 1),
+		Options: o, pause: pause, both: concurrently, turn: make(chan struct{}, 1), offer: make(chan []byte, 1),
+		cache: cache{now: time.Now, kept: make(chan struct{}, 1)},
 	}
 	s.parts, s.outbox = partStore{docs: o.Docs, log: o.Log}, outbox{journal: o.Journal, log: o.Log}
 	if o.Copy == "" {
@@ -78,32 +70,6 @@ func New(o Options) *Store {
 		s.Log.Error("last good copy cannot be used", slog.String("document", OwnedDocument), slog.Any("error", err))
 	}
 	return s
-}
-
-// Known returns the newest state that this candidate has seen, nil for none.
-func (s *Store) Known() *State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known
-}
-
-// Seen returns when the store last confirmed the known state: the time of its version, if not since the start of this
-// process.
-func (s *Store) Seen() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := s.seen
-	if s.known != nil && at.IsZero() {
-		at = time.UnixMilli(int64(s.known.Version))
-	}
-	return at
-}
-
-// Alarm returns why the store's rooms.owned is not used, "" if it is.
-func (s *Store) Alarm() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.alarm
 }
 
 // Untold returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
@@ -127,31 +93,6 @@ func (d prompt) Put(ctx context.Context, key string, data []byte, revision uint6
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	return d.DocumentStore.Put(ctx, key, data, revision)
-}
-
-// setState records a state that this process wrote, or that the store holds.
-func (s *Store) setState(state *State, v *view, told bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last = nil; told {
-		v.rooms, v.fresh = nil, false
-		s.last = v
-	}
-	s.know(state)
-}
-
-// know records a readable state, and reports whether it is the newest. The caller holds the lock.
-func (s *Store) know(state *State) bool {
-	s.alarm, s.seen = "", s.now()
-	if s.known != nil && s.known.Version >= state.Version {
-		return false
-	}
-	s.known = state
-	select {
-	case s.kept <- struct{}{}:
-	default:
-	}
-	return true
 }
 
 // Offer hands over the owned document from a watch, nil for a missing one. It does not block.

@@ -23,9 +23,12 @@ import (
 )
 
 func newStore(docs wire.DocumentStore, file string) *Store {
-	return New(Options{Docs: docs, Copy: file, Log: slog.New(slog.DiscardHandler), Floor: func() uint64 { return 0 }, Keep: func(file string, data []byte) error {
-		return os.WriteFile(file, data, 0o600)
-	}})
+	return New(Options{
+		Docs: docs, Copy: file, Log: slog.New(slog.DiscardHandler), Floor: func() uint64 { return 0 },
+		Keep: func(file string, data []byte) error {
+			return os.WriteFile(file, data, 0o600)
+		},
+	})
 }
 
 // change puts rooms as the API does, or fails the test.
@@ -113,7 +116,8 @@ func TestOneAuthority(t *testing.T) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
-	const elsewhere, here = "rooms come from the rooms file of the leading global: change them there", "rooms come from /etc/rooms.yaml: change them there"
+	const elsewhere, here = "rooms come from the rooms file of the leading global: change them there",
+		"rooms come from /etc/rooms.yaml: change them there"
 	refused(other, here) // also before the leader has published it
 	publish(t, leader, shops("a", "b"))
 	want(t, docs, "a=5 b=5")
@@ -167,7 +171,8 @@ func TestAStoreWithoutAState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := docs.Put(t.Context(), roomdoc.RoomsDocument, data, docs.docs[roomdoc.RoomsDocument].revision); err != nil {
+		if _, err := docs.Put(t.Context(), roomdoc.RoomsDocument, data,
+			docs.docs[roomdoc.RoomsDocument].revision); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +196,10 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int
 		file  bool
-	}{"whole": {1 << 20, false}, "sections": {2000, false}, "whole, of a file": {1 << 20, true}, "sections, of a file": {2000, true}} {
+	}{
+		"whole": {1 << 20, false}, "sections": {2000, false}, "whole, of a file": {1 << 20, true},
+		"sections, of a file": {2000, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			docs := newShelf()
 			docs.limit = c.limit
@@ -207,7 +215,10 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "rooms.owned.json")
 			s := newStore(docs, file)
 			say(s, 5, 5, 6)
-			old := map[string]entry{OwnedDocument: docs.docs[OwnedDocument], roomdoc.RoomsDocument: docs.docs[roomdoc.RoomsDocument]}
+			old := map[string]entry{
+				OwnedDocument:         docs.docs[OwnedDocument],
+				roomdoc.RoomsDocument: docs.docs[roomdoc.RoomsDocument],
+			}
 			before := say(s, 5, 5, 7)
 			s.keep()
 			restarted := func() *Store { return newStore(docs, file) }
@@ -351,7 +362,8 @@ func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
 				}
 				docs.before = nil
 				lead(t, s, (*Draft).Detach)
-				if _, after := told(t, docs); after == before || after != fmt.Sprintf("a=5 x=%d", state.Room("x").TotalActiveUsers) {
+				if _, after := told(t, docs); after == before ||
+					after != fmt.Sprintf("a=5 x=%d", state.Room("x").TotalActiveUsers) {
 					t.Errorf("%s %d: %s, then %s", key, bad, before, after)
 				}
 			}
@@ -473,7 +485,8 @@ func interleave(rt *rapid.T) {
 		switch rapid.IntRange(0, 3).Draw(rt, "who") {
 		case 0:
 			if authority != ofFile { // a leader without a file
-				_, _ = s.Publish(By(context.Background(), audit.By{Name: "api"}), rapid.Bool().Draw(rt, "doubted"), all((*Draft).Detach))
+				_, _ = s.Publish(By(context.Background(), audit.By{Name: "api"}), rapid.Bool().Draw(rt, "doubted"),
+					all((*Draft).Detach))
 				return
 			}
 		case 1:
@@ -492,7 +505,8 @@ func interleave(rt *rapid.T) {
 			began++
 			open++
 			mine, doubted := began, rapid.Bool().Draw(rt, "doubted")
-			_, err := s.Publish(By(context.Background(), audit.By{Name: "file"}), doubted, func(d *Draft) error { return d.Follow(doc) })
+			_, err := s.Publish(By(context.Background(), audit.By{Name: "file"}), doubted,
+				func(d *Draft) error { return d.Follow(doc) })
 			open--
 			_, differs := errors.AsType[*DiffersError](err)
 			if _, refused := errors.AsType[room.Faults](err); !refused && !differs {
@@ -612,7 +626,8 @@ func interleave(rt *rapid.T) {
 		}
 		entries = append(entries, e.Version)
 		for _, r := range e.Rooms {
-			if by := map[string]string{ofFile: "file", ofStore: "api"}[authority]; authority != ofBoth && e.By.Name != by && e.By.Name != "unknown" {
+			if by := map[string]string{ofFile: "file", ofStore: "api"}[authority]; authority != ofBoth && e.By.Name != by &&
+				e.By.Name != "unknown" {
 				rt.Fatalf("a room of the %s was changed by %s: %s", authority, e.By.Name, data)
 			}
 			if e.By.Name == "api" {

@@ -62,7 +62,9 @@ func others(url string, rooms, n int) (stop func(), err error) {
 	return stop, nil
 }
 
-func runEdge(ctx context.Context, conn *natsbus.Conn, name string, eng *admission.Engine, clock *node.Clock, inbox <-chan *wire.Grant) {
+func runEdge(ctx context.Context, conn *natsbus.Conn, name string, eng *admission.Engine, clock *node.Clock,
+	inbox <-chan *wire.Grant,
+) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -43,7 +43,8 @@ func known() (out []figure) {
 
 // packages have benchmarks of figures.
 var packages = []string{
-	"allinone", "core/admission", "core/ledger", "core/room", "core/ticket", "edge", "edge/gate", "global", "global/console",
+	"allinone", "core/admission", "core/ledger", "core/room", "core/ticket", "edge", "edge/gate", "global",
+	"global/console",
 	"global/control", "global/roomstore", "lab/sim", "node/natsbus", "page",
 }
 
@@ -105,7 +106,8 @@ func run(ctx context.Context, out io.Writer, benchtime, file string) error {
 	}
 	for _, f := range all {
 		if !seen[f.name] {
-			row(out, f.what, fmt.Sprintf("not measured: go test -v -run '^$' -bench '%s' ./internal/... says why", f.name), f.goal)
+			row(out, f.what, fmt.Sprintf("not measured: go test -v -run '^$' -bench '%s' ./internal/... says why", f.name),
+				f.goal)
 		}
 	}
 	if file != "" {

@@ -44,7 +44,8 @@ func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Dura
 		if err != nil {
 			return err
 		}
-		row(out, fmt.Sprintf("%d rooms: start of all to an edge that is ready", n), fmt.Sprintf("%.1f s", took.Seconds()), "works")
+		row(out, fmt.Sprintf("%d rooms: start of all to an edge that is ready", n), fmt.Sprintf("%.1f s", took.Seconds()),
+			"works")
 		if n != room.MaxRooms {
 			var cost time.Duration
 			cost, err = f.measure(ctx, out, n, edges, watch)
@@ -86,11 +87,10 @@ func (f *nodes) stop() {
 	}
 }
 
-// writeRooms writes n rooms with the hosts of a generation.
-func (f *nodes) writeRooms(n int, generation string) error {
+// writeRooms writes n rooms.
+func (f *nodes) writeRooms(n int) error {
 	var b strings.Builder
 	b.WriteString("rooms:\n")
-	f.paths = f.paths[:0]
 	for i := range n {
 		noise, err := rand.Int(rand.Reader, big.NewInt(1<<40))
 		if err != nil {
@@ -101,13 +101,13 @@ func (f *nodes) writeRooms(n int, generation string) error {
 			site = f.site
 		}
 		fmt.Fprintf(&b, `- name: room-%d
-  host: %s-%d.example
+  host: a-%d.example
   path: %s
   total_active_users: 1000
   new_users_per_minute: 600
   session_duration: 5m
   origin: %s
-`, i, generation, i, path, site)
+`, i, i, path, site)
 	}
 	return os.WriteFile(f.file, []byte(b.String()), 0o600)
 }
@@ -119,7 +119,7 @@ func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes
 		return nil, 0, err
 	}
 	f := &nodes{dir: dir, file: filepath.Join(dir, "rooms.yaml"), site: site}
-	if err := f.writeRooms(rooms, "a"); err != nil {
+	if err := f.writeRooms(rooms); err != nil {
 		return nil, 0, err
 	}
 	begun := time.Now()
@@ -127,16 +127,18 @@ func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes
 		args = append(args, "--data-dir", filepath.Join(dir, name), "--metrics-listen", "127.0.0.1:0", "--log-level", "warn")
 		return f.start(bin, name, args)
 	}
-	global, err := start("global", "--rooms", f.file, "--data-centers", "dublin", "--nats-embedded", "--nats-listen", "127.0.0.1:0", "--bootstrap")
+	global, err := start("global", "--rooms", f.file, "--data-centers", "dublin", "--nats-embedded", "--nats-listen",
+		"127.0.0.1:0", "--bootstrap")
 	if err == nil {
 		f.nats = global.at["nats"]
 		_, err = start("regional", "--data-center", "dublin", "--nats-url", f.nats, "--bootstrap")
 	}
 	if err == nil {
-		f.edge, err = start("edge", "--data-center", "dublin", "--name", "edge-0", "--nats-url", f.nats, "--listen", "127.0.0.1:0")
+		f.edge, err = start("edge", "--data-center", "dublin", "--name", "edge-0", "--nats-url", f.nats, "--listen",
+			"127.0.0.1:0")
 	}
 	if err == nil {
-		err = until(ctx, "the edge is ready", func() bool { return answers(f.edge.at["metrics"]+"/readyz", "") == http.StatusOK })
+		err = until(ctx, "the edge is ready", f.ready)
 	}
 	if err != nil {
 		f.stop()
@@ -146,7 +148,10 @@ func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes
 }
 
 func (f *nodes) start(bin, name string, args []string) (*program, error) {
-	child, err := process.Start(process.Options{Name: name, Argv: append([]string{filepath.Join(bin, name)}, args...), Stderr: os.Stderr})
+	child, err := process.Start(process.Options{
+		Name: name, Argv: append([]string{filepath.Join(bin, name)}, args...),
+		Stderr: os.Stderr,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -171,29 +176,20 @@ func until(ctx context.Context, what string, ok func() bool) error {
 	return nil
 }
 
-// answers returns the status of a response, 0 for none.
-func answers(url, host string) int {
-	r, err := http.NewRequest(http.MethodGet, url, nil)
+// ready reports whether the edge says that it is ready.
+func (f *nodes) ready() bool {
+	a, err := http.Get(f.edge.at["metrics"] + "/readyz")
 	if err != nil {
-		return 0
-	}
-	r.Host = host
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0
+		return false
 	}
 	defer a.Body.Close() // the body is not used
-	return a.StatusCode
-}
-
-// knows reports whether the edge decides requests for a host.
-func (f *nodes) knows(host string) bool {
-	code := answers(f.edge.at["url"]+"/nowhere", host)
-	return code != 0 && code != http.StatusMisdirectedRequest
+	return a.StatusCode == http.StatusOK
 }
 
 // measure prints the figures of a fleet, and returns the edge's CPU time per request.
-func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) (perRequest time.Duration, err error) {
+func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int,
+	watch time.Duration,
+) (perRequest time.Duration, err error) {
 	stop, err := others(f.nats, rooms, edges-1)
 	if err != nil {
 		return 0, err
@@ -201,7 +197,7 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 	defer stop()
 	alive := fmt.Sprintf("vestibule_regional_edges{state=\"alive\"} %d\n", edges)
 	leased := func() bool {
-		text, _, err := get(f.order[1].at["metrics"] + "/metrics")
+		text, err := get(f.order[1].at["metrics"] + "/metrics")
 		return err == nil && strings.Contains(text, alive) && !strings.Contains(text, `state="dead"`)
 	}
 	if err := until(ctx, "all edges have a lease", leased); err != nil {
@@ -218,16 +214,11 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 	if err := f.measureIdleCPU(ctx, out, rooms, edges, watch); err != nil {
 		return 0, err
 	}
-	if err := f.measureScrapes(out, rooms); err != nil {
-		return 0, err
-	}
 	if !leased() {
-		fmt.Fprintln(out, "Leases lapsed meanwhile, so this machine was too busy: the figures above are not those of an idle fleet.")
+		fmt.Fprintln(out,
+			"Leases lapsed meanwhile, so this machine was too busy: the figures above are not those of an idle fleet.")
 	}
-	if rooms > 1 {
-		err = f.measureChanges(ctx, out, rooms)
-	}
-	return perRequest, err
+	return perRequest, nil
 }
 
 // measureIdleCPU prints the CPU use of every process over watch.
@@ -262,89 +253,14 @@ func (f *nodes) measureIdleCPU(ctx context.Context, out io.Writer, rooms, edges 
 	return nil
 }
 
-// measureScrapes prints the size and the time of a scrape of every process.
-func (f *nodes) measureScrapes(out io.Writer, rooms int) error {
-	for _, p := range f.order {
-		size, took, err := scrape(p.at["metrics"] + "/metrics")
-		if err != nil {
-			return err
-		}
-		row(out, fmt.Sprintf("scrape of bin/%s, %d idle rooms", p.name, rooms),
-			fmt.Sprintf("%.1f KB, %.1f ms", float64(size)/1e3, took.Seconds()*1e3), "<= 500 KB, <= 50 ms")
-	}
-	return nil
-}
-
-// roomsVersion returns the version of the rooms that a process follows, "" if it does not answer.
-func (p *program) roomsVersion() string {
-	text, _, err := get(p.at["metrics"] + "/metrics")
-	if err != nil {
-		return ""
-	}
-	_, rest, _ := strings.Cut(text, `vestibule_document_version{document="rooms"} `)
-	value, _, _ := strings.Cut(rest, "\n")
-	return value
-}
-
-// measureChanges prints the time from a change of the rooms file until every process follows it.
-func (f *nodes) measureChanges(ctx context.Context, out io.Writer, rooms int) error {
-	for _, change := range []struct {
-		what, know, miss string
-		rooms            int
-		generation       string
-	}{
-		{"changed", "b-0.example", "a-0.example", rooms, "b"},
-		{"less nine of ten", "c-0.example", fmt.Sprintf("b-%d.example", rooms-1), rooms / 10, "c"},
-		{"again", fmt.Sprintf("d-%d.example", rooms-1), "c-0.example", rooms, "d"},
-	} {
-		old := make([]string, len(f.order))
-		for i, p := range f.order {
-			old[i] = p.roomsVersion()
-		}
-		if err := f.writeRooms(change.rooms, change.generation); err != nil {
-			return err
-		}
-		begun := time.Now()
-		if err := until(ctx, "every node follows", func() bool {
-			if !f.knows(change.know) || f.knows(change.miss) {
-				return false
-			}
-			for i, p := range f.order[:2] {
-				if p.roomsVersion() == old[i] {
-					return false
-				}
-			}
-			return true
-		}); err != nil {
-			return err
-		}
-		row(out, fmt.Sprintf("%d rooms, %s: to every node", rooms, change.what), fmt.Sprintf("%.2f s", time.Since(begun).Seconds()), "<= 2 s")
-	}
-	return nil
-}
-
-// scrape returns the size of a node's metrics, and the best time of five.
-func scrape(url string) (size int, best time.Duration, err error) {
-	best = time.Hour
-	for range 5 {
-		text, took, err := get(url)
-		if err != nil {
-			return 0, 0, err
-		}
-		size, best = len(text), min(best, took)
-	}
-	return size, best, nil
-}
-
-func get(url string) (string, time.Duration, error) {
-	begun := time.Now()
+func get(url string) (string, error) {
 	a, err := http.Get(url)
 	if err != nil {
-		return "", 0, err
+		return "", err
 	}
 	defer a.Body.Close() // read completely
 	data, err := io.ReadAll(a.Body)
-	return string(data), time.Since(begun), err
+	return string(data), err
 }
 
 // used returns the CPU time of a process.

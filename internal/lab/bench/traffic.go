@@ -21,7 +21,9 @@ const (
 )
 
 // measureTraffic lets active visitors into the first rooms, and prints and returns the edge's CPU time per request.
-func (f *nodes) measureTraffic(ctx context.Context, out io.Writer, rooms int, length time.Duration) (time.Duration, error) {
+func (f *nodes) measureTraffic(ctx context.Context, out io.Writer, rooms int, length time.Duration) (time.Duration,
+	error,
+) {
 	people := make([]func() error, busy) // each sends one request
 	for i := range people {
 		v := visitor.Visitor{

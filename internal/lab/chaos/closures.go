@@ -31,18 +31,48 @@ type closure struct {
 
 // The coordinators are global and the regionals.
 var closures = []closure{
-	{"half", "the coordinators of global and the first data centre are killed", both(10*time.Second, 0), true, restarted(syscall.SIGKILL, coordinatesFirst)},
-	{"stopped", "all processes but those of the second data centre are stopped", both(10*time.Second, 0), true, restarted(syscall.SIGTERM, notSecond)},
-	{"older", "all coordinators are killed, and the store comes back older", both(30*time.Second, 30*time.Second), false, storeLost(true)},
-	{"empty", "all coordinators are killed, and the store comes back empty", both(30*time.Second, 30*time.Second), false, storeLost(false)},
+	{
+		"half", "the coordinators of global and the first data centre are killed", both(10*time.Second, 0), true,
+		restarted(syscall.SIGKILL, coordinatesFirst),
+	},
+	{
+		"stopped", "all processes but those of the second data centre are stopped", both(10*time.Second, 0), true,
+		restarted(syscall.SIGTERM, notSecond),
+	},
+	{
+		"older", "all coordinators are killed, and the store comes back older", both(30*time.Second, 30*time.Second), false,
+		storeLost(true),
+	},
+	{
+		"empty", "all coordinators are killed, and the store comes back empty", both(30*time.Second, 30*time.Second), false,
+		storeLost(false),
+	},
 	{"recover", "the same, then vestibule fleet recover", both(20*time.Second, 20*time.Second), false, recovered},
-	{"regional", "the regionals of the first data centre are stopped, and its NATS loses its folder", both(30*time.Second, 10*time.Second), false, regionalLost},
+	{
+		"regional", "the regionals of the first data centre are stopped, and its NATS loses its folder",
+		both(30*time.Second, 10*time.Second), false, regionalLost,
+	},
 	{"killed", "all processes are killed", both(10*time.Second, 10*time.Second), false, restarted(syscall.SIGKILL, ours)},
-	{"centre", "the regionals and edges of the first data centre are killed", both(10*time.Second, 10*time.Second), false, restarted(syscall.SIGKILL, first)},
-	{"edge", "one edge of four is killed", both(10*time.Second, 10*time.Second), false, restarted(syscall.SIGKILL, anEdge)},
-	{"silent", "an edge is silent while its regionals and global are killed", both(30*time.Second, 10*time.Second), false, silentEdge},
-	{"disk", "the disk of the first data centre's NATS was full for 15 s", both(10*time.Second, 10*time.Second), false, diskFull("nats-" + places[0])},
-	{"disks", "the disks of global's NATS servers were full for 15 s", both(10*time.Second, 10*time.Second), false, diskFull("nats-1", "nats-2", "nats-3")},
+	{
+		"centre", "the regionals and edges of the first data centre are killed", both(10*time.Second, 10*time.Second), false,
+		restarted(syscall.SIGKILL, first),
+	},
+	{
+		"edge", "one edge of four is killed", both(10*time.Second, 10*time.Second), false,
+		restarted(syscall.SIGKILL, anEdge),
+	},
+	{
+		"silent", "an edge is silent while its regionals and global are killed", both(30*time.Second, 10*time.Second), false,
+		silentEdge,
+	},
+	{
+		"disk", "the disk of the first data centre's NATS was full for 15 s", both(10*time.Second, 10*time.Second), false,
+		diskFull("nats-" + places[0]),
+	},
+	{
+		"disks", "the disks of global's NATS servers were full for 15 s", both(10*time.Second, 10*time.Second), false,
+		diskFull("nats-1", "nats-2", "nats-3"),
+	},
 }
 
 func both(first, second time.Duration) [2]time.Duration { return [2]time.Duration{first, second} }
@@ -69,13 +99,13 @@ func (f *fleet) chosen(which func(*node) bool) []*node {
 // closedMost is how long a closure is watched.
 const closedMost = 2 * time.Minute
 
-// closed is what a closure cost.
+// closed is the cost of a closure.
 type closed struct {
 	*closure
 	from, since, until time.Duration // the loss, since when the closure counts, and the end of the watch
 }
 
-// closeAll plays the closures whose name matches -only, one after the other.
+// closeAll plays the closures with a name that matches -only, one after the other.
 func closeAll(ctx context.Context, t *trial) error {
 	only, err := regexp.Compile("^(" + t.o.only + ")$")
 	if err != nil {
@@ -183,7 +213,7 @@ func (t *trial) closedFor(c *closed, dc string, v *verdict) (longest time.Durati
 	return longest
 }
 
-// reportClosed prints what the closures cost, by the site's log.
+// reportClosed prints the costs of the closures, by the site's log.
 func (t *trial) reportClosed(v *verdict) {
 	all := t.sessionsIn(v, "")
 	for _, c := range t.closed {

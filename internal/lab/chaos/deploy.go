@@ -142,7 +142,8 @@ func (d *deployment) startTree(ctx context.Context) error {
 	}
 	for i, place := range places {
 		name := fmt.Sprintf("global-%d", i+1)
-		config := fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\n", strings.Join(d.dcs, ", "), d.path("rooms.yaml"))
+		config := fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\n", strings.Join(d.dcs, ", "),
+			d.path("rooms.yaml"))
 		if _, err := d.launch("global", place, name, config, bootstrap(i)...); err != nil {
 			return err
 		}
@@ -171,7 +172,8 @@ func (d *deployment) startTree(ctx context.Context) error {
 
 // launch starts a new node.
 func (d *deployment) launch(role, place, name, config string, first ...string) (*node, error) {
-	file, err := write(d.o.dir, place+"-"+name+".yaml", "name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n%s%s",
+	file, err := write(d.o.dir, place+"-"+name+".yaml",
+		"name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n%s%s",
 		name, d.path(place+"-"+name), join(addrOf(place), 0), config, d.natsFor(place, role, name))
 	if err != nil {
 		return nil, err
@@ -238,7 +240,8 @@ func (f *fleet) present() []*node {
 
 // of returns the nodes of a role that were not removed, in a place ("" for all).
 func (f *fleet) of(role, place string) []*node {
-	return slices.DeleteFunc(f.present(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
+	return slices.DeleteFunc(f.present(),
+		func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
 }
 
 // wait tries until it succeeds, limit has passed or ctx ends, ever less often.

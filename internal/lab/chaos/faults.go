@@ -330,7 +330,9 @@ func (op *operator) restart(ctx context.Context, nodes []*node, sig syscall.Sign
 }
 
 // startAgain ends a process, calls between after a while, and starts the process.
-func (op *operator) startAgain(ctx context.Context, n *node, sig syscall.Signal, after time.Duration, between func() error) error {
+func (op *operator) startAgain(ctx context.Context, n *node, sig syscall.Signal, after time.Duration,
+	between func() error,
+) error {
 	n.up.Store(false)
 	well := n.unwell()
 	if err := n.end(sig); err != nil {

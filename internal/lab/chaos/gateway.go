@@ -64,7 +64,8 @@ func (g *gateway) serve(l net.Listener, server string) {
 		}
 		g.all.Go(func() {
 			dialer := net.Dialer{Timeout: 5 * time.Second}
-			far, err := within(g.place, func() (net.Conn, error) { return dialer.DialContext(context.Background(), "tcp", server) })
+			far, err := within(g.place,
+				func() (net.Conn, error) { return dialer.DialContext(context.Background(), "tcp", server) })
 			if err != nil {
 				near.Close() // as if the server had refused it
 				return

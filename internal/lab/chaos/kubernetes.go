@@ -35,7 +35,8 @@ const (
 
 // kernelSettings are changed by kubelet.
 var kernelSettings = []string{
-	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
+	"kernel/keys/root_maxbytes",
 }
 
 // cgroupRoot is the parent of the control groups of all pods.
@@ -93,8 +94,9 @@ func newBridge(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(stores, 0o755); err != nil {
 		return err
 	}
-	mounts := [][2]string{{"tmpfs", "/var/log"}, {"tmpfs", stores}, {resolv, "/etc/resolv.conf"}} // kubelet writes links to logs
-	for _, name := range kernelSettings {                                                         // kubelet changes a copy of these
+	// kubelet writes links to logs
+	mounts := [][2]string{{"tmpfs", "/var/log"}, {"tmpfs", stores}, {resolv, "/etc/resolv.conf"}}
+	for _, name := range kernelSettings { // kubelet changes a copy of these
 		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
 		if err != nil {
 			return err
@@ -285,11 +287,13 @@ func (f *machine) nodeProcesses() []nodeProcess {
 		}, func(ctx context.Context) error { return f.kubectl(ctx, "", "get", "--raw", "/readyz") }},
 		{[]string{
 			"kube-controller-manager", config, "--service-account-private-key-file=" + f.path("api.key"),
-			"--root-ca-file=" + f.path("api-ca.crt"), "--use-service-account-credentials", "--leader-elect=false", "--bind-address=127.0.0.1",
+			"--root-ca-file=" + f.path("api-ca.crt"), "--use-service-account-credentials", "--leader-elect=false",
+			"--bind-address=127.0.0.1",
 		}, nil},
 		{[]string{"kube-scheduler", config, "--leader-elect=false", "--bind-address=127.0.0.1"}, nil},
 		{[]string{
-			"kubelet", config, "--config=" + f.path("kubelet.yaml"), "--root-dir=" + f.path("kubelet"), "--hostname-override=node", "--node-ip=" + hubAddr,
+			"kubelet", config, "--config=" + f.path("kubelet.yaml"), "--root-dir=" + f.path("kubelet"),
+			"--hostname-override=node", "--node-ip=" + hubAddr,
 		}, func(ctx context.Context) error {
 			return f.kubectl(ctx, "", "wait", "--for=condition=Ready", "node/node", "--timeout=1s")
 		}},
@@ -303,7 +307,10 @@ func (f *machine) kubectl(ctx context.Context, input string, args ...string) err
 }
 
 func (f *machine) kubectlArgv(args ...string) []string {
-	return append([]string{filepath.Join(f.o.kube, "kubectl"), "--kubeconfig", f.path("kubeconfig"), "--cache-dir", f.path("kubectl")}, args...)
+	return append([]string{
+		filepath.Join(f.o.kube, "kubectl"), "--kubeconfig", f.path("kubeconfig"), "--cache-dir",
+		f.path("kubectl"),
+	}, args...)
 }
 
 // watch calls each with every object of a kind in any namespace, now and at every change, until ctx ends.

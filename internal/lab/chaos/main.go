@@ -58,8 +58,11 @@ type scenario struct {
 }
 
 var scenarios = map[string]scenario{
-	"storms":   {"random faults for -length, by -seed; between storms everything has to recover", deploy, storms, nil},
-	"takeover": {"the leading global and a leading regional are killed -kills times each", deploy, takeovers, []string{"-visitors=100"}},
+	"storms": {"random faults for -length, by -seed; between storms everything has to recover", deploy, storms, nil},
+	"takeover": {
+		"the leading global and a leading regional are killed -kills times each", deploy, takeovers,
+		[]string{"-visitors=100"},
+	},
 	"lost": {
 		"the globals and their NATS servers lose all that they stored", deploy, lose,
 		[]string{"-visitors=600", "-new-users-per-minute=6000", "-session-duration=40s"},
@@ -68,8 +71,14 @@ var scenarios = map[string]scenario{
 		"losses after which data centres admit nobody for a while, those whose names match -only", deploy, closeAll,
 		[]string{"-visitors=600", "-new-users-per-minute=300", "-session-duration=40s"},
 	},
-	"upgrade": {"nodes of the build in -old are replaced by this one, and back", deploy, upgrades, []string{"-visitors=600"}},
-	"pods":    {"the manifests of deploy/k8s run on a Kubernetes node of this machine", startPods, operatePods, []string{"-visitors=500"}},
+	"upgrade": {
+		"nodes of the build in -old are replaced by this one, and back", deploy, upgrades,
+		[]string{"-visitors=600"},
+	},
+	"pods": {
+		"the manifests of deploy/k8s run on a Kubernetes node of this machine", startPods, operatePods,
+		[]string{"-visitors=500"},
+	},
 }
 
 // exitUsage is the exit code of a wrong command line.
@@ -106,13 +115,15 @@ func parse(args []string) (o options, err error) {
 	f.IntVar(&o.total, "total-active-users", 200, "T of the room")
 	f.IntVar(&o.rate, "new-users-per-minute", 600, "R of the room")
 	f.DurationVar(&o.session, "session-duration", 15*time.Second, "session_duration of the room")
-	f.BoolVar(&o.changes, "changes", false, "storms: change the fleet itself too: data centres come and go, edges are replaced and copied, "+
-		"keys are rotated, disks are full, the store is lost")
+	f.BoolVar(&o.changes, "changes", false,
+		"storms: change the fleet itself too: data centres come and go, edges are replaced and copied, "+
+			"keys are rotated, disks are full, the store is lost")
 	f.BoolVar(&o.strict, "strict", false, "fail where a figure that depends on the machine too is below its goal")
 	f.IntVar(&o.kills, "kills", 25, "takeover: kills of each leader")
 	f.StringVar(&o.old, "old", "", "upgrade: folder of the replaced binaries")
 	f.StringVar(&o.only, "only", "", "closures: a regular expression")
-	f.IntVar(&o.passes, "passes", 3, "upgrade: by the book, back by the book, in any order with kills, back with globals last; 1 to 4 of these")
+	f.IntVar(&o.passes, "passes", 3,
+		"upgrade: by the book, back by the book, in any order with kills, back with globals last; 1 to 4 of these")
 	f.StringVar(&o.image, "image", "", "pods: name and tag of the image in bin/vestibule-image.tar")
 	f.StringVar(&o.kube, "kube", "", "pods: folder of the programs of Kubernetes")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")

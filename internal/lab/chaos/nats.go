@@ -125,7 +125,8 @@ func (b *bus) natsConfig(s *natsServer) (string, error) {
 	}
 	config := strings.NewReplacer(own...).Replace(string(text))
 	if s.domain == wire.Root {
-		config += fmt.Sprintf("cluster { name: chaos, listen: %q, routes: [%s], no_advertise: true }\n", s.route, strings.Join(routes, ", "))
+		config += fmt.Sprintf("cluster { name: chaos, listen: %q, routes: [%s], no_advertise: true }\n", s.route,
+			strings.Join(routes, ", "))
 	}
 	return write(b.o.dir, s.name+".conf", "%s", config)
 }
@@ -145,7 +146,8 @@ func (b *bus) writeUsers(ctx context.Context) error {
 	slices.Sort(hosts)
 	return b.natsConfigure(ctx, "write", "--out", b.path("nats"), "--data-centers", strings.Join(b.where(), ","),
 		"--globals", "global-1..3", "--regionals", "regional-1..2", "--edges", "edge-1..200", "--servers", "1",
-		"--server-names", strings.Join(slices.Compact(hosts), ","), "--hub", strings.Join(leafs, ","), "--store-dir", storeOf("{place}"))
+		"--server-names", strings.Join(slices.Compact(hosts), ","), "--hub", strings.Join(leafs, ","), "--store-dir",
+		storeOf("{place}"))
 }
 
 func (b *bus) natsConfigure(ctx context.Context, args ...string) error {

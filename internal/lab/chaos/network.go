@@ -160,7 +160,8 @@ func argvIn(place string, argv []string) []string {
 // cut drops packets from one place to another, and returns how to heal it.
 func cut(from, to string) (heal func() error, err error) {
 	rule := "from " + subnet(from) + "0/24 to " + subnet(to) + "0/24 blackhole"
-	return func() error { return tool(context.Background(), "ip rule del "+rule) }, tool(context.Background(), "ip rule add "+rule)
+	return func() error { return tool(context.Background(), "ip rule del "+rule) },
+		tool(context.Background(), "ip rule add "+rule)
 }
 
 // narrow leaves a place 600 kbit/s, and returns how to heal it. A delay would need netem, which not every kernel has:

@@ -26,7 +26,7 @@ import (
 
 // This file has the actions of operators and orchestrators, and failures of disks.
 
-// operator acts on a deployment, and records what it does.
+// operator acts on a deployment, and records its actions.
 type operator struct{ *deployment }
 
 // edgesEver returns all edges ever started, by number.
@@ -188,7 +188,8 @@ func (op *operator) twin(ctx context.Context, n *node, f fault) error {
 	if err := os.CopyFS(t.dataDir(), os.DirFS(n.dataDir())); err != nil {
 		return err
 	}
-	file, err := write(op.o.dir, filepath.Base(t.dataDir())+".yaml", "%s", strings.Replace(string(config), n.dataDir(), t.dataDir(), 1))
+	file, err := write(op.o.dir, filepath.Base(t.dataDir())+".yaml", "%s",
+		strings.Replace(string(config), n.dataDir(), t.dataDir(), 1))
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,8 @@ func (op *operator) twin(ctx context.Context, n *node, f fault) error {
 			n.up.Store(true)
 		}()
 	}
-	op.j.record("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name, f.lasts.Seconds(), still)
+	op.j.record("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name,
+		f.lasts.Seconds(), still)
 	if err := op.add(t); err != nil {
 		return err
 	}
@@ -266,7 +268,8 @@ func (op *operator) loseStores(ctx context.Context, nodes []*node, lasts time.Du
 		}
 		claimed = append(claimed, n)
 	}
-	op.j.record("lost the store", "lose     all that %d processes stored; they are back after %.1f s", len(nodes), lasts.Seconds())
+	op.j.record("lost the store", "lose     all that %d processes stored; they are back after %.1f s", len(nodes),
+		lasts.Seconds())
 	for _, n := range nodes {
 		if err := n.end(syscall.SIGKILL); err != nil {
 			return err

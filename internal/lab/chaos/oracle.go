@@ -44,7 +44,8 @@ type oracle struct {
 	outages     [][]judge.Span // of each edge: killed, stopped, or behind a slow link
 	stalls      []judge.Span   // stalls of the machine
 	planned     time.Duration  // until then nodes are only replaced, and no visitor may notice
-	returns     time.Duration  // from then on edges of the replaced build come back, which read no places of this one; 0 for never
+	// from then on edges of the replaced build come back, which read no places of this one; 0 for never
+	returns time.Duration
 }
 
 // transit is the maximum delay between a decision and the arrival of a held request at the site, if neither its edge
@@ -112,7 +113,8 @@ func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 		v.breaks("%d sessions were valid at %.3f s, total_active_users is %d", v.peak, at.Seconds(), c.total)
 	}
 	if v.rate, at = judge.MostWithin(entries, time.Minute); v.rate > c.rate {
-		v.breaks("%d visitors were admitted in the minute from %.3f s, new_users_per_minute is %d", v.rate, at.Seconds(), c.rate)
+		v.breaks("%d visitors were admitted in the minute from %.3f s, new_users_per_minute is %d", v.rate,
+			at.Seconds(), c.rate)
 	}
 	return v
 }
@@ -201,7 +203,8 @@ func (c *stayCheck) seeFailed(r *request) {
 	default:
 		c.verdict.errors[r.detail]++
 		if r.received < c.oracle.planned {
-			c.verdict.breaks("stay %d: %s at %.3f s from edge %d, which was well", c.stay, r.detail, r.received.Seconds(), r.edge)
+			c.verdict.breaks("stay %d: %s at %.3f s from edge %d, which was well", c.stay, r.detail,
+				r.received.Seconds(), r.edge)
 		}
 	}
 }

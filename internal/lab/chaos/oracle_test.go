@@ -60,8 +60,11 @@ func TestJudge(t *testing.T) {
 		check   func(v verdict) bool
 	}{
 		{
-			name:  "two at a time, one after another",
-			stays: []stay{stayOf(asked(page, 1, 11)), stayOf(asked(page, 2, 11)), stayOf(asked(waiting, 3, 0), asked(page, 13.5, 11))},
+			name: "two at a time, one after another",
+			stays: []stay{
+				stayOf(asked(page, 1, 11)), stayOf(asked(page, 2, 11)),
+				stayOf(asked(waiting, 3, 0), asked(page, 13.5, 11)),
+			},
 			check: func(v verdict) bool { return v.peak == 2 && v.rate == 3 && v.admitted == 3 && v.waits == 1 },
 		},
 		{
@@ -87,8 +90,9 @@ func TestJudge(t *testing.T) {
 			broken: []string{"3 sessions were valid at 14.010 s", "4 visitors were admitted"},
 		},
 		{
-			name:  "requests at once with one cookie are one session",
-			stays: []stay{stayOf(asked(page, 1, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11))},
+			name: "requests at once with one cookie are one session",
+			stays: []stay{stayOf(asked(page, 1, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11),
+				asked(page, 2, 11))},
 			check: func(v verdict) bool { return v.peak == 1 && v.rate == 1 },
 		},
 		{
@@ -101,7 +105,8 @@ func TestJudge(t *testing.T) {
 		{
 			name: "a delay on the way explains the fourth of a minute",
 			stays: []stay{
-				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)), stayOf(asked(page, 61, 11)),
+				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)),
+				stayOf(asked(page, 61, 11)),
 			},
 			outages: []judge.Span{{From: at(.005), To: at(3)}},
 			check:   func(v verdict) bool { return v.rate == 3 },
@@ -109,7 +114,8 @@ func TestJudge(t *testing.T) {
 		{
 			name: "without a reason the same delay explains nothing",
 			stays: []stay{
-				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)), stayOf(asked(page, 61, 11)),
+				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)),
+				stayOf(asked(page, 61, 11)),
 			},
 			broken: []string{"4 visitors were admitted in the minute from 2.510 s"},
 		},
@@ -148,7 +154,10 @@ func TestJudge(t *testing.T) {
 			name:    "where nodes are only replaced, nobody is put out early and nobody sees an error",
 			planned: true,
 			stays:   []stay{stayOf(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0)), stayOf(asked(failed, 6, 0))},
-			broken:  []string{"stay 0: put out at 12.520 s by edge 0, 3.520 s after its last page", "stay 1: status 502 at 6.020 s from edge 0, which was well"},
+			broken: []string{
+				"stay 0: put out at 12.520 s by edge 0, 3.520 s after its last page",
+				"stay 1: status 502 at 6.020 s from edge 0, which was well",
+			},
 		},
 		{
 			name: "an answer that is lost is a session and an admission all the same",
@@ -172,7 +181,10 @@ func TestJudge(t *testing.T) {
 			if c.planned {
 				planned = math.MaxInt64
 			}
-			o := oracle{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]judge.Span{c.outages, nil}, stalls: c.stalls, planned: planned}
+			o := oracle{
+				total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]judge.Span{c.outages, nil}, stalls: c.stalls,
+				planned: planned,
+			}
 			v := o.judge(c.stays, 10*time.Second)
 			if len(v.broken) != len(c.broken) {
 				t.Fatalf("broken: %q, want %q", v.broken, c.broken)

@@ -108,8 +108,11 @@ func (c *crowdOfPeople) person(seed uint64, n int) *person {
 		DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
 	}
 	return &person{
-		Visitor: visitor.Visitor{Client: &http.Client{Transport: t, Timeout: 40 * time.Second}, Host: host, Site: site.Header},
-		c:       c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
+		Visitor: visitor.Visitor{
+			Client: &http.Client{Transport: t, Timeout: 40 * time.Second}, Host: host,
+			Site: site.Header,
+		},
+		c: c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
 	}
 }
 

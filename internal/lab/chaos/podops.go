@@ -19,7 +19,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// What operators and failures do to pods.
+// Operators' actions and failures of pods.
 
 // rollouts changes the pods of a cluster.
 type rollouts struct{ *cluster }
@@ -48,8 +48,8 @@ patches:
       - {op: replace, path: /spec/template/spec/containers/0/imagePullPolicy, value: IfNotPresent}
 `
 
-// apply applies every overlay, global first, and the one that initializes the fleet, as docs/KUBERNETES.md does, and waits
-// until all pods are ready.
+// apply applies every overlay, global first, and the one that initializes the fleet, as docs/KUBERNETES.md does, and
+// waits until all pods are ready.
 func (c *rollouts) apply(ctx context.Context) error {
 	image, tag, _ := strings.Cut(c.o.image, ":")
 	for _, place := range slices.Concat([]string{wire.Root}, c.dcs, []string{"init"}) {
@@ -82,7 +82,8 @@ func (c *rollouts) apply(ctx context.Context) error {
 		}
 		c.j.record("", "applied  the overlay of %s", place)
 	}
-	if err := c.kubectl(ctx, "", "wait", "--namespace", "vestibule-"+wire.Root, "--for=condition=complete", "--timeout=3m", "job/init"); err != nil {
+	if err := c.kubectl(ctx, "", "wait", "--namespace", "vestibule-"+wire.Root, "--for=condition=complete", "--timeout=3m",
+		"job/init"); err != nil {
 		return err
 	}
 	c.j.record("", "initialized")
@@ -147,13 +148,15 @@ func (c *rollouts) roll(ctx context.Context, s set) error {
 func (c *rollouts) scale(ctx context.Context, replicas int) error {
 	begun := c.since()
 	for _, dc := range c.dcs {
-		if err := c.on(ctx, set{dc, "edge"}, "scale", "statefulset/edge", fmt.Sprintf("--replicas=%d", replicas)); err != nil {
+		if err := c.on(ctx, set{dc, "edge"}, "scale", "statefulset/edge",
+			fmt.Sprintf("--replicas=%d", replicas)); err != nil {
 			return err
 		}
 	}
 	for _, dc := range c.dcs {
 		s := set{dc, "edge"}
-		err := c.on(ctx, s, "wait", fmt.Sprintf("--for=jsonpath={.status.replicas}=%d", replicas), "statefulset/edge", "--timeout=5m")
+		err := c.on(ctx, s, "wait", fmt.Sprintf("--for=jsonpath={.status.replicas}=%d", replicas), "statefulset/edge",
+			"--timeout=5m")
 		if err = errors.Join(err, c.whole(ctx, s)); err != nil {
 			return err
 		}
@@ -161,7 +164,8 @@ func (c *rollouts) scale(ctx context.Context, replicas int) error {
 	if err := c.right(ctx); err != nil {
 		return err
 	}
-	c.j.record("scaled edges", "scaled   edges to %d in each data centre in %.1f s", replicas, (c.since() - begun).Seconds())
+	c.j.record("scaled edges", "scaled   edges to %d in each data centre in %.1f s", replicas,
+		(c.since() - begun).Seconds())
 	return nil
 }
 
@@ -173,7 +177,8 @@ func (c *rollouts) evict(ctx context.Context, s set) error {
 	err := c.wait(ctx, 5*time.Minute, func() error {
 		for ; asked < len(pods); asked++ {
 			path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", s.namespace(), s.pod(asked))
-			body := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, s.pod(asked), s.namespace())
+			body := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`,
+				s.pod(asked), s.namespace())
 			if err := c.kubectl(ctx, body, "create", "--raw", path, "--filename=-"); err != nil {
 				if strings.Contains(err.Error(), "disruption budget") {
 					refusals++
@@ -202,7 +207,8 @@ func (c *rollouts) restartAll(ctx context.Context) error {
 		n.unwell() // for ever: another pod takes its place
 	}
 	for _, place := range append([]string{wire.Root}, c.dcs...) {
-		err := c.on(ctx, set{place: place}, "delete", "pod", "--wait=false", "--selector=app.kubernetes.io/name in (edge, regional, global)")
+		err := c.on(ctx, set{place: place}, "delete", "pod", "--wait=false",
+			"--selector=app.kubernetes.io/name in (edge, regional, global)")
 		if err != nil {
 			return err
 		}
@@ -221,7 +227,8 @@ func (c *rollouts) restartAll(ctx context.Context) error {
 	if err = errors.Join(err, c.right(ctx)); err != nil {
 		return fmt.Errorf("restart of all: %w", err)
 	}
-	c.j.record("restarted all", "restart  %d pods at once, all ready and in step again after %.1f s", len(old), (c.since() - begun).Seconds())
+	c.j.record("restarted all", "restart  %d pods at once, all ready and in step again after %.1f s", len(old),
+		(c.since() - begun).Seconds())
 	return nil
 }
 
@@ -256,7 +263,8 @@ func processes(uid string) (out []int, err error) {
 		}
 		dir := filepath.Dir(file)
 		argv, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || len(argv) == 0 || strings.HasPrefix(string(argv), "/vestibule\x00") && strings.Count(string(argv), "\x00") == 1 {
+		if err != nil || len(argv) == 0 || strings.HasPrefix(string(argv), "/vestibule\x00") &&
+			strings.Count(string(argv), "\x00") == 1 {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(dir))
@@ -278,7 +286,8 @@ func (c *rollouts) replaceVolume(ctx context.Context, s set, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.on(ctx, s, "delete", "pvc/data-"+pod, "--wait=false"), c.on(ctx, s, "delete", "pod", pod)); err != nil {
+	if err := errors.Join(c.on(ctx, s, "delete", "pvc/data-"+pod, "--wait=false"),
+		c.on(ctx, s, "delete", "pod", pod)); err != nil {
 		return err
 	}
 	c.j.record("emptied "+s.name, "delete   %s/%s and its volume", s.place, pod)

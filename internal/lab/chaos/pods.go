@@ -44,18 +44,23 @@ func startPods(ctx context.Context, o options, out io.Writer) (*deployment, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{deployment: d, machine: machine{d.fleet}, pods: map[string]*node{}, endpoints: map[string]*endpointSlice{}}
+	c := &cluster{
+		deployment: d, machine: machine{d.fleet}, pods: map[string]*node{},
+		endpoints: map[string]*endpointSlice{},
+	}
 	d.pods = c
 	if err := c.startNode(ctx); err != nil {
 		return d, err
 	}
 	d.j.record("", "the node takes pods")
 	for _, image := range []string{"bin/pause.tar", "bin/vestibule-image.tar"} {
-		if _, err := output(ctx, "", "ctr", "--address", containerd, "--namespace", "k8s.io", "images", "import", image); err != nil {
+		if _, err := output(ctx, "", "ctr", "--address", containerd, "--namespace", "k8s.io", "images", "import",
+			image); err != nil {
 			return d, err
 		}
 	}
-	if err := d.natsConfigure(ctx, "write", "--out", d.path("nats"), "--data-centers", strings.Join(d.dcs, ",")); err != nil {
+	if err := d.natsConfigure(ctx, "write", "--out", d.path("nats"), "--data-centers",
+		strings.Join(d.dcs, ",")); err != nil {
 		return d, err
 	}
 	if err := c.help(); err != nil {
@@ -202,7 +207,8 @@ func (c *cluster) newPod(ctx context.Context, place, name, addr string) (*node, 
 
 // volumeOf returns the name of the volume of a pod.
 func (c *cluster) volumeOf(ctx context.Context, place, pod string) (string, error) {
-	return output(ctx, "", c.kubectlArgv("get", "pvc", "data-"+pod, "--namespace=vestibule-"+place, "--output=jsonpath={.spec.volumeName}")...)
+	return output(ctx, "", c.kubectlArgv("get", "pvc", "data-"+pod, "--namespace=vestibule-"+place,
+		"--output=jsonpath={.spec.volumeName}")...)
 }
 
 // resolve answers DNS queries until the socket is closed.

@@ -51,7 +51,10 @@ func (n *node) start(extra ...string) error {
 	}
 	defer file.Close() // written by the process
 	fmt.Fprintf(file, "--- started at %.3f s\n", n.fleet.since().Seconds())
-	o := process.Options{Name: n.name + " (see " + n.log + ")", Argv: argvIn(n.place, append(n.argv, extra...)), Stderr: file}
+	o := process.Options{
+		Name: n.name + " (see " + n.log + ")", Argv: argvIn(n.place, append(n.argv, extra...)),
+		Stderr: file,
+	}
 	if !n.ours() {
 		o.Stdout = file
 	}

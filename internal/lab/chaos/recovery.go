@@ -65,7 +65,8 @@ func (r *recovery) calm(ctx context.Context) (c calm, err error) {
 		return c, fmt.Errorf("%v after the last fault: %w", wholeWithin, err)
 	}
 	c.whole = r.since() - healed
-	r.j.record("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
+	r.j.record("", "every edge is ready, one global and one regional per data centre lead: %.1f s later",
+		c.whole.Seconds())
 	if err := r.comeAgain(ctx, healed, &c); err != nil {
 		return c, err
 	}
@@ -153,7 +154,8 @@ func (r *recovery) books() (sum counted, ok bool) {
 			return sum, false
 		}
 		l := s.Rooms["shop"]
-		sum.Active, sum.Reserved, sum.RateReserved = sum.Active+l.Active, sum.Reserved+l.Reserved, sum.RateReserved+l.RateReserved
+		sum.Active, sum.Reserved, sum.RateReserved = sum.Active+l.Active, sum.Reserved+l.Reserved,
+			sum.RateReserved+l.RateReserved
 	}
 	return sum, true
 }

@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/lab/judge"
 )
 
-// What nodes and the machine report.
+// Reports of nodes and of the machine.
 
 // status is the used part of the status of a global or regional.
 type status struct {

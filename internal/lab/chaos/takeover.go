@@ -90,7 +90,8 @@ func takeovers(ctx context.Context, t *trial) error {
 	for _, p := range parents {
 		slices.Sort(p.took)
 		t.row("takeover of "+p.role, "%d times: p50 %.2f s, p99 %.2f s, longest %.2f s (goal: p99 <= %.0f s)", len(p.took),
-			quantile(p.took, .5).Seconds(), quantile(p.took, .99).Seconds(), p.took[len(p.took)-1].Seconds(), takeoverGoal.Seconds())
+			quantile(p.took, .5).Seconds(), quantile(p.took, .99).Seconds(), p.took[len(p.took)-1].Seconds(),
+			takeoverGoal.Seconds())
 	}
 	return t.recover(ctx, false)
 }
@@ -121,7 +122,8 @@ func (t *trial) takeover(ctx context.Context, p *parent) error {
 			return err
 		}
 		p.took = append(p.took, lease-begun)
-		t.j.record("killed "+p.role, "kill     %s, which led: a lease of its successor %.2f s later", n.name, (lease - begun).Seconds())
+		t.j.record("killed "+p.role, "kill     %s, which led: a lease of its successor %.2f s later", n.name,
+			(lease - begun).Seconds())
 		return nil
 	})
 }

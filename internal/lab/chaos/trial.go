@@ -27,7 +27,8 @@ type trial struct {
 	below  bool // a figure is below its goal
 
 	planned time.Duration // until then nodes are only replaced, and no visitor may notice
-	returns time.Duration // from then on edges of the replaced build come back, which read no places of this one; 0 for never
+	// from then on edges of the replaced build come back, which read no places of this one; 0 for never
+	returns time.Duration
 }
 
 // begin invites the visitors.
@@ -36,7 +37,8 @@ func (d *deployment) begin(ctx context.Context) *trial {
 	t.operator = operator{d}
 	t.people, t.come, t.home = d.invite(ctx)
 	t.in = &injector{t.operator, newLinks(d)}
-	fmt.Fprintf(d.j.out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
+	fmt.Fprintf(d.j.out,
+		"seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
 		d.o.seed, d.o.length, d.o.total, d.o.rate, d.o.session, d.o.visitors,
 		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
 	return t

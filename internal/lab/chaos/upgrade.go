@@ -50,7 +50,8 @@ func upgrades(ctx context.Context, t *trial) error {
 			return fmt.Errorf("%s: %w", p.what, err)
 		}
 		for _, dc := range t.dcs {
-			t.j.record("", "longest time in which nobody came in, %s: %.1f s", dc, t.people.drought(dc, begun, t.since()).Seconds())
+			t.j.record("", "longest time in which nobody came in, %s: %.1f s", dc,
+				t.people.drought(dc, begun, t.since()).Seconds())
 		}
 	}
 	return nil

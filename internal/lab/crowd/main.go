@@ -96,7 +96,8 @@ func run(ctx context.Context, only, dir string, out io.Writer) (err error) {
 				title := s.title()
 				words, e := s.play(ctx, t)
 				mu.Lock()
-				fmt.Fprintf(out, "%s\n    %s\n    goals: error <= %.2f, range covers 0.72 to 0.88, \"next\" in vain 0, rises without the word 0, first answers corrected 0\n", title, words, s.Error)
+				fmt.Fprintf(out,
+					"%s\n    %s\n    goals: error <= %.2f, range covers 0.72 to 0.88, \"next\" in vain 0, rises without the word 0, first answers corrected 0\n", title, words, s.Error)
 				if e != nil {
 					errs = append(errs, fmt.Errorf("%s: %w", s.Name, e))
 				}
@@ -236,7 +237,8 @@ func startTree(ctx context.Context, dir, origin string) (*tree, error) {
 	defer log.Close() // written by the process
 	t := &tree{}
 	if t.process, err = process.Start(process.Options{Name: "vestibule demo", Stderr: log, Argv: []string{
-		filepath.Join(dir, "vestibule"), "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2", "--origin", origin,
+		filepath.Join(dir, "vestibule"), "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"),
+		"--edges", "2", "--origin", origin,
 	}}); err != nil {
 		return nil, err
 	}
@@ -258,7 +260,8 @@ func (t *tree) edit(change func()) error {
 	var b strings.Builder
 	b.WriteString("rooms:\n")
 	for _, s := range t.scenarios {
-		fmt.Fprintf(&b, "  - {name: %s, host: %s, path: /, total_active_users: %d, new_users_per_minute: %d, session_duration: %v, queueing_method: %s, origin: %q%s}\n",
+		fmt.Fprintf(&b,
+			"  - {name: %s, host: %s, path: /, total_active_users: %d, new_users_per_minute: %d, session_duration: %v, queueing_method: %s, origin: %q%s}\n",
 			s.room, s.host(), s.Total, s.Rate, s.Session, cmp.Or(s.Method, room.MethodFIFO), t.origin, s.event)
 	}
 	if err := os.WriteFile(t.Rooms+".new", []byte(b.String()), 0o600); err != nil {
@@ -274,7 +277,8 @@ func (t *tree) ready(ctx context.Context, scenarios []*scenario) error {
 	for _, e := range t.Edges {
 		for i := range scenarios {
 			for {
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/.well-known/vestibule/events?room="+scenarios[i].room, nil)
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+					e.URL+"/.well-known/vestibule/events?room="+scenarios[i].room, nil)
 				if err != nil {
 					return err
 				}

@@ -33,8 +33,11 @@ type person struct {
 func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *person {
 	return &person{
 		Visitor: visitor.Visitor{
-			Client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true}, Timeout: 40 * time.Second},
-			Host:   s.host(), Site: site.Header,
+			Client: &http.Client{
+				Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true},
+				Timeout:   40 * time.Second,
+			},
+			Host: s.host(), Site: site.Header,
 		},
 		s: s, t: t, rng: rng, begin: begin, page: page, edge: rng.IntN(len(t.Edges)),
 	}
@@ -67,7 +70,8 @@ func (p *person) record(n *visitor.Shown, answer bool) {
 	t := sim.Telling{
 		At: p.since(), Answer: answer, Known: n.WaitTimeKnown, Wait: seconds(n.WaitTimeSeconds),
 		Low: seconds(n.WaitTimeLowSeconds), High: seconds(n.WaitTimeHighSeconds),
-		Ahead: uint64(max(0, n.PeopleAhead)), Counting: n.Counting || n.PeopleAhead < 0, Next: n.State == "next", Longer: n.WaitTimeLonger,
+		Ahead: uint64(max(0, n.PeopleAhead)), Counting: n.Counting || n.PeopleAhead < 0, Next: n.State == "next",
+		Longer: n.WaitTimeLonger,
 	}
 	for k, s := range n.WaitTimePercentileSeconds {
 		t.Quartiles[k] = seconds(s)
@@ -217,7 +221,8 @@ func placed(b *page.Broadcast, now *visitor.Shown) (visitor.Shown, bool) {
 	}
 	s.PeopleAhead, s.WaitTimeKnown = min(now.PeopleAhead, int64(math.Round(max(0, place)))), ok
 	if now.WaitTimeKnown {
-		s.WaitTimeSeconds, s.WaitTimeLowSeconds, s.WaitTimeHighSeconds = f*now.WaitTimeSeconds, f*now.WaitTimeLowSeconds, f*now.WaitTimeHighSeconds
+		s.WaitTimeSeconds, s.WaitTimeLowSeconds, s.WaitTimeHighSeconds = f*now.WaitTimeSeconds, f*now.WaitTimeLowSeconds,
+			f*now.WaitTimeHighSeconds
 	} else {
 		s.WaitTimeSeconds, s.WaitTimeLowSeconds, s.WaitTimeHighSeconds = w, w, w
 	}

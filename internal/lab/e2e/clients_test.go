@@ -34,7 +34,10 @@ func TestClientsThroughFronts(t *testing.T) {
 			if edges == 1 && !*allFronts {
 				continue
 			}
-			doors = append(doors, &doorway{name: fmt.Sprintf("%s-%d", f.Name, edges), kind: f.Name, front: &testkit.Fronts[i], edges: edges})
+			doors = append(doors, &doorway{
+				name: fmt.Sprintf("%s-%d", f.Name, edges), kind: f.Name, front: &testkit.Fronts[i],
+				edges: edges,
+			})
 		}
 	}
 	text := "rooms:\n"
@@ -55,7 +58,8 @@ func TestClientsThroughFronts(t *testing.T) {
 		if i%2 == 0 {
 			d := doors[i/2]
 			d.plain, d.tls = testkit.FreeAddr(t), testkit.FreeAddr(t)
-			own = fmt.Sprintf("front: %s\nlisten: %q\ntls: {listen: %q, cert: %q, key: %q}\n", d.name, d.plain, d.tls, cert, cert)
+			own = fmt.Sprintf("front: %s\nlisten: %q\ntls: {listen: %q, cert: %q, key: %q}\n", d.name, d.plain, d.tls,
+				cert, cert)
 		}
 		asked[form] = append(asked[form], startFronted(t, bin, dir, nats, fmt.Sprintf("edge-%d", i+1), form, own).addr)
 	}
@@ -63,7 +67,10 @@ func TestClientsThroughFronts(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			if d.front != nil {
 				d.plain, d.tls = testkit.FreeAddr(t), testkit.FreeAddr(t)
-				startFront(t, d.front, &testkit.FrontPlaces{Visitors: d.tls, Plain: d.plain, Edges: asked[d.front.Form][:d.edges], Site: site.addr, Cert: cert})
+				startFront(t, d.front, &testkit.FrontPlaces{
+					Visitors: d.tls, Plain: d.plain, Edges: asked[d.front.Form][:d.edges],
+					Site: site.addr, Cert: cert,
+				})
 				until(t, d.name+" listens", func() bool {
 					c, err := net.Dial("tcp", d.plain)
 					return err == nil && c.Close() == nil
@@ -114,12 +121,18 @@ type step struct {
 
 // Header lines of browsers.
 var (
-	pageLines = []string{"Accept: text/html,*/*;q=0.8", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-Site: none", "User-Agent: Mozilla/5.0"}
+	pageLines = []string{
+		"Accept: text/html,*/*;q=0.8", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document",
+		"Sec-Fetch-Site: none", "User-Agent: Mozilla/5.0",
+	}
 	bankLines = []string{
 		"Accept: text/html,*/*;q=0.8", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-Site: cross-site",
 		"Origin: https://bank.example", "Content-Type: application/x-www-form-urlencoded",
 	}
-	pictureLines = []string{"Accept: image/avif,image/*", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image", "Sec-Fetch-Site: cross-site"}
+	pictureLines = []string{
+		"Accept: image/avif,image/*", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image",
+		"Sec-Fetch-Site: cross-site",
+	}
 )
 
 func enters(who, room string) step {
@@ -128,7 +141,10 @@ func enters(who, room string) step {
 
 func later(name, method string, body string, header ...string) clientCase {
 	return clientCase{name: name + " in a full room is not told that it succeeded", steps: []step{
-		enters("holder", "full"), {room: "full", path: "/hook", method: method, header: header, body: body, want: "later unseen"},
+		enters("holder", "full"), {
+			room: "full", path: "/hook", method: method, header: header, body: body,
+			want: "later unseen",
+		},
 	}}
 }
 
@@ -141,12 +157,18 @@ const (
 var clientCases = []clientCase{
 	{name: "a POST from another site reaches the site (TLS)", steps: []step{
 		{who: "buyer", room: "one", header: pageLines, tls: true, until: true, want: "inside"},
-		{who: "buyer", room: "one", path: "/order", method: "POST", header: bankLines, body: "paid=1", tls: true, cross: true, want: "inside seen"},
+		{
+			who: "buyer", room: "one", path: "/order", method: "POST", header: bankLines, body: "paid=1", tls: true, cross: true,
+			want: "inside seen",
+		},
 		{who: "buyer", room: "one", header: pageLines, tls: true, want: "inside"},
 	}},
 	{name: "a POST from another site that has to wait is not told that it succeeded (plain)", steps: []step{
 		enters("holder", "full"),
-		{who: "holder", room: "full", path: "/order", method: "POST", header: bankLines, body: "paid=1", cross: true, want: "later unseen no-cookies"},
+		{
+			who: "holder", room: "full", path: "/order", method: "POST", header: bankLines, body: "paid=1", cross: true,
+			want: "later unseen no-cookies",
+		},
 		{who: "holder", room: "full", header: pageLines, want: "inside"},
 	}},
 	{name: "two tabs at once, one free place", steps: []step{
@@ -154,17 +176,24 @@ var clientCases = []clientCase{
 		{who: "second", room: "tabs", header: pageLines, until: true, want: "page cookies"},
 		{who: "first second", room: "tabs", header: pageLines, want: "inside"},
 	}},
-	{name: "let in over http, sent on to https", steps: []step{enters("red", "red"), {who: "red", room: "red", header: pageLines, tls: true, want: "inside"}}},
+	{
+		name:  "let in over http, sent on to https",
+		steps: []step{enters("red", "red"), {who: "red", room: "red", header: pageLines, tls: true, want: "inside"}},
+	},
 	later("a payment webhook", "POST", "{}", "Content-Type: application/json", "Accept: */*"),
 	later("PUT of a program", "PUT", "{}", "Accept: */*"),
 	later("DELETE", "DELETE", ""),
 	later("a range of a download", "GET", "", "Range: bytes=100-"),
 	later("a feed reader", "GET", "", "Accept: application/rss+xml, application/xml;q=0.9"),
-	later("fetch of a script", "GET", "", "Accept: */*", "Sec-Fetch-Dest: empty", "Sec-Fetch-Mode: cors", "Sec-Fetch-Site: same-origin"),
+	later("fetch of a script", "GET", "", "Accept: */*", "Sec-Fetch-Dest: empty", "Sec-Fetch-Mode: cors",
+		"Sec-Fetch-Site: same-origin"),
 	later("a service worker's fetch", "GET", "", "Accept: */*", "Sec-Fetch-Dest: empty", "Sec-Fetch-Mode: same-origin"),
 	later("GraphQL", "POST", "{}", "Content-Type: application/json", "Accept: application/json"),
 	later("a preview", "GET", "", "Accept: text/html", "X-Purpose: preview"),
-	{name: "a page in a full room", steps: []step{enters("holder", "full"), {room: "full", header: pageLines, want: "page"}}},
+	{
+		name:  "a page in a full room",
+		steps: []step{enters("holder", "full"), {room: "full", header: pageLines, want: "page"}},
+	},
 	{name: "a balancer's check keeps its 200", steps: []step{
 		enters("holder", "full"),
 		{room: "full", want: "page"},
@@ -179,14 +208,39 @@ var clientCases = []clientCase{
 	}},
 	{name: "an offer to upgrade to h2c is ignored", steps: []step{
 		enters("visitor", "open"),
-		{who: "visitor", room: "open", header: append([]string{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, pageLines...), want: "inside seen no-upgrade"},
+		{
+			who: "visitor", room: "open",
+			header: append([]string{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
+				pageLines...), want: "inside seen no-upgrade",
+		},
 	}},
-	{name: "blanks after a chunk size of the site", steps: []step{enters("visitor", "open"), {who: "visitor", room: "open", path: "/pad", header: pageLines, want: "hello"}}},
-	{name: "a chunk extension of the site", steps: []step{enters("visitor", "open"), {who: "visitor", room: "open", path: "/ext", header: pageLines, want: "hello"}}},
-	{name: "Alt-Svc of the site does not lead past the edge", steps: []step{enters("visitor", "open"), {who: "visitor", room: "open", path: "/alt", header: pageLines, want: "inside no-alt"}}},
-	{name: "no shared cache keeps a visitor's answer", steps: []step{enters("visitor", "open"), {who: "visitor", room: "open", path: "/cached", header: pageLines, want: "inside private"}}},
-	{name: "no cache replays a ticket in a header", steps: []step{{room: "open", path: "/cached", header: []string{"Accept: application/json, */*", "Vestibule-Ticket: new"}, until: true, want: "inside ticket no-store"}}},
-	{name: "a logout with Clear-Site-Data reaches the browser", steps: []step{enters("visitor", "open"), {who: "visitor", room: "open", path: "/logout", header: pageLines, want: "inside clears"}}},
+	{name: "blanks after a chunk size of the site", steps: []step{
+		enters("visitor", "open"),
+		{who: "visitor", room: "open", path: "/pad", header: pageLines, want: "hello"},
+	}},
+	{name: "a chunk extension of the site", steps: []step{
+		enters("visitor", "open"),
+		{who: "visitor", room: "open", path: "/ext", header: pageLines, want: "hello"},
+	}},
+	{name: "Alt-Svc of the site does not lead past the edge", steps: []step{
+		enters("visitor", "open"),
+		{who: "visitor", room: "open", path: "/alt", header: pageLines, want: "inside no-alt"},
+	}},
+	{name: "no shared cache keeps a visitor's answer", steps: []step{
+		enters("visitor", "open"),
+		{who: "visitor", room: "open", path: "/cached", header: pageLines, want: "inside private"},
+	}},
+	{
+		name: "no cache replays a ticket in a header",
+		steps: []step{{room: "open", path: "/cached", header: []string{
+			"Accept: application/json, */*",
+			"Vestibule-Ticket: new",
+		}, until: true, want: "inside ticket no-store"}},
+	},
+	{name: "a logout with Clear-Site-Data reaches the browser", steps: []step{
+		enters("visitor", "open"),
+		{who: "visitor", room: "open", path: "/logout", header: pageLines, want: "inside clears"},
+	}},
 	{
 		name: "a logout with Clear-Site-Data ends the session", steps: []step{
 			enters("leaver", "out"),
@@ -200,8 +254,14 @@ var clientCases = []clientCase{
 		{room: "pre", header: append([]string{"Sec-Purpose: prefetch;prerender"}, pageLines...), want: "waits"},
 		{room: "pre", header: append([]string{"Purpose: prefetch"}, pageLines...), want: "waits"},
 		{room: "pre", header: append([]string{"X-Moz: prefetch"}, pageLines...), want: "waits"},
-		{room: "pre", method: "OPTIONS", header: []string{"Origin: https://app.example", "Access-Control-Request-Method: POST", "Sec-Fetch-Mode: cors"}, want: "any"},
-		{room: "pre", path: "/app.js", header: []string{"Accept: */*", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script", "Sec-Fetch-Site: same-origin"}, want: "waits"},
+		{room: "pre", method: "OPTIONS", header: []string{
+			"Origin: https://app.example",
+			"Access-Control-Request-Method: POST", "Sec-Fetch-Mode: cors",
+		}, want: "any"},
+		{room: "pre", path: "/app.js", header: []string{
+			"Accept: */*", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script",
+			"Sec-Fetch-Site: same-origin",
+		}, want: "waits"},
 		enters("reader", "pre"),
 	}},
 	{name: "pictures of a room on pages elsewhere take none of its places", steps: []step{
@@ -213,22 +273,32 @@ var clientCases = []clientCase{
 		{who: "v2", room: "part", path: "/b/", header: pageLines, until: true, want: "inside"},
 	}},
 	{name: "leaving works where a CDN rewrites Host", steps: []step{
-		enters("l1", "open"), {who: "l1", room: "open", path: leavePath, method: "POST", header: []string{"Origin: https://www.shop.example", "Sec-Fetch-Site: same-origin"}, want: "left"},
+		enters("l1", "open"), {
+			who: "l1", room: "open", path: leavePath, method: "POST",
+			header: []string{"Origin: https://www.shop.example", "Sec-Fetch-Site: same-origin"}, want: "left",
+		},
 	}},
 	{name: "another site cannot make a visitor leave", steps: []step{
 		enters("l2", "open"),
-		{who: "l2", room: "open", path: leavePath, method: "POST", header: []string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, want: "refused"},
+		{
+			who: "l2", room: "open", path: leavePath, method: "POST",
+			header: []string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, want: "refused",
+		},
 		{who: "l2", room: "open", header: pageLines, want: "inside"},
 	}},
 	{name: "a login that the site binds to a connection is no other visitor's", steps: []step{
 		enters("alice", "open"), enters("bob", "open"),
-		{who: "alice", room: "open", path: "/ntlm", header: append([]string{"Authorization: NTLM TlRMTVNTUAADAAAA"}, pageLines...), want: "any"},
+		{who: "alice", room: "open", path: "/ntlm", header: append([]string{"Authorization: NTLM TlRMTVNTUAADAAAA"},
+			pageLines...), want: "any"},
 		{who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"},
 		{who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"},
 		{who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"},
 	}},
 	{name: "a login that the site binds to a connection works", steps: []step{
-		enters("alice", "open"), {who: "alice", room: "open", path: "/ntlm", header: append([]string{"Authorization: NTLM TlRMTVNTUAADAAAA"}, pageLines...), want: "inside"},
+		enters("alice", "open"), {
+			who: "alice", room: "open", path: "/ntlm",
+			header: append([]string{"Authorization: NTLM TlRMTVNTUAADAAAA"}, pageLines...), want: "inside",
+		},
 	}, differs: map[string]string{"nginx": shared, "caddy": shared}},
 	{name: "methods of WebDAV and QUERY reach the site", steps: []step{
 		enters("dav", "open"),
@@ -237,7 +307,13 @@ var clientCases = []clientCase{
 		{who: "dav", room: "open", path: "/dav", method: "MKCOL", header: pageLines, want: "inside seen"},
 		{who: "dav", room: "open", path: "/dav", method: "QUERY", header: pageLines, want: "inside seen"},
 	}},
-	{name: "CONNECT and TRACE do not", steps: []step{{room: "open", method: "CONNECT", header: pageLines, want: "refused unseen"}, {room: "open", method: "TRACE", header: pageLines, want: "refused unseen"}}},
+	{
+		name: "CONNECT and TRACE do not",
+		steps: []step{
+			{room: "open", method: "CONNECT", header: pageLines, want: "refused unseen"},
+			{room: "open", method: "TRACE", header: pageLines, want: "refused unseen"},
+		},
+	},
 }
 
 const leavePath = "/.well-known/vestibule/leave"
@@ -253,12 +329,14 @@ type reply struct {
 var answerKinds = map[string]func(a *reply) bool{
 	"any": func(*reply) bool { return true },
 	"inside": func(a *reply) bool {
-		return a.StatusCode == http.StatusOK && (strings.HasPrefix(a.body, "site") || a.Request.Method == http.MethodHead) && !a.says("wait")
+		return a.StatusCode == http.StatusOK && (strings.HasPrefix(a.body, "site") || a.Request.Method == http.MethodHead) &&
+			!a.says("wait")
 	},
 	"hello": func(a *reply) bool { return a.StatusCode == http.StatusOK && a.body == "hello" },
 	"waits": func(a *reply) bool { return a.says("wait") && !strings.HasPrefix(a.body, "site") },
 	"page": func(a *reply) bool {
-		return a.StatusCode == http.StatusOK && a.says("wait") && a.Header.Get("Vary") == "*" && !strings.HasPrefix(a.body, "site")
+		return a.StatusCode == http.StatusOK && a.says("wait") && a.Header.Get("Vary") == "*" &&
+			!strings.HasPrefix(a.body, "site")
 	},
 	"later": func(a *reply) bool {
 		return a.StatusCode == http.StatusTooManyRequests && a.says("wait") && a.Header.Get("Retry-After") != ""
@@ -278,7 +356,8 @@ var answerKinds = map[string]func(a *reply) bool{
 	"clears":     func(a *reply) bool { return strings.Contains(a.Header.Get("Clear-Site-Data"), "cookies") },
 	"ticket":     func(a *reply) bool { return a.Header.Get("Vestibule-Ticket") != "" },
 	"private": func(a *reply) bool {
-		return strings.Contains(a.caching(), "private") && a.Header.Get("CDN-Cache-Control") == "" && a.Header.Get("Expires") == ""
+		return strings.Contains(a.caching(), "private") && a.Header.Get("CDN-Cache-Control") == "" &&
+			a.Header.Get("Expires") == ""
 	},
 	"no-store": func(a *reply) bool {
 		return strings.Contains(a.caching(), "no-store") && a.Header.Get("CDN-Cache-Control") == ""
@@ -315,7 +394,8 @@ func (d *doorway) play(ctx context.Context, steps []step) string {
 			} else {
 				for want := range strings.FieldsSeq(s.want) {
 					if !answerKinds[want](a) {
-						wrong = fmt.Sprintf("step %d, %s %s: not %q: %d, %d at the site, %v, %.60q", i, a.Request.Method, s.path, want, a.StatusCode, len(a.seen), a.Header, a.body)
+						wrong = fmt.Sprintf("step %d, %s %s: not %q: %d, %d at the site, %v, %.60q", i, a.Request.Method, s.path, want,
+							a.StatusCode, len(a.seen), a.Header, a.body)
 						break
 					}
 				}
@@ -338,7 +418,8 @@ func (d *doorway) leave(jars map[string]map[string]*http.Cookie) {
 	for who := range jars {
 		for room := range clientRooms {
 			for _, secure := range []bool{false, true} {
-				d.ask(&step{who: who, room: room, path: leavePath, method: "POST", tls: secure}, jars) //nolint:errcheck // the next case waits for a place
+				d.ask(&step{who: who, room: room, path: leavePath, method: "POST", tls: secure}, //nolint:errcheck // the next case waits for a place
+					jars)
 			}
 		}
 	}
@@ -367,7 +448,10 @@ func (d *doorway) ask(s *step, jars map[string]map[string]*http.Cookie) (*reply,
 		method = http.MethodGet
 	}
 	if s.tls {
-		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: host}) //nolint:gosec // its certificate is a test's
+		c = tls.Client(c, &tls.Config{
+			InsecureSkipVerify: true,
+			ServerName:         host,
+		}) //nolint:gosec // its certificate is a test's
 	}
 	if err := c.SetDeadline(time.Now().Add(15 * time.Second)); err != nil {
 		return nil, err
@@ -422,7 +506,8 @@ func (d *doorway) ask(s *step, jars map[string]map[string]*http.Cookie) (*reply,
 			}
 		}
 	}
-	if ticket := res.Header.Get("Vestibule-Ticket"); ticket != "" && strings.HasPrefix(res.Header.Get("Vestibule-Decision"), "wait") {
+	if ticket := res.Header.Get("Vestibule-Ticket"); ticket != "" &&
+		strings.HasPrefix(res.Header.Get("Vestibule-Decision"), "wait") {
 		if d.tickets == nil {
 			d.tickets = map[string]string{}
 		}
@@ -508,7 +593,8 @@ func (s *oddSite) serve(c net.Conn) {
 				who = "alice"
 			}
 			if who == "-" {
-				if _, err := io.WriteString(c, "HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n"); err != nil {
+				if _, err := io.WriteString(c,
+					"HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n"); err != nil {
 					return
 				}
 				continue

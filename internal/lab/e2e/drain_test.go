@@ -36,7 +36,8 @@ func TestStopOfEverything(t *testing.T) {
 	bin, dir := build(t), t.TempDir()
 	nats, nodes := fleet(t, bin, dir, sale(10, 100, "5m", site.URL), "nairobi")
 	addr := testkit.FreeAddr(t)
-	nodes = append(nodes, startEdge(t, bin, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 2s\n", addr)))
+	nodes = append(nodes,
+		startEdge(t, bin, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 2s\n", addr)))
 	newcomer := func() bool {
 		f, err := page(client, "http://"+addr)
 		return err == nil && f.body == "the site"
@@ -54,7 +55,8 @@ func TestStopOfEverything(t *testing.T) {
 			nodes[i] = p.again(t)
 		}
 		until(t, "a newcomer is let in after everything was stopped", newcomer)
-		t.Logf("a newcomer is let in %.1f s after the first process was started again (goal: 5 s)", time.Since(begun).Seconds())
+		t.Logf("a newcomer is let in %.1f s after the first process was started again (goal: 5 s)",
+			time.Since(begun).Seconds())
 	}
 }
 
@@ -84,7 +86,8 @@ func TestDrain(t *testing.T) {
 		e.start = func(delay time.Duration) {
 			e.delay = delay
 			e.command = startEdge(t, bin, dir, nats, "nairobi", fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(
-				"listen: %s\nmetrics: {listen: %q}\ndrain_delay: %s\nproxy_protocol: {trusted: [%s]}\n", e.addr, e.metrics, delay, balancer))
+				"listen: %s\nmetrics: {listen: %q}\ndrain_delay: %s\nproxy_protocol: {trusted: [%s]}\n", e.addr, e.metrics, delay,
+				balancer))
 			areReady(t, e.command)
 		}
 		e.start(2 * time.Second)
@@ -322,7 +325,8 @@ func (l *load) report(t *testing.T, what string) {
 	t.Helper()
 	get, post := l.asked[http.MethodGet], l.asked[http.MethodPost]
 	t.Logf("ended with SIGTERM behind %s:\n  %d requests in %.1f s (%.0f/s); failed: %d of %d GET, %d of %d POST (goal: 0)", what,
-		get+post, l.took.Seconds(), float64(get+post)/l.took.Seconds(), len(l.faults[http.MethodGet]), get, len(l.faults[http.MethodPost]), post)
+		get+post, l.took.Seconds(), float64(get+post)/l.took.Seconds(), len(l.faults[http.MethodGet]), get,
+		len(l.faults[http.MethodPost]), post)
 	for method, faults := range l.faults {
 		for _, f := range faults[:min(len(faults), 5)] {
 			t.Logf("  %s failed at %s", method, f)

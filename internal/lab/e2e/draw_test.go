@@ -60,7 +60,8 @@ func TestADraw(t *testing.T) {
 	begins := time.Now().Add(drawLead).UTC().Truncate(time.Second)
 	event := fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}]",
 		begins.Add(-time.Hour).Format(time.RFC3339), begins.Format(time.RFC3339), begins.Add(time.Hour).Format(time.RFC3339))
-	bus, nodes := fleet(t, bin, dir, sale(drawTotal, drawRate, drawSession.String(), origin.at["url"], event), "nairobi", "dublin")
+	bus, nodes := fleet(t, bin, dir, sale(drawTotal, drawRate, drawSession.String(), origin.at["url"], event), "nairobi",
+		"dublin")
 	started, at := startEdges(t, bin, dir, bus, 2, "held: {per_prefix: 65536}\n", "nairobi", "dublin")
 	areReady(t, started...)
 	nodes, edges := append(nodes, started...), slices.Concat(at...)
@@ -81,13 +82,17 @@ func TestADraw(t *testing.T) {
 	visits := read(t, journal)
 	limits := judgeVisits(visits, drawSession, drawRate)
 	j := judgeDraw(t, record, people, calls, visits, drawTotal)
-	t.Logf("%d people were drawn, %d came later; the first entered %.2f s after the start of the event", j.drawn, len(people)-j.drawn, j.first.Sub(begins).Seconds())
+	t.Logf("%d people were drawn, %d came later; the first entered %.2f s after the start of the event", j.drawn,
+		len(people)-j.drawn, j.first.Sub(begins).Seconds())
 	share := 100 * float64(j.early) / float64(j.entered)
-	t.Logf("let in before the call %d of %d: %.2f %% (goal: 0.5 %%); lost the place %d (goal: 0)", j.early, j.entered, share, len(j.lost))
+	t.Logf("let in before the call %d of %d: %.2f %% (goal: 0.5 %%); lost the place %d (goal: 0)", j.early, j.entered,
+		share, len(j.lost))
 	t.Logf("let in %v before somebody with an earlier place that had been next for %v: %d", drawTie, drawLag, j.over)
 	t.Logf("of the first %d inside, with a place beyond %d: %d", drawTotal, drawTotal, j.beyond)
-	t.Logf("places between the order drawn and the order of entering p50 / p99: %.0f / %.0f", j.off[len(j.off)/2], j.off[len(j.off)*99/100])
-	t.Logf("peak of sessions / T %d / %d; worst 60 s of admissions / R %d / %d", limits.peak, drawTotal, limits.rate, drawRate)
+	t.Logf("places between the order drawn and the order of entering p50 / p99: %.0f / %.0f", j.off[len(j.off)/2],
+		j.off[len(j.off)*99/100])
+	t.Logf("peak of sessions / T %d / %d; worst 60 s of admissions / R %d / %d", limits.peak, drawTotal, limits.rate,
+		drawRate)
 	if share > 0.5 || limits.peak > drawTotal || limits.rate > drawRate || j.first.Before(begins) {
 		t.Error("the draw was not kept, or a limit, or somebody entered before the start")
 	}
@@ -268,7 +273,9 @@ type drawJudgement struct {
 }
 
 // judgeDraw compares the order of entering with the drawn order. The first visitors inside are those of a full room.
-func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cutoffs, visits []allinone.Visit, first int) *drawJudgement {
+func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cutoffs, visits []allinone.Visit,
+	first int,
+) *drawJudgement {
 	t.Helper()
 	j, d, entered := &drawJudgement{}, record.Draw(), map[int]time.Time{}
 	for _, v := range visits {
@@ -332,7 +339,10 @@ func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cuto
 func TestJudgeOfADraw(t *testing.T) {
 	closes := time.UnixMilli(1_800_000_000_000).UTC()
 	secret := draw.Secret{1}
-	record := &draw.Record{Algorithm: draw.Algorithm, Room: "r", Event: "e", Commit: secret.Commit(), Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret)}
+	record := &draw.Record{
+		Algorithm: draw.Algorithm, Room: "r", Event: "e", Commit: secret.Commit(),
+		Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret),
+	}
 	at := func(s float64) time.Time { return closes.Add(draw.Lead + time.Duration(s*float64(time.Second))) }
 	// Late visitors are in the order of joining.
 	one := func(n int) *entrant {
@@ -360,7 +370,8 @@ func TestJudgeOfADraw(t *testing.T) {
 	j := judgeDraw(t, record, people, calls, visits, 4)
 	// 4 entered before the call; 3 while 1 had been next for three seconds, 2 for one. Of the first four inside, 2
 	// has the fifth place. 11 has another place, 12 none, 5 never entered.
-	if j.early != 1 || j.beyond != 1 || j.over != 1 || len(j.lost) != 3 || j.drawn != 2 || j.entered != 7 || !j.first.Equal(at(.1)) {
+	if j.early != 1 || j.beyond != 1 || j.over != 1 || len(j.lost) != 3 || j.drawn != 2 || j.entered != 7 ||
+		!j.first.Equal(at(.1)) {
 		t.Errorf("judged %+v", j)
 	}
 }

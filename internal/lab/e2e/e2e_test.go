@@ -120,7 +120,8 @@ func TestEndToEnd(t *testing.T) {
 	row := func(what, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-34s "+format+"\n", append([]any{what}, args...)...)
 	}
-	fmt.Fprintf(&b, "\n  T %d, R %d/min, session_duration %v; 2 data centres, 4 edges, %.0f s\n\n", total, rate, session, played.Seconds())
+	fmt.Fprintf(&b, "\n  T %d, R %d/min, session_duration %v; 2 data centres, 4 edges, %.0f s\n\n", total, rate, session,
+		played.Seconds())
 	row("visitors (curl, a jar each)", "%d", visitors)
 	row("came in, by their own account", "%d", inside)
 	row("sessions, by the site's", "%d", seen.admitted)

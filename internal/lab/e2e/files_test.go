@@ -38,7 +38,8 @@ held: {per_prefix: 65536}
 events: {per_prefix: 65536}
 `))
 	areReady(t, edge)
-	if log := edge.log.String(); !strings.Contains(log, "few files may be open") || !strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
+	if log := edge.log.String(); !strings.Contains(log, "few files may be open") ||
+		!strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
 		t.Errorf("the edge says nothing about its limit:\n%s", log)
 	}
 
@@ -74,9 +75,11 @@ events: {per_prefix: 65536}
 		conns[i], result = listen(strings.TrimPrefix(edge.at["url"], "http://"), cookie)
 		got[result]++
 	}
-	limit, open, streams := gauge(t, edge, "vestibule_edge_connections_limit"), gauge(t, edge, "vestibule_edge_connections"), gauge(t, edge, "vestibule_edge_event_streams")
+	limit, open, streams := gauge(t, edge, "vestibule_edge_connections_limit"),
+		gauge(t, edge, "vestibule_edge_connections"), gauge(t, edge, "vestibule_edge_event_streams")
 	refused := gauge(t, edge, "vestibule_edge_connections_refused_total")
-	t.Logf("%d files; %d pages ask for a stream: %v; %d streams, %d of %d connections open, %d refused", fewFiles, pages, got, streams, open, limit, refused)
+	t.Logf("%d files; %d pages ask for a stream: %v; %d streams, %d of %d connections open, %d refused", fewFiles, pages,
+		got, streams, open, limit, refused)
 	if limit == 0 || limit >= fewFiles || open > limit || streams == 0 || streams > limit*3/4 {
 		t.Errorf("%d streams and %d connections are open, the limit is %d of %d files", streams, open, limit, fewFiles)
 	}
@@ -91,7 +94,8 @@ events: {per_prefix: 65536}
 			c.Close()
 		}
 	}
-	until(t, "the streams of pages that went are over", func() bool { return gauge(t, edge, "vestibule_edge_event_streams") == 0 })
+	until(t, "the streams of pages that went are over",
+		func() bool { return gauge(t, edge, "vestibule_edge_event_streams") == 0 })
 	if code := statusOf(edge.at["url"] + "/"); code != http.StatusOK {
 		t.Errorf("a newcomer gets status %d once all streams are over", code)
 	}
@@ -161,7 +165,8 @@ func listen(addr, cookie string) (net.Conn, string) {
 	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		return c, err.Error()
 	}
-	_, err = fmt.Fprintf(c, "GET /.well-known/vestibule/events?room=sale HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: %s\r\n\r\n", cookie)
+	_, err = fmt.Fprintf(c,
+		"GET /.well-known/vestibule/events?room=sale HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: %s\r\n\r\n", cookie)
 	if err != nil {
 		return c, "closed"
 	}

@@ -86,7 +86,8 @@ func (f *restarted) addEdge(name string, passed bool) (addr, health string) {
 	if addr = testkit.FreeAddr(t); passed {
 		addr, socket = listening(t)
 	}
-	config := edgeFile(t, f.dir, f.nats, "nairobi", name, fmt.Sprintf("listen: %s\ndrain_delay: 2s\nmetrics: {listen: %q}\n", addr, metrics))
+	config := edgeFile(t, f.dir, f.nats, "nairobi", name,
+		fmt.Sprintf("listen: %s\ndrain_delay: 2s\nmetrics: {listen: %q}\n", addr, metrics))
 	begin := func() *command {
 		if !passed {
 			return start(t, edge, "--config", config)

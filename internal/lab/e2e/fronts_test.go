@@ -16,7 +16,8 @@ import (
 
 // allFronts makes the tests of servers in front complete, as `make fronts` does: eight minutes. Without it edges fail
 // behind nginx alone, and clients are played through each server with two edges.
-var allFronts = flag.Bool("fronts", false, "each server in front with one and two edges, and edges that hang for a minute")
+var allFronts = flag.Bool("fronts", false,
+	"each server in front with one and two edges, and edges that hang for a minute")
 
 // Goals while edges fail behind a front. The longest pause of the machine is added.
 const (
@@ -216,7 +217,8 @@ func (l *outage) judge(t *testing.T, what string, back time.Time) {
 		}
 	}
 	t.Logf("%s: %d requests, %d failed (goal: 0), %d were told when to come back, the last %.2f s after the edges were (goal: %.0f s); slowest %.2f s (goal: %.1f s); the machine paused for %.2f s",
-		what, len(asks), failed, refused, wrong.Seconds(), frontRight.Seconds(), slowest.Seconds(), frontSlowest.Seconds(), slack.Seconds())
+		what, len(asks), failed, refused, wrong.Seconds(), frontRight.Seconds(), slowest.Seconds(), frontSlowest.Seconds(),
+		slack.Seconds())
 	if len(asks) == 0 || failed > 0 || slowest > frontSlowest+slack || wrong > frontRight+slack {
 		t.Errorf("%s: see above", what)
 	}

@@ -28,7 +28,10 @@ func TestTheHeadOfTheLine(t *testing.T) {
 			header       []string
 		}{
 			{http.MethodOptions, "/cart", []string{"Origin", "https://app.example", "Access-Control-Request-Method", "POST"}},
-			{http.MethodGet, "/favicon.ico", []string{"Accept", "image/*", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}},
+			{http.MethodGet, "/favicon.ico", []string{
+				"Accept", "image/*", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest",
+				"image",
+			}},
 			{http.MethodGet, "/robots.txt", []string{"User-Agent", "Robot/1.0"}},
 		} {
 			browse(t, client, by.method, edge.at["url"]+by.path, by.header...)
@@ -50,7 +53,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	}
 	for range 2 {
 		v := browser(t, &http.Transport{})
-		until(t, "a visitor is inside", func() bool { return browse(t, v, http.MethodGet, edge.at["url"], navigation...) == "the site" })
+		until(t, "a visitor is inside",
+			func() bool { return browse(t, v, http.MethodGet, edge.at["url"], navigation...) == "the site" })
 	}
 	if n := slots(); n != 2 {
 		t.Errorf("two visitors took %d slots", n)
@@ -65,7 +69,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 		all.Go(func() {
 			for range 10 {
 				begun := time.Now()
-				if text := browse(t, v, http.MethodGet, edge.at["url"], navigation...); !strings.HasPrefix(text, "<!doctype html>") {
+				if text := browse(t, v, http.MethodGet, edge.at["url"], navigation...); !strings.HasPrefix(text,
+					"<!doctype html>") {
 					t.Errorf("a load of the page is answered %.60q", text)
 				}
 				took[i] = append(took[i], time.Since(begun))
@@ -76,7 +81,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	loads := slices.Concat(took...)
 	slices.Sort(loads)
 	t.Logf("%d preflights, icons and robots took no slot (goal: 0 slots); %d loads of the page at the head: half within %v, p99 %v, slowest %v (goal: p99 1 s)",
-		3*each, len(loads), loads[len(loads)/2].Round(time.Millisecond), loads[len(loads)*99/100].Round(time.Millisecond), loads[len(loads)-1].Round(time.Millisecond))
+		3*each, len(loads), loads[len(loads)/2].Round(time.Millisecond), loads[len(loads)*99/100].Round(time.Millisecond),
+		loads[len(loads)-1].Round(time.Millisecond))
 }
 
 // browse sends one request and returns the body, "" for none.

@@ -23,7 +23,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-var operated = flag.Duration("operated", 10*time.Second, "time between the steps of TestAnOperatorWithTheOfficialClient; people come for three of them and 10 s more")
+var operated = flag.Duration("operated", 10*time.Second,
+	"time between the steps of TestAnOperatorWithTheOfficialClient; people come for three of them and 10 s more")
 
 // TestAnOperatorWithTheOfficialClient runs a fleet without a rooms file, over three nats-servers of global and one
 // of each data centre. An operator, a program with only the official client of the hosted API, creates two rooms,
@@ -43,7 +44,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	bin, dir := build(t), t.TempDir()
 	origin, journal := journaled(t, bin, dir, session)
 	nats := withUsers(t, bin, dir, 3, "nairobi", "dublin")
-	nodes := fleetOver(t, nats, bin, dir, "", fmt.Sprintf("control: {listen: '127.0.0.1:0', origin: %q}\n", origin.at["url"]), "nairobi", "dublin")
+	nodes := fleetOver(t, nats, bin, dir, "", fmt.Sprintf("control: {listen: '127.0.0.1:0', origin: %q}\n",
+		origin.at["url"]), "nairobi", "dublin")
 	edges, at := startEdges(t, bin, dir, nats, 2, "", "nairobi", "dublin")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3**operated+3*testkit.Patience)
@@ -86,7 +88,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	const word = "The artist is stuck in traffic."
 	runCommand(t, asWho, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
 	for _, e := range edges {
-		until(t, e.name+" tells that the room is paused", func() bool { return strings.Contains(shown(t, e.at["url"]+"/concert/"), word) })
+		until(t, e.name+" tells that the room is paused",
+			func() bool { return strings.Contains(shown(t, e.at["url"]+"/concert/"), word) })
 	}
 	runCommand(t, asWho, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
 	for _, e := range edges {
@@ -105,7 +108,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		}
 		return n
 	}
-	until(t, "everybody of the room that was suspended and deleted is inside", func() bool { return inside(visitors[concert:]) == sale })
+	until(t, "everybody of the room that was suspended and deleted is inside",
+		func() bool { return inside(visitors[concert:]) == sale })
 	newcomer := &curlVisitor{n: concert + sale, dir: jars, tally: &counts}
 	until(t, "a room that was deleted asks nobody to wait", func() bool {
 		a, err := newcomer.curl(ctx, newcomer.jar(), at[0][0]+"/merch")
@@ -148,7 +152,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		{"merch", suspended.From, 5, "before it was suspended"},
 	} {
 		j := of(c.room, c.before)
-		t.Logf("%s, %s: %d of %d sessions at once, %d of 200 admissions in a minute", c.room, c.judged, j.peak, c.total, j.rate)
+		t.Logf("%s, %s: %d of %d sessions at once, %d of 200 admissions in a minute", c.room, c.judged, j.peak,
+			c.total, j.rate)
 		if j.peak > c.total || j.rate > 200 {
 			t.Errorf("%s, %s: a limit was exceeded", c.room, c.judged)
 		}
@@ -159,7 +164,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	if counts.waitingPages.Load() == 0 {
 		t.Error("nobody had to wait: the run shows nothing")
 	}
-	t.Logf("%d waiting pages, %d pages of the site; changes were answered in %v, %v and %v", counts.waitingPages.Load(), counts.pages.Load(),
+	t.Logf("%d waiting pages, %d pages of the site; changes were answered in %v, %v and %v", counts.waitingPages.Load(),
+		counts.pages.Load(),
 		raised.Until.Sub(raised.From), suspended.Until.Sub(suspended.From), deleted.Until.Sub(deleted.From))
 }
 

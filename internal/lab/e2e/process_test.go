@@ -152,7 +152,8 @@ func (b *bus) of(place, role, name string) string {
 		return fmt.Sprintf("nats: {url: %q}\n", b.url["global"])
 	}
 	cert := filepath.Join(b.dir, place, role+"s", name)
-	text := fmt.Sprintf("nats: {url: %q, ca: %q, cert: %q, key: %q", b.url[place], filepath.Join(b.dir, "ca.crt"), cert+".crt", cert+".key")
+	text := fmt.Sprintf("nats: {url: %q, ca: %q, cert: %q, key: %q", b.url[place], filepath.Join(b.dir, "ca.crt"),
+		cert+".crt", cert+".key")
 	switch role {
 	case "edge":
 		text += ", domain: documents"
@@ -173,8 +174,10 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 	for i := range globals {
 		hubs[i], routes[i] = testkit.FreeAddr(t), testkit.FreeAddr(t)
 	}
-	runCommand(t, nil, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","), "--globals", "global-1", "--regionals", "regional-1",
-		"--edges", "edge-1..3", "--servers", "1", "--server-names", host, "--hub", strings.Join(hubs, ","), "--store-dir", filepath.Join(dir, "store-{place}"))
+	runCommand(t, nil, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","),
+		"--globals", "global-1", "--regionals", "regional-1",
+		"--edges", "edge-1..3", "--servers", "1", "--server-names", host, "--hub", strings.Join(hubs, ","), "--store-dir",
+		filepath.Join(dir, "store-{place}"))
 	for _, place := range append([]string{"global"}, dcs...) {
 		written := filepath.Join(b.dir, place, "nats.conf")
 		text, err := os.ReadFile(written)
@@ -190,19 +193,24 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 			urls, monitors = append(urls, "tls://"+at), append(monitors, monitor)
 			// One machine has one port 4222, and one disk.
 			own := strings.NewReplacer("0.0.0.0:4222", at, "127.0.0.1:8222", monitor, "0.0.0.0:7422", hubs[i],
-				"sync_interval: always", "sync_interval: 2m", "store-"+place, fmt.Sprintf("store-%s-%d", place, i)).Replace(string(text))
+				"sync_interval: always", "sync_interval: 2m", "store-"+place,
+				fmt.Sprintf("store-%s-%d", place, i)).Replace(string(text))
 			if place == "global" && globals > 1 {
-				own += fmt.Sprintf("cluster { name: e2e, listen: %q, routes: [\"nats://%s\"], no_advertise: true }\n", routes[i], strings.Join(routes, `", "nats://`))
+				own += fmt.Sprintf("cluster { name: e2e, listen: %q, routes: [\"nats://%s\"], no_advertise: true }\n", routes[i],
+					strings.Join(routes, `", "nats://`))
 			}
 			config := file(t, filepath.Dir(written), fmt.Sprintf("nats-%d.conf", i), "%s", own)
-			launch(t, process.Options{Env: []string{fmt.Sprintf("NATS_SERVER_NAME=nats-%s-%d", place, i)}}, filepath.Join(bin, "nats-server"), "-c", config)
+			launch(t, process.Options{Env: []string{fmt.Sprintf("NATS_SERVER_NAME=nats-%s-%d", place, i)}},
+				filepath.Join(bin, "nats-server"), "-c", config)
 		}
 		b.url[place] = strings.Join(urls, ",")
 		provision := filepath.Join(b.dir, place, "provision", "provision")
 		for _, monitor := range monitors {
-			until(t, "a nats-server of "+place+" is well", func() bool { return get("http://"+monitor+"/healthz", new(struct{})) == nil })
+			until(t, "a nats-server of "+place+" is well",
+				func() bool { return get("http://"+monitor+"/healthz", new(struct{})) == nil })
 		}
-		runCommand(t, nil, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca", filepath.Join(b.dir, "ca.crt"),
+		runCommand(t, nil, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca",
+			filepath.Join(b.dir, "ca.crt"),
 			"--nats-cert", provision+".crt", "--nats-key", provision+".key")
 	}
 	return b
@@ -223,7 +231,8 @@ func runCommand(t *testing.T, env []string, bin string, args ...string) {
 func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (*bus, []*command) {
 	t.Helper()
 	b := &bus{url: map[string]string{}}
-	global := startGlobal(t, bin, dir, rooms, fmt.Sprintf("nats: {embedded: true, listen: %q}\n", testkit.FreeAddr(t)), dcs)
+	global := startGlobal(t, bin, dir, rooms, fmt.Sprintf("nats: {embedded: true, listen: %q}\n", testkit.FreeAddr(t)),
+		dcs)
 	b.url["global"] = global.at["nats"]
 	return b, append([]*command{global}, startRegionals(t, bin, dir, b, dcs)...)
 }
@@ -324,7 +333,8 @@ func startSite(t *testing.T, bin string, flags ...string) *command {
 func journaled(t *testing.T, bin, dir string, session time.Duration) (origin *command, journal string) {
 	t.Helper()
 	journal = filepath.Join(dir, "journal")
-	origin = startSite(t, bin, "--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", journal)
+	origin = startSite(t, bin, "--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal",
+		journal)
 	return origin, journal
 }
 

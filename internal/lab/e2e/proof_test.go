@@ -18,7 +18,8 @@ import (
 func TestSitesAskForAProof(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "site"), "../../../deploy/examples/go").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "site"),
+		"../../../deploy/examples/go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	sites := map[string]string{"go": testkit.FreeAddr(t), "express": testkit.FreeAddr(t), "nginx": testkit.FreeAddr(t)}
@@ -33,12 +34,16 @@ func TestSitesAskForAProof(t *testing.T) {
 		}
 	}))
 	t.Cleanup(tells.Close)
-	for name, addr := range map[string]string{"go": sites["go"], "express": sites["express"], "nginx": sites["nginx"], "tells": tells.Listener.Addr().String()} {
+	for name, addr := range map[string]string{
+		"go": sites["go"], "express": sites["express"], "nginx": sites["nginx"],
+		"tells": tells.Listener.Addr().String(),
+	} {
 		rooms += fmt.Sprintf("  - {name: %s, host: 127.0.0.1, path: /%s, total_active_users: 100, new_users_per_minute: 1000, origin: \"http://%s\"}\n", name, name, addr)
 	}
 	rooms += fmt.Sprintf("hosts: [{name: 127.0.0.1, origin: %q}]\n", tells.URL)
 	nats, _ := fleet(t, bin, dir, rooms, "nairobi")
-	areReady(t, startEdge(t, bin, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nproof: {enabled: true}\n", visitors)))
+	areReady(t, startEdge(t, bin, dir, nats, "nairobi", "edge-1",
+		fmt.Sprintf("listen: %s\ndrain_delay: 0s\nproof: {enabled: true}\n", visitors)))
 	// A valid proof for another site.
 	until(t, "a visitor comes in by the edge", func() bool {
 		_, err := page(client, "http://"+visitors+"/tells")
@@ -54,7 +59,8 @@ func TestSitesAskForAProof(t *testing.T) {
 	})
 	t.Run("express", func(t *testing.T) {
 		addr := sites["express"]
-		serve(t, "node", "../../../deploy/examples/express/site.js", addr[strings.LastIndexByte(addr, ':')+1:], keys, "http://"+addr, "express")
+		serve(t, "node", "../../../deploy/examples/express/site.js", addr[strings.LastIndexByte(addr, ':')+1:], keys,
+			"http://"+addr, "express")
 		guarded(t, visitors, addr, "express", stolen)
 	})
 	t.Run("nginx", func(t *testing.T) {
@@ -68,7 +74,8 @@ func TestSitesAskForAProof(t *testing.T) {
 			t.Fatal(err)
 		}
 		file(t, site, "nginx", "the site")
-		server := strings.NewReplacer("EDGE/", visitors+"/", "room=ROOM", "room=nginx", "=AUDIENCE", "=http://"+addr, "root SITE", "root "+site).Replace(string(conf))
+		server := strings.NewReplacer("EDGE/", visitors+"/", "room=ROOM", "room=nginx", "=AUDIENCE", "=http://"+addr,
+			"root SITE", "root "+site).Replace(string(conf))
 		serve(t, "nginx", testkit.Nginx(t, t.TempDir(), fmt.Sprintf("server { listen %s; %s }", addr, server))...)
 		guarded(t, visitors, addr, "nginx", stolen)
 	})
@@ -89,7 +96,8 @@ func guarded(t *testing.T, edge, site, path, stolen string) {
 		return f.StatusCode, f.body
 	}
 	until(t, "the site answers", func() bool { code, _ := ask(site); return code != 0 })
-	until(t, "a visitor comes in by the edge", func() bool { code, body := ask(edge); return code == http.StatusOK && body == "the site" })
+	until(t, "a visitor comes in by the edge",
+		func() bool { code, body := ask(edge); return code == http.StatusOK && body == "the site" })
 	if code, body := ask(edge, "mine"); code != http.StatusOK || body != "the site" {
 		t.Errorf("by the edge, with a proof of the visitor's own: %d %.60q", code, body)
 	}

@@ -128,7 +128,8 @@ func TestQuickstartByHand(t *testing.T) {
 		}
 	}
 	if files != 4 || ran != 4 || len(background) != 4 || polled != 1 {
-		t.Errorf("%d files, %d commands, %d processes, %d requests: the document has changed its form", files, ran, len(background), polled)
+		t.Errorf("%d files, %d commands, %d processes, %d requests: the document has changed its form", files, ran,
+			len(background), polled)
 	}
 	if n := strings.Count(h.log.String(), "LISTENING {"); n != 4 {
 		t.Errorf("%d of 4 processes told where they listen", n)
@@ -159,7 +160,8 @@ func TestNATSServersByHand(t *testing.T) {
 	h := newHand(t)
 	leafs := testkit.FreeAddr(t) // of global's server
 	clients := map[string]string{"global": testkit.FreeAddr(t), "nairobi": testkit.FreeAddr(t)}
-	text = strings.NewReplacer("\\\n", " ", "nats.example.com:7422", leafs, "127.0.0.1:4222", clients["global"]).Replace("vestibule nats-config write " + text)
+	text = strings.NewReplacer("\\\n", " ", "nats.example.com:7422", leafs, "127.0.0.1:4222",
+		clients["global"]).Replace("vestibule nats-config write " + text)
 	for line := range strings.Lines(text) {
 		place, server := strings.CutPrefix(line, "NATS_SERVER_NAME=nats-")
 		if !server {
@@ -172,7 +174,8 @@ func TestNATSServersByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conf = []byte(strings.NewReplacer("0.0.0.0:4222", clients[place], "0.0.0.0:7422", leafs, "127.0.0.1:8222", testkit.FreeAddr(t)).Replace(string(conf)))
+		conf = []byte(strings.NewReplacer("0.0.0.0:4222", clients[place], "0.0.0.0:7422", leafs, "127.0.0.1:8222",
+			testkit.FreeAddr(t)).Replace(string(conf)))
 		if err := os.WriteFile(file, conf, 0o600); err != nil {
 			t.Fatal(err)
 		}

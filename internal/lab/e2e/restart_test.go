@@ -19,7 +19,8 @@ import (
 )
 
 // restartPeople is the number of visitors in TestRestartUnderLoad; 0 skips it.
-var restartPeople = flag.Int("restart-people", 0, "people who come to a fleet that is started again meanwhile (`make restart`)")
+var restartPeople = flag.Int("restart-people", 0,
+	"people who come to a fleet that is started again meanwhile (`make restart`)")
 
 // restartSession is its session_duration.
 var restartSession = flag.Duration("restart-session", 15*time.Second, "session_duration of TestRestartUnderLoad")
@@ -144,7 +145,10 @@ type guest struct {
 func newGuest(t *testing.T, url string, transport *http.Transport) *guest {
 	t.Helper()
 	t.Cleanup(transport.CloseIdleConnections)
-	return &guest{visitor.Visitor{Client: &http.Client{Transport: transport, Timeout: testkit.Patience}, Site: "X-Demo-Origin"}, url}
+	return &guest{visitor.Visitor{
+		Client: &http.Client{Transport: transport, Timeout: testkit.Patience},
+		Site:   "X-Demo-Origin",
+	}, url}
 }
 
 // inside requests the page and reports whether the site answered.
@@ -216,7 +220,8 @@ func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session tim
 	c.waits = append(c.waits, w)
 	c.mu.Unlock()
 	long := session > longSession
-	for stay := time.Now().Add(time.Duration(rng.Float64() * float64(min(session, longSession)))); time.Now().Before(stay) && ctx.Err() == nil; {
+	for stay := time.Now().Add(time.Duration(rng.Float64() * float64(min(session,
+		longSession)))); time.Now().Before(stay) && ctx.Err() == nil; {
 		pause(ctx, min(session, longSession)/5)
 		g.inside()
 	}
@@ -299,9 +304,11 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 	row("every process ended and started again within", "%.1f s", up.Seconds())
 	row("admissions before, after", "%d, %d", i, len(entered)-i)
 	row("from the start of the last process to the next admission", "%.1f s (goal: 5 s)", first.Seconds())
-	row("longest time without an admission before, and after", "%.1f s, %.1f s", longest(0, stopped).Seconds(), longest(started, end).Seconds())
+	row("longest time without an admission before, and after", "%.1f s, %.1f s", longest(0, stopped).Seconds(),
+		longest(started, end).Seconds())
 	row("answers to those who wait afterwards, of which counting", "%d, %d", answers, counting)
 	row("told 0 ahead while more than two stood in front", "%d (goal: 0)", falseNone)
-	row("estimates off by more than 2 times and 5 s, of those told", "%d of %d (goal: 0); the worst: %.0f s, really %.0f s", wrong, estimates, worst.shown, worst.actual)
+	row("estimates off by more than 2 times and 5 s, of those told",
+		"%d of %d (goal: 0); the worst: %.0f s, really %.0f s", wrong, estimates, worst.shown, worst.actual)
 	t.Log(b.String())
 }

@@ -26,7 +26,8 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	nats, _ := fleet(t, bin, dir, bigSale(site.URL), "nairobi")
 	addr, socket := listening(t)
 	url, metrics := "http://"+addr, testkit.FreeAddr(t)
-	config := edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nmetrics: {listen: %q}\n", addr, metrics))
+	config := edgeFile(t, dir, nats, "nairobi", "edge-1",
+		fmt.Sprintf("listen: %s\ndrain_delay: 0s\nmetrics: {listen: %q}\n", addr, metrics))
 	begin := func() *command { return withSocket(t, socket, filepath.Join(bin, "edge"), "--config", config) }
 	edge := begin()
 	until(t, "the edge is ready", func() bool { return ready("http://" + metrics) })
@@ -49,7 +50,8 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	})
 	all.Wait()
 	inside.report(t, fmt.Sprintf("a passed socket, %d times", restarts))
-	t.Logf("newcomers: answers by status %v, connections refused or reset: %d (goal: 0), slowest answer %v", newcomers.codes, len(newcomers.faults), newcomers.slowest.Round(time.Millisecond))
+	t.Logf("newcomers: answers by status %v, connections refused or reset: %d (goal: 0), slowest answer %v",
+		newcomers.codes, len(newcomers.faults), newcomers.slowest.Round(time.Millisecond))
 	if n := inside.failed(); n > 0 {
 		t.Errorf("%d requests of people inside failed", n)
 	}
@@ -84,7 +86,8 @@ func listening(t *testing.T) (addr string, socket *os.File) {
 func withSocket(t *testing.T, socket *os.File, bin string, args ...string) *command {
 	t.Helper()
 	const passed = `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"` // the process ID is not known before
-	return launch(t, process.Options{Files: []*os.File{socket}}, "/bin/sh", append([]string{"-c", passed, bin}, args...)...)
+	return launch(t, process.Options{Files: []*os.File{socket}}, "/bin/sh",
+		append([]string{"-c", passed, bin}, args...)...)
 }
 
 // TestSystemdPassesSockets: the edge accepts sockets passed by systemd's own program, and so does vestibule serve.
@@ -92,7 +95,9 @@ func TestSystemdPassesSockets(t *testing.T) {
 	t.Parallel()
 	program := testkit.Program(t, "systemd-socket-activate")
 	bin, dir, addr := build(t), t.TempDir(), testkit.FreeAddr(t)
-	config := file(t, dir, "edge.yaml", "name: edge-1\ndata_center: nairobi\ndata_dir: %s\nlisten: %s\nnats: {url: \"nats://127.0.0.1:1\"}\n", filepath.Join(dir, "edge"), addr)
+	config := file(t, dir, "edge.yaml",
+		"name: edge-1\ndata_center: nairobi\ndata_dir: %s\nlisten: %s\nnats: {url: \"nats://127.0.0.1:1\"}\n",
+		filepath.Join(dir, "edge"), addr)
 	p := launch(t, process.Options{}, program, "--listen="+addr, filepath.Join(bin, "edge"), "--config", config)
 	code := 0
 	until(t, "the edge that systemd-socket-activate starts answers", func() bool {
@@ -106,7 +111,8 @@ func TestSystemdPassesSockets(t *testing.T) {
 	p.stop(t)
 
 	site := testkit.FreeAddr(t)
-	p = launch(t, process.Options{}, program, "--listen="+site, filepath.Join(bin, "vestibule"), "serve", "--origin", "http://127.0.0.1:1", "--listen", site,
+	p = launch(t, process.Options{}, program, "--listen="+site, filepath.Join(bin, "vestibule"), "serve", "--origin",
+		"http://127.0.0.1:1", "--listen", site,
 		"--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "serve"))
 	until(t, "vestibule serve answers", func() bool {
 		return statusOf("http://"+site) != 0

@@ -24,11 +24,15 @@ func TestSplit(t *testing.T) {
 	bin, dir := build(t), t.TempDir()
 	data, addr, nats := filepath.Join(dir, "data"), testkit.FreeAddr(t), testkit.FreeAddr(t)
 	args := []string{
-		"serve", "--origin", site.URL, "--host", "shop.example", "--listen", addr, "--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+		"serve", "--origin", site.URL, "--host", "shop.example", "--listen", addr, "--control", "127.0.0.1:0", "--metrics",
+		"127.0.0.1:0",
 		"--data-dir", data, "--total-active-users", "1", "--new-users-per-minute", "1000", "--session-duration", "20s",
 	}
 	one := start(t, filepath.Join(bin, "vestibule"), args...)
-	for _, file := range []string{filepath.Join(data, "global", "control.token"), filepath.Join(data, "split", "global.yaml")} {
+	for _, file := range []string{
+		filepath.Join(data, "global", "control.token"),
+		filepath.Join(data, "split", "global.yaml"),
+	} {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("others may read %s: %v, %v", file, info, err)
 		}

@@ -48,7 +48,8 @@ func TestFirstPage(t *testing.T) {
 
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(info.Busy))
-	number, look := regexp.MustCompile(`^\d+$`), chromedp.Evaluate[string](`document.getElementById("ahead")?.textContent ?? ""`)
+	number, look := regexp.MustCompile(`^\d+$`),
+		chromedp.Evaluate[string](`document.getElementById("ahead")?.textContent ?? ""`)
 	ahead := ""
 	until(t, "the waiting page shows a number", func() bool {
 		ahead, _ = browsertest.Look(ctx, look)

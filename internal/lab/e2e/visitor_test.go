@@ -51,13 +51,17 @@ func (v *curlVisitor) jar() string { return filepath.Join(v.dir, fmt.Sprintf("ja
 
 // headers are the arguments of curl by which the site knows the visitor, and when it sends the request.
 func (v *curlVisitor) headers() []string {
-	return []string{"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n), "-H", fmt.Sprintf("%s: %d", allinone.SentHeader, time.Now().UnixNano())}
+	return []string{
+		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n), "-H",
+		fmt.Sprintf("%s: %d", allinone.SentHeader, time.Now().UnixNano()),
+	}
 }
 
 // curl sends one request with the cookies of the jar, like a browser.
 func (v *curlVisitor) curl(ctx context.Context, jar, url string) (answer, error) {
 	v.tally.curls.Add(1)
-	cmd := exec.CommandContext(ctx, "curl", append(v.headers(), "-sS", "--max-time", "60", "-b", jar, "-c", jar, "-o", os.DevNull, "-D", "-", url+"/")...)
+	cmd := exec.CommandContext(ctx, "curl", append(v.headers(), "-sS", "--max-time", "60", "-b", jar, "-c", jar, "-o",
+		os.DevNull, "-D", "-", url+"/")...)
 	cmd.SysProcAttr = process.Group()
 	out, err := cmd.Output()
 	if err != nil {
@@ -82,7 +86,8 @@ func (v *curlVisitor) curl(ctx context.Context, jar, url string) (answer, error)
 // burst requests one page and its resources over all edges of a data centre in parallel, with the cookies of one
 // jar.
 func (v *curlVisitor) burst(ctx context.Context, dc []string) error {
-	args := append(v.headers(), "-sS", "--parallel", "--parallel-immediate", "--max-time", "60", "-b", v.jar(), "-c", v.jar())
+	args := append(v.headers(), "-sS", "--parallel", "--parallel-immediate", "--max-time", "60", "-b", v.jar(), "-c",
+		v.jar())
 	for i := range 6 {
 		args = append(args, "-o", os.DevNull, fmt.Sprintf("%s/asset/%d", dc[i%len(dc)], i))
 	}

@@ -48,7 +48,8 @@ type Section struct {
 type Row struct {
 	Cells []string `json:"cells"`          // as in the document, without the date
 	Date  string   `json:"date,omitempty"` // of the cells
-	From  []string `json:"from,omitempty"` // keys of the figures in the column "seen"; its cell counts until all are measured
+	// keys of the figures in the column "seen"; its cell counts until all are measured
+	From []string `json:"from,omitempty"`
 }
 
 // Decode decodes docs/figures.json.

@@ -70,7 +70,10 @@ func TestRows(t *testing.T) {
 		want string
 	}{
 		{nil, "a (11-22) | 1 | 0.9\nb | – | 2\n"},
-		{[]Measured{{Key: "x", Seen: "0.5", Missed: true, Date: "2026-11-24"}, {Key: "z"}}, "a (11-22) | 1 | 0.9\nb | – | 2\n"},
+		{
+			[]Measured{{Key: "x", Seen: "0.5", Missed: true, Date: "2026-11-24"}, {Key: "z"}},
+			"a (11-22) | 1 | 0.9\nb | – | 2\n",
+		},
 		{[]Measured{{Key: "y", Seen: "0.7", Date: "2026-11-23"}}, "a (11-23) | 1 | **0.5**; 0.7\nb | – | 2\n"},
 	} {
 		others := d.Take(c.take)

@@ -91,9 +91,13 @@ func build(o *options) ([]byte, string, error) {
 	if o.source != "" {
 		labels[annotation+"source"] = o.source
 	}
-	image, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), &v1.ConfigFile{
+	image, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
+		types.OCIManifestSchema1), &v1.ConfigFile{
 		Architecture: o.arch, OS: "linux", Created: created, RootFS: v1.RootFS{Type: "layers"},
-		Config: v1.Config{User: fmt.Sprintf("%d:%d", user, user), Entrypoint: []string{entrypoint}, WorkingDir: "/" + dataDir, Labels: labels},
+		Config: v1.Config{
+			User: fmt.Sprintf("%d:%d", user, user), Entrypoint: []string{entrypoint}, WorkingDir: "/" + dataDir,
+			Labels: labels,
+		},
 	})
 	if err != nil {
 		return nil, "", err
@@ -103,10 +107,12 @@ func build(o *options) ([]byte, string, error) {
 		if err != nil {
 			return err
 		}
-		image, err = mutate.Append(image, mutate.Addendum{Layer: packed, History: v1.History{Created: created, CreatedBy: "/" + h.Name}})
+		image, err = mutate.Append(image,
+			mutate.Addendum{Layer: packed, History: v1.History{Created: created, CreatedBy: "/" + h.Name}})
 		return err
 	}
-	if err := add(&tar.Header{Typeflag: tar.TypeDir, Name: dataDir + "/", Mode: 0o700, Uid: user, Gid: user}, nil); err != nil {
+	if err := add(&tar.Header{Typeflag: tar.TypeDir, Name: dataDir + "/", Mode: 0o700, Uid: user, Gid: user},
+		nil); err != nil {
 		return nil, "", err
 	}
 	for _, e := range entries {
@@ -145,7 +151,8 @@ func pack(created time.Time, h *tar.Header, content []byte) (v1.Layer, error) {
 		return nil, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
-	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer),
+		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 }
 
 // write returns the tar of an OCI layout, with the list of layers for older engines.
@@ -160,7 +167,10 @@ func write(o *options, image v1.Image) ([]byte, error) {
 		return nil, err
 	}
 	if err := top.AppendImage(image, layout.WithPlatform(v1.Platform{Architecture: o.arch, OS: "linux"}),
-		layout.WithAnnotations(map[string]string{"io.containerd.image.name": o.name, annotation + "ref.name": o.name})); err != nil {
+		layout.WithAnnotations(map[string]string{
+			"io.containerd.image.name": o.name,
+			annotation + "ref.name":    o.name,
+		})); err != nil {
 		return nil, err
 	}
 	m, err := image.Manifest()

@@ -32,7 +32,10 @@ func testOptions(t *testing.T) *options {
 			t.Fatal(err)
 		}
 	}
-	return &options{files: dir, name: "vestibule:v1", version: "v1", revision: "abc", source: "https://git.example/vestibule", created: time.Unix(1795000000, 0).UTC(), arch: "amd64"}
+	return &options{
+		files: dir, name: "vestibule:v1", version: "v1", revision: "abc",
+		source: "https://git.example/vestibule", created: time.Unix(1795000000, 0).UTC(), arch: "amd64",
+	}
 }
 
 // readTar returns the headers and contents of a tar.
@@ -211,7 +214,8 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 		fmt.Sprintf("LABEL %stitle=%q", annotation, title),
 		fmt.Sprintf("LABEL %sdescription=%q", annotation, description),
 		fmt.Sprintf("LABEL %slicenses=%q", annotation, licenses),
-		"LABEL " + annotation + "version=$VERSION", "LABEL " + annotation + "revision=$REVISION", "LABEL " + annotation + "source=$SOURCE",
+		"LABEL " + annotation + "version=$VERSION", "LABEL " + annotation + "revision=$REVISION",
+		"LABEL " + annotation + "source=$SOURCE",
 		"COPY bin/image/ /",
 		fmt.Sprintf("COPY --chown=%d:%d bin/%s/ /%s/", user, user, dataDir, dataDir),
 		fmt.Sprintf("USER %d:%d", user, user), "WORKDIR /" + dataDir,

@@ -39,7 +39,8 @@ func TestNoMutantIsInAProgram(t *testing.T) {
 		t.Skip("built with the tag mutants")
 	}
 	file := filepath.Join(t.TempDir(), "edge")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../../cmd/edge").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file,
+		"../../../cmd/edge").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", file).Output()

@@ -53,7 +53,10 @@ type Process struct {
 
 // Start starts a process in its own process group.
 func Start(o Options) (*Process, error) {
-	p := &Process{name: o.Name, cmd: exec.Command(o.Argv[0], o.Argv[1:]...), addresses: make(chan []byte, 1), done: make(chan struct{})}
+	p := &Process{
+		name: o.Name, cmd: exec.Command(o.Argv[0], o.Argv[1:]...), addresses: make(chan []byte, 1),
+		done: make(chan struct{}),
+	}
 	p.cmd.Env = append(os.Environ(), o.Env...)
 	p.cmd.ExtraFiles = o.Files
 	p.cmd.Stderr = o.Stderr

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// attack is what one client address does.
+// attack is the behaviour of one client address.
 type attack struct {
 	run        func(ctx context.Context, at string, secure bool)
 	secureOnly bool
@@ -26,7 +26,7 @@ type attack struct {
 const (
 	held      = filesOfEdge // connections of an attack
 	attackers = 8           // goroutines that open them
-	opened    = 1_000       // connections opened or replaced in a second: more would measure the processor that both sides share
+	opened    = 1_000       // connections opened or replaced in a second: more would measure the processor
 )
 
 var attacks = map[string]attack{
@@ -37,10 +37,11 @@ var attacks = map[string]attack{
 	"silent connections": {run: holds("", "")},
 	"unread answers":     {run: holds("GET /large HTTP/1.1\r\nHost: "+host+"\r\n\r\n", "")},
 	"websockets":         {run: holds("GET /other HTTP/1.1\r\nHost: "+host+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", "")},
-	"event streams":      {run: holds("GET /.well-known/vestibule/events?room=full HTTP/1.1\r\nHost: "+host+"\r\n\r\n", "")},
-	"pipelines":          {run: floods(strings.Repeat("GET /other HTTP/1.1\r\nHost: "+host+"\r\n\r\n", 100))},
-	"short connections":  {run: floods("")},
-	"half handshakes":    {run: holdsBare("\x16\x03\x01\x02\x00"), secureOnly: true},
+	"event streams": {run: holds("GET /.well-known/vestibule/events?room=full HTTP/1.1\r\nHost: "+host+"\r\n\r\n",
+		"")},
+	"pipelines":         {run: floods(strings.Repeat("GET /other HTTP/1.1\r\nHost: "+host+"\r\n\r\n", 100))},
+	"short connections": {run: floods("")},
+	"half handshakes":   {run: holdsBare("\x16\x03\x01\x02\x00"), secureOnly: true},
 
 	"HTTP/2 settings and pings":            overHTTP2(settings, 500),
 	"HTTP/2 priorities and window updates": overHTTP2(priorities, 500),
@@ -61,7 +62,10 @@ func dial(at string, secure bool, protocols ...string) (net.Conn, error) {
 	if !secure {
 		return d.Dial("tcp", at)
 	}
-	return tls.DialWithDialer(d, "tcp", at, &tls.Config{InsecureSkipVerify: true, ServerName: host, NextProtos: protocols}) //nolint:gosec // the program's own certificate
+	return tls.DialWithDialer(d, "tcp", at, &tls.Config{
+		InsecureSkipVerify: true, ServerName: host,
+		NextProtos: protocols,
+	}) //nolint:gosec // the program's own certificate
 }
 
 // each runs a function in several goroutines until ctx ends.
@@ -172,7 +176,10 @@ func ask(f *http2.Framer, stream uint32, method, path string) error {
 			return err
 		}
 	}
-	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndStream: method == "GET", EndHeaders: true})
+	return f.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: stream, BlockFragment: b.Bytes(), EndStream: method == "GET",
+		EndHeaders: true,
+	})
 }
 
 func askAll(f *http2.Framer, stream uint32, path string) error {
@@ -202,7 +209,8 @@ func emptyData(f *http2.Framer, stream uint32) error {
 
 func resets(f *http2.Framer, stream uint32) error {
 	for i := range uint32(streams) {
-		if err := errors.Join(ask(f, stream+2*i, "GET", "/other"), f.WriteRSTStream(stream+2*i, http2.ErrCodeCancel)); err != nil {
+		if err := errors.Join(ask(f, stream+2*i, "GET", "/other"),
+			f.WriteRSTStream(stream+2*i, http2.ErrCodeCancel)); err != nil {
 			return err
 		}
 	}
@@ -235,7 +243,8 @@ func unread(f *http2.Framer, stream uint32) error {
 		return zeroWindows(f, stream)
 	}
 	const all = 1<<31 - 1
-	return errors.Join(f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: all}), f.WriteWindowUpdate(0, all-65535), askAll(f, stream, "/large"))
+	return errors.Join(f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: all}),
+		f.WriteWindowUpdate(0, all-65535), askAll(f, stream, "/large"))
 }
 
 // continuations is one head that never ends.

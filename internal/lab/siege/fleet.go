@@ -65,8 +65,9 @@ func startFleet(ctx context.Context, o *options) (_ *fleet, err error) {
 		"rooms.yaml": fmt.Sprintf("rooms:\n"+
 			"  - {name: sale, host: %[1]s, path: %[2]s, total_active_users: 10000, new_users_per_minute: 60000, session_duration: 30m, origin: '%[4]s'}\n"+
 			"  - {name: full, host: %[1]s, path: %[3]s, total_active_users: 1, new_users_per_minute: 1, queue_all: true, session_duration: 30m, origin: '%[4]s'}\n", host, sale, queue, f.site.URL),
-		"global.yaml":   fmt.Sprintf("data_centers: [a]\nrooms: rooms.yaml\ndata_dir: ./g\nnats: {embedded: true, listen: '%s'}\nmetrics: {listen: '%s'}\n", free[0], free[1]),
-		"regional.yaml": fmt.Sprintf("data_center: a\ndata_dir: ./r\nnats: {url: 'nats://%s'}\nmetrics: {listen: '%s'}\n", free[0], free[2]),
+		"global.yaml": fmt.Sprintf("data_centers: [a]\nrooms: rooms.yaml\ndata_dir: ./g\nnats: {embedded: true, listen: '%s'}\nmetrics: {listen: '%s'}\n", free[0], free[1]),
+		"regional.yaml": fmt.Sprintf("data_center: a\ndata_dir: ./r\nnats: {url: 'nats://%s'}\nmetrics: {listen: '%s'}\n",
+			free[0], free[2]),
 		"edge.yaml": fmt.Sprintf("name: e\ndata_center: a\ndata_dir: ./e\nfront: %s\nlisten: %s\ntls: {listen: '%s', cert: c.pem, key: k.pem}\nnats: {url: 'nats://%s'}\nmetrics: {listen: '%s'}\n",
 			o.front, f.plain, f.tls, free[0], f.metricsAt),
 	}
@@ -92,7 +93,10 @@ func (f *fleet) start(o *options) error {
 		"exec bin/global --config global.yaml --bootstrap", "exec bin/regional --config regional.yaml --bootstrap",
 		fmt.Sprintf("ulimit -n %d; exec bin/edge --config edge.yaml", filesOfEdge),
 	} {
-		p, err := process.Start(process.Options{Name: script, Argv: []string{"sh", "-c", "cd " + f.dir + "; " + script}, Env: []string{"GOMEMLIMIT=" + o.limit}, Stderr: log, Stdout: log})
+		p, err := process.Start(process.Options{
+			Name: script, Argv: []string{"sh", "-c", "cd " + f.dir + "; " + script},
+			Env: []string{"GOMEMLIMIT=" + o.limit}, Stderr: log, Stdout: log,
+		})
 		if err != nil {
 			return err
 		}
@@ -147,7 +151,7 @@ func (f *fleet) peakMemory() (int64, error) {
 	return kib << 10, err
 }
 
-// settles waits until the edge has no connections of visitors, and describes what is left.
+// settles waits until the edge has no connections of visitors, and describes the rest.
 func (f *fleet) settles(ctx context.Context, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -96,7 +96,8 @@ func run(ctx context.Context, o *options) (err error) {
 				if err != nil {
 					return err
 				}
-				ok = got.session == 0 && float64(got.failed) <= most*float64(got.n) && got.p99 <= base.p99+mostSlower && got.quick <= base.quick+mostSlower
+				ok = got.session == 0 && float64(got.failed) <= most*float64(got.n) && got.p99 <= base.p99+mostSlower &&
+					got.quick <= base.quick+mostSlower
 				word := "ok"
 				if !ok {
 					word = "MISSED"
@@ -110,7 +111,8 @@ func run(ctx context.Context, o *options) (err error) {
 	}
 	if o.crowd > 0 {
 		refused, n := crowd(ctx, f, o.crowd)
-		fmt.Printf("%d honest visitors behind one address, half of them waiting: %d of %d requests refused\n", o.crowd, refused, n)
+		fmt.Printf("%d honest visitors behind one address, half of them waiting: %d of %d requests refused\n", o.crowd,
+			refused, n)
 		if refused > 0 {
 			missed++
 		}

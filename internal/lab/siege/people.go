@@ -26,7 +26,8 @@ type person struct {
 func newPeople(at string, from net.IP, n int) *people {
 	dial := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
 	c := &http.Client{
-		Transport: &http.Transport{DialContext: dial.DialContext, DisableKeepAlives: true, DisableCompression: true}, Timeout: 5 * time.Second,
+		Transport: &http.Transport{DialContext: dial.DialContext, DisableKeepAlives: true, DisableCompression: true},
+		Timeout:   5 * time.Second,
 	}
 	p := &people{at: "http://" + at}
 	for i := range n {
@@ -91,7 +92,7 @@ func (p *people) enter(ctx context.Context) error {
 	return nil
 }
 
-// seen is what the visitors have noticed.
+// seen is the experience of the visitors.
 type seen struct {
 	n, failed, session int           // requests, failed ones, and those of visitors with a session
 	p99, quick         time.Duration // of all, and of visitors with a session: others may be held for a second
@@ -99,7 +100,8 @@ type seen struct {
 }
 
 func (s seen) String() string {
-	text := fmt.Sprintf("%d of those with a session and %d of %d in all failed, p99 %v and %v", s.session, s.failed, s.n, s.quick.Round(time.Millisecond), s.p99.Round(time.Millisecond))
+	text := fmt.Sprintf("%d of those with a session and %d of %d in all failed, p99 %v and %v", s.session, s.failed, s.n,
+		s.quick.Round(time.Millisecond), s.p99.Round(time.Millisecond))
 	if s.first != nil {
 		text += fmt.Sprintf(" (%v)", s.first)
 	}
@@ -152,7 +154,9 @@ func (p *people) ask(ctx context.Context, length time.Duration) (s seen) {
 }
 
 // askBeside asks while another process attacks.
-func (p *people) askBeside(ctx context.Context, f *fleet, attack string, secure bool, length time.Duration) (s seen, err error) {
+func (p *people) askBeside(ctx context.Context, f *fleet, attack string, secure bool, length time.Duration) (s seen,
+	err error,
+) {
 	at := f.plain
 	if secure {
 		at = f.tls

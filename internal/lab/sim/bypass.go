@@ -24,7 +24,10 @@ type given struct {
 var bypasses = []given{
 	{`starts_with(http.request.uri.path, "/staff/")`, []string{"/staff/list"}},
 	{`http.request.uri.path eq "/help"`, []string{"/help"}},
-	{`http.request.uri.path in {"/staff/list" "/help"} and not http.user_agent contains "bot"`, []string{"/staff/list", "/help"}},
+	{
+		`http.request.uri.path in {"/staff/list" "/help"} and not http.user_agent contains "bot"`,
+		[]string{"/staff/list", "/help"},
+	},
 	{`any(http.request.headers["x-staff"][*] eq "1")`, nil},
 }
 
@@ -73,8 +76,12 @@ func (vs *visitors) letPast(n *edgeNode, v *visitor) bool {
 		return false
 	}
 	path := asks[v.asks]
-	req := rules.Request{Method: "GET", Scheme: "https", Host: "sale.example", Version: "HTTP/1.1", Time: int64(vs.fleetTime() / 1000)}
-	if !match.Readings(path, func(reading string) bool { req.Paths = append(req.Paths, strings.Clone(reading)); return true }) {
+	req := rules.Request{
+		Method: "GET", Scheme: "https", Host: "sale.example", Version: "HTTP/1.1",
+		Time: int64(vs.fleetTime() / 1000),
+	}
+	if !match.Readings(path,
+		func(reading string) bool { req.Paths = append(req.Paths, strings.Clone(reading)); return true }) {
 		req.Paths = nil
 	}
 	vs.asking.Ask(&req)

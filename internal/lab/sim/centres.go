@@ -56,7 +56,10 @@ type regionProc struct {
 
 // start starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
 func (cs *centres) start(r *dataCentre, bootstrap bool) {
-	n := &regionProc{id: int32(len(cs.aggs)), centre: r, term: r.before + uint64(len(r.procs)) + 1, roomSet: roomSet{edition: cs.doc.edition}}
+	n := &regionProc{
+		id: int32(len(cs.aggs)), centre: r, term: r.before + uint64(len(r.procs)) + 1,
+		roomSet: roomSet{edition: cs.doc.edition},
+	}
 	cs.newMachine(&n.proc, &r.again)
 	n.read = func(look bool) { cs.read(n, look) }
 	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(cs.now)) }
@@ -71,7 +74,8 @@ func (cs *centres) start(r *dataCentre, bootstrap bool) {
 	own, ownTerm := cs.ownMemory(r)
 	n.core = region.New(n.clock.read(cs.now), region.Config{
 		Time: cs.remembers(&n.proc),
-		DC:   r.name, Term: wire.Term{N: n.term, Nonce: cs.rng.Uint64()}, Params: cs.cfg.Params, Bootstrap: bootstrap, CompactAbove: cs.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
+		DC:   r.name, Term: wire.Term{N: n.term, Nonce: cs.rng.Uint64()}, Params: cs.cfg.Params, Bootstrap: bootstrap,
+		CompactAbove: cs.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
 		ClusterID: cs.clusterIDOf(r.id, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleettime.Never)

@@ -62,7 +62,8 @@ func (c *Config) Validate() []error {
 	}
 	check(c.Centres >= 1 && c.Centres <= 100, "data-centers: must be 1 to 100, got %d", c.Centres)
 	check(c.Edges >= 1 && c.Edges <= 500, "edges: must be 1 to 500, got %d", c.Edges)
-	check(c.Length > 0 && c.Length <= 48*time.Hour, "minutes: must be above 0 and at most 2880, got %v", c.Length.Minutes())
+	check(c.Length > 0 && c.Length <= 48*time.Hour, "minutes: must be above 0 and at most 2880, got %v",
+		c.Length.Minutes())
 	check(c.Total >= 1 && c.Total <= 10_000_000, "total-active-users: must be 1 to 10000000, got %d", c.Total)
 	check(c.Rate >= 1 && c.Rate <= 10_000_000, "new-users-per-minute: must be 1 to 10000000, got %d", c.Rate)
 	check(c.Session >= 5*time.Second && c.Session <= time.Hour, "session-duration: must be 5s to 1h, got %v", c.Session)

@@ -125,8 +125,10 @@ func (gs *coordinators) run(n *globalProc) {
 	}
 	unknown := n.core.Time(now) == 0
 	n.core.SetTime(now, gs.fleetTime().Add(n.offset))
-	if t := n.core.Time(now); unknown && (t > gs.fleetTime().Add(time.Second) || t < gs.fleetTime().Add(-time.Second)) && t != 0 {
-		gs.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", n.id+1, t.Sub(gs.fleetTime()))
+	if t := n.core.Time(now); unknown && (t > gs.fleetTime().Add(time.Second) || t < gs.fleetTime().Add(-time.Second)) &&
+		t != 0 {
+		gs.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", n.id+1,
+			t.Sub(gs.fleetTime()))
 		gs.guess = true
 	}
 	if n.core.GrantsDue() <= now {
@@ -187,13 +189,6 @@ func (gs *coordinators) end(d time.Duration) {
 	gs.tracef("the coordinator crashes")
 	gs.newest().gone = true
 	gs.in(d, func() { gs.start(false) })
-}
-
-// takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
-// stored one.
-func (gs *coordinators) takeOver(version int) {
-	gs.older, gs.olderFor = version, time.Hour
-	gs.end(2 * time.Second)
 }
 
 // crashLeader ends the leading coordinator; another one takes over.

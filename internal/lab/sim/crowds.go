@@ -63,18 +63,21 @@ func Crowds() []Crowd {
 		out = append(out, x)
 	}
 	add("rush of 250 in 15 s, bound by T", 250, 15*s, opening, func(x *Crowd) {})
-	add("rush of 250 in 15 s, bound by R", 250, 15*s, opening, func(x *Crowd) { x.Total, x.Rate, x.Session, x.Pages = 2000, 100, 30*s, 2 })
+	add("rush of 250 in 15 s, bound by R", 250, 15*s, opening,
+		func(x *Crowd) { x.Total, x.Rate, x.Session, x.Pages = 2000, 100, 30*s, 2 })
 	add("rush of 1,000 in 30 s, bound by T", 1000, 30*s, opening, func(x *Crowd) { x.Total = 300 })
 	add("rush of 2,000 in 60 s, bound by T", 2000, 60*s, opening, func(x *Crowd) { x.Total, x.Rate = 500, 12000 })
 	add("steady, bound by T", 1350, 150*s, steady, func(x *Crowd) { x.Total, x.From = 200, 60*s })
-	add("steady, bound by R", 900, 150*s, steady, func(x *Crowd) { x.Total, x.Rate, x.Session, x.Pages, x.From = 4000, 300, 15*s, 2, 60*s })
+	add("steady, bound by R", 900, 150*s, steady,
+		func(x *Crowd) { x.Total, x.Rate, x.Session, x.Pages, x.From = 4000, 300, 15*s, 2, 60*s })
 	add("cold, bound by T", 500, 60*s, cold, func(x *Crowd) { x.Total = 150 })
 	add("cold, bound by T, people stay long", 400, 60*s, cold, func(x *Crowd) { x.Total, x.Pages, x.Think = 150, 5, 5*s })
 	add("T changed: 200, 120, 240", 1300, 135*s, changed, func(x *Crowd) {
 		x.Total, x.From, x.Changes = 200, 30*s, []Change{{At: 50 * s, Total: 120}, {At: 95 * s, Total: 240}}
 	})
 	add("R changed: 300, 180, 420", 1300, 135*s, changed, func(x *Crowd) {
-		x.Total, x.Rate, x.Session, x.Pages, x.From, x.Changes = 4000, 300, 15*s, 2, 30*s, []Change{{At: 50 * s, Rate: 180}, {At: 95 * s, Rate: 420}}
+		x.Total, x.Rate, x.Session, x.Pages, x.From, x.Changes = 4000, 300, 15*s, 2, 30*s,
+			[]Change{{At: 50 * s, Rate: 180}, {At: 95 * s, Rate: 420}}
 	})
 	add("session changed: 20 s, 35 s", 1100, 100*s, changed, func(x *Crowd) {
 		x.Total, x.From, x.Changes = 200, 30*s, []Change{{At: 60 * s, Session: 35 * s}}
@@ -128,7 +131,10 @@ func wordsAfterTakeovers(f *Finding, seeds int) {
 
 // rushes are crowds that wait for minutes while the first sessions of a room reach their life.
 func rushes() []Crowd {
-	x := Crowd{Total: 40, Rate: 6000, Session: 20 * time.Second, Pages: 3, Think: 4 * time.Second, Move: 0.2, People: 250, Over: 15 * time.Second}
+	x := Crowd{
+		Total: 40, Rate: 6000, Session: 20 * time.Second, Pages: 3, Think: 4 * time.Second, Move: 0.2,
+		People: 250, Over: 15 * time.Second,
+	}
 	y := x
 	y.Total, y.People, y.Over = 150, 1000, 30*time.Second
 	out := []Crowd{x, y}
@@ -166,7 +172,7 @@ func orderOfCrowds(f *Finding, seeds int) {
 	}
 }
 
-// words runs a crowd several times, and returns what people were told. It notes that under a name, if there is one.
+// words runs a crowd several times, and returns its forecasts. It notes that under a name, if there is one.
 func (f *Finding) words(x *Crowd, name string, seeds int) *Words {
 	all := &Words{}
 	for seed := range uint64(seeds) {
@@ -178,7 +184,7 @@ func (f *Finding) words(x *Crowd, name string, seeds int) *Words {
 	return all
 }
 
-// gather runs a crowd, and adds what people were told.
+// gather runs a crowd, and adds its forecasts.
 func (f *Finding) gather(x *Crowd, seed uint64, all *Words) {
 	w := x.gather(seed)
 	if r := w.result(); r.Fault != "" {
@@ -188,7 +194,7 @@ func (f *Finding) gather(x *Crowd, seed uint64, all *Words) {
 	all.Add(w.meters.words)
 }
 
-// anyRoom is a kind of room whose crowds are drawn at random.
+// anyRoom is a kind of room with crowds drawn at random.
 type anyRoom struct {
 	name string
 	draw func(*Crowd, *rand.Rand) // changes a rush that T limits
@@ -218,7 +224,8 @@ func anyRooms() []anyRoom {
 			x.Session, x.Over = time.Minute, time.Duration(between(rng, 1, 2)*float64(time.Minute))
 		}},
 		{"cold, short sessions", func(x *Crowd, rng *rand.Rand) {
-			x.Session, x.Over = time.Duration(10+rng.IntN(15))*time.Second, time.Duration(between(rng, 1, 2)*float64(time.Minute))
+			x.Session, x.Over = time.Duration(10+rng.IntN(15))*time.Second,
+				time.Duration(between(rng, 1, 2)*float64(time.Minute))
 		}},
 		{"steady, T", byTotal},
 		{"steady, R", func(x *Crowd, rng *rand.Rand) {

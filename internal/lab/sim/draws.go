@@ -69,7 +69,8 @@ func (o *operator) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 		o.tracef("coordinator %d: no draw, it is too late", i+1)
 	}
 	for _, n := range due.Publish {
-		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(o.oracle.waiting))
+		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil,
+			uint64(o.oracle.waiting))
 		if err != nil {
 			o.fail("no record of the draw: %v", err)
 			return
@@ -83,7 +84,8 @@ func (o *operator) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 		return
 	}
 	for _, n := range next.Notices { // no draw is published twice
-		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil && *old.Drawn() != *n.Drawn() {
+		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil &&
+			*old.Drawn() != *n.Drawn() {
 			o.fail("a second record of a draw")
 		}
 	}
@@ -101,7 +103,10 @@ func (o *operator) scheduleDraw(f *fault) {
 	}
 	gather := now.Add(time.Duration(1+5*f.x) * time.Second)
 	start := gather.Add(draw.Lead + time.Duration(f.y*10*float64(time.Second)))
-	e := &room.Event{ID: eventID, Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start), End: int64(start.Add(10*time.Second + f.last))}
+	e := &room.Event{
+		ID: eventID, Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start),
+		End: int64(start.Add(10*time.Second + f.last)),
+	}
 	o.giveEvent(e)
 	o.announce(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
 		sinceEpoch(e.Prequeue), start.Add(-draw.Lead).Sub(epoch), sinceEpoch(e.Start), sinceEpoch(e.End))
@@ -141,12 +146,14 @@ func (j *oracle) checkDraw(e *edgeNode, t *ticket.Ticket) {
 	}
 	now, end := j.fleetTime(), fleettime.Time(o.event.End)
 	n := o.draws.board.Of(o.drawn()[0])
-	if now < fleettime.Time(o.event.Start).Add(fleettime.MaxError) || now >= end.Add(-sure-j.cfg.Faults.Vague) || n != nil && n.Void != "" {
+	if now < fleettime.Time(o.event.Start).Add(fleettime.MaxError) || now >= end.Add(-sure-j.cfg.Faults.Vague) ||
+		n != nil && n.Void != "" {
 		return
 	}
 	r := n.Drawn()
 	if r == nil || now < n.Published.Add(draw.Settle-fleettime.MaxError) {
-		j.fail("%s admits a visitor %v after the start of an event before its draw is settled", e, now.Sub(fleettime.Time(o.event.Start)))
+		j.fail("%s admits a visitor %v after the start of an event before its draw is settled", e,
+			now.Sub(fleettime.Time(o.event.Start)))
 		return
 	}
 	d := o.draws.places[r]

@@ -93,7 +93,8 @@ func TestADrawEntersByRank(t *testing.T) {
 		for i, place := range entered[:permits] {
 			if fleettime.Time(place) > places[permits-1] { // also of latecomers, whose places are behind the draw
 				wrong++
-				t.Errorf("seed %d: number %d that entered has rank %d of those that asked", seed, i+1, 1+sort.Search(len(places), func(i int) bool { return int64(places[i]) >= place }))
+				t.Errorf("seed %d: number %d that entered has rank %d of those that asked", seed, i+1,
+					1+sort.Search(len(places), func(i int) bool { return int64(places[i]) >= place }))
 			}
 		}
 		slices.SortFunc(entrants, func(a, b entrant) int { return int(a.place - b.place) })
@@ -106,6 +107,7 @@ func TestADrawEntersByRank(t *testing.T) {
 		if all := c.People.Patience == 0; all && off > people/50 {
 			t.Errorf("seed %d: told a rank that is %d off the true one of %d", seed, off, len(entrants))
 		}
-		t.Logf("seed %d: of the first %d, %d wrong; %d asked in the last ten seconds; ranks of %d entrants at most %d off", seed, permits, wrong, len(places), len(entrants), off)
+		t.Logf("seed %d: of the first %d, %d wrong; %d asked in the last ten seconds; ranks of %d entrants at most %d off",
+			seed, permits, wrong, len(places), len(entrants), off)
 	}
 }

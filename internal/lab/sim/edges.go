@@ -80,7 +80,8 @@ func (es *edges) start(n *edgeNode) {
 	n.down, n.synced, n.forgotten, n.edition = false, false, false, es.doc.edition
 	n.keys = es.keys.newest
 	n.core = admission.New(admission.Config{
-		Edge: n.name, DC: n.centre.name, Params: es.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended, Rand: es.fork(),
+		Edge: n.name, DC: n.centre.name, Params: es.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended,
+		Rand:   es.fork(),
 		Stores: es.cfg.Faults.Pasts,
 	})
 	n.keep()
@@ -181,7 +182,7 @@ func (es *edges) release(n *edgeNode) {
 	es.answer(n, n.core.Release(n.clock.read(es.now), nil))
 }
 
-// hold makes an edge hold a request whose client hangs up after d.
+// hold makes an edge hold a request. The client hangs up after d.
 func (es *edges) hold(n *edgeNode, t, brought ticket.Ticket, d time.Duration) {
 	v := &admission.Visit{Room: es.room, Ticket: t, Brought: brought, Data: int32(-1)} // of no visitor
 	n.core.Hold(n.clock.read(es.now), v)
@@ -275,7 +276,8 @@ func (es *edges) renew(f *fault) {
 	}
 	es.leave(n)
 	es.renewed++
-	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(n.id)%es.cfg.Edges+1, es.renewed), fleettime.Lives{}, es.newPlace()
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(n.id)%es.cfg.Edges+1, es.renewed), fleettime.Lives{},
+		es.newPlace()
 	es.in(f.last, func() { es.revive(n) })
 }
 

@@ -29,39 +29,42 @@ type Faults struct {
 	Forever     bool `without:"forever"`   // an edge, or a whole data centre, never returns
 	CutEdge     bool `without:"cut-edge"`  // in one direction or both
 	CutRegion   bool `without:"cut-region"`
-	CutPair     bool `without:"cut-pair"`          // between two processes, which may reach others
-	Stop        bool `without:"stop"`              // processes are stopped and continued
-	Limits      bool `without:"limits"`            // T and R are lowered and raised
-	Session     bool `without:"session"`           // session_duration is edited
-	Epoch       bool `without:"epoch"`             // the room's epoch is raised
-	Remove      bool `without:"remove"`            // the room is removed and restored
-	Drop        bool `without:"dropped"`           // with Remove: often, and sometimes for so long that nodes drop the room
-	Disk        bool `without:"disk"`              // stores are slow, and writes fail, or succeed without an answer
-	Fail        bool `without:"fail"`              // stores fail for the length of a fault
-	Torn        bool `without:"torn"`              // a store has lost part of its data when a new leader begins
-	Blank       bool `without:"blank"`             // a data centre's store loses its data
-	Wipe        bool `without:"wipe"`              // a store is lost with its leader, and an earlier leader succeeds
-	Rollback    bool `without:"rollback"`          // the coordinator's lease is restored from a backup: a term is repeated
-	Keys        bool `without:"keys"`              // keys are rotated
-	Members     bool `without:"members"`           // data centres are added and drained, and lists are rolled back
-	Copies      bool `without:"copies"`            // data centres are copied, with their names, onto another NATS
-	Forsake     bool `without:"forsake"`           // with Members: data centres are removed by force, and live on
-	Methods     bool `without:"methods"`           // queueing_method and queue_all are edited
-	Pause       bool `without:"pause"`             // the room is paused for a while
-	ForNow      bool `without:"for-now"`           // T and R are overridden for a while
-	Suspend     bool `without:"suspend"`           // the room is suspended for a while
-	Renewal     bool `without:"renewal"`           // disable_session_renewal is edited
-	Rename      bool `without:"rename"`            // the room is renamed, and keeps its id
-	Events      bool `without:"events"`            // the room has events, with visitors that gather before
-	Draws       bool `without:"draws"`             // the room has events with a draw
-	Release     bool `without:"release"`           // the room is paused, and some visitors are released
-	Rules       bool `without:"rules"`             // the bypass rules of the room are edited
-	Pasts       bool `without:"pasts"`             // edges store snapshots in their data folders, by which a successor settles them
-	BadFolders  bool `without:"bad-folders,pasts"` // with Pasts: their writes fail, or take long
-	OldImages   bool `without:"old-images,pasts"`  // with Pasts: an edge's disk comes back as it was a while before
-	Restart     bool `without:"restart"`           // every process ends and restarts on its machine
-	Forgetful   bool `without:"forgetful"`         // no process stores fleet time in its data folder
-	Clocks      bool `without:"clocks"`            // wall clocks are off by up to 5 min, monotonic ones drift at their bound
+	CutPair     bool `without:"cut-pair"` // between two processes, which may reach others
+	Stop        bool `without:"stop"`     // processes are stopped and continued
+	Limits      bool `without:"limits"`   // T and R are lowered and raised
+	Session     bool `without:"session"`  // session_duration is edited
+	Epoch       bool `without:"epoch"`    // the room's epoch is raised
+	Remove      bool `without:"remove"`   // the room is removed and restored
+	// with Remove: often, and sometimes for so long that nodes drop the room
+	Drop     bool `without:"dropped"`
+	Disk     bool `without:"disk"`     // stores are slow, and writes fail, or succeed without an answer
+	Fail     bool `without:"fail"`     // stores fail for the length of a fault
+	Torn     bool `without:"torn"`     // a store has lost part of its data when a new leader begins
+	Blank    bool `without:"blank"`    // a data centre's store loses its data
+	Wipe     bool `without:"wipe"`     // a store is lost with its leader, and an earlier leader succeeds
+	Rollback bool `without:"rollback"` // the coordinator's lease is restored from a backup: a term is repeated
+	Keys     bool `without:"keys"`     // keys are rotated
+	Members  bool `without:"members"`  // data centres are added and drained, and lists are rolled back
+	Copies   bool `without:"copies"`   // data centres are copied, with their names, onto another NATS
+	Forsake  bool `without:"forsake"`  // with Members: data centres are removed by force, and live on
+	Methods  bool `without:"methods"`  // queueing_method and queue_all are edited
+	Pause    bool `without:"pause"`    // the room is paused for a while
+	ForNow   bool `without:"for-now"`  // T and R are overridden for a while
+	Suspend  bool `without:"suspend"`  // the room is suspended for a while
+	Renewal  bool `without:"renewal"`  // disable_session_renewal is edited
+	Rename   bool `without:"rename"`   // the room is renamed, and keeps its id
+	Events   bool `without:"events"`   // the room has events, with visitors that gather before
+	Draws    bool `without:"draws"`    // the room has events with a draw
+	Release  bool `without:"release"`  // the room is paused, and some visitors are released
+	Rules    bool `without:"rules"`    // the bypass rules of the room are edited
+	// edges store snapshots in their data folders, by which a successor settles them
+	Pasts      bool `without:"pasts"`
+	BadFolders bool `without:"bad-folders,pasts"` // with Pasts: their writes fail, or take long
+	OldImages  bool `without:"old-images,pasts"`  // with Pasts: an edge's disk comes back as it was a while before
+	Restart    bool `without:"restart"`           // every process ends and restarts on its machine
+	Forgetful  bool `without:"forgetful"`         // no process stores fleet time in its data folder
+	// wall clocks are off by up to 5 min, monotonic ones drift at their bound
+	Clocks bool `without:"clocks"`
 
 	Doubled float64       `without:"doubled"` // fraction of messages that arrive twice
 	Tardy   float64       `without:"late"`    // fraction of messages that are late
@@ -208,8 +211,9 @@ func (c *Config) drawFaults() []fault {
 		d := min(pause(f.Last), 10*f.Last, end-at)
 		dir := rng.IntN(3)
 		out = append(out, fault{
-			number: len(out), at: int64(at), kind: kinds[rng.IntN(len(kinds))], who: rng.IntN(1 << 16), other: rng.IntN(1 << 16), last: d,
-			up: dir != 1, down: dir != 2,
+			number: len(out), at: int64(at), kind: kinds[rng.IntN(len(kinds))], who: rng.IntN(1 << 16), other: rng.IntN(1 << 16),
+			last: d,
+			up:   dir != 1, down: dir != 2,
 			zombie: rng.IntN(5) < 3 && f.Zombies, alone: rng.IntN(4) == 0,
 			// A leader that reaches only some nodes could lead for ever without an end of its lease: the protocol
 			// relies on that end.

@@ -30,14 +30,14 @@ type Finding struct {
 	Fault string // the first broken promise
 }
 
-// measured returns what an experiment has found.
+// measured returns the finding of an experiment.
 func measured(experiment func(f *Finding)) Finding {
 	f := Finding{Met: true}
 	experiment(&f)
 	return f
 }
 
-// add adds a part of what was seen, after sep if it is not the first, and whether it meets its goal.
+// add adds a part of the result, after sep if it is not the first, and whether it meets its goal.
 func (f *Finding) add(sep string, met bool, format string, args ...any) {
 	if f.Seen != "" {
 		f.Seen += sep
@@ -68,53 +68,98 @@ func (f *Finding) take(r *Result) *Result {
 // Figures returns all figures, in the order of display. Each has its own experiments with fixed seeds: equal code gives
 // equal figures.
 func Figures() []Figure {
-	const edges, centre = "use of T, every edge crashes once in 10 min and is back after ", "use of T, one of three data centres cut off for 12 min, "
+	const edges, centre = "use of T, every edge crashes once in 10 min and is back after ",
+		"use of T, one of three data centres cut off for 12 min, "
 	return []Figure{
 		{"use of T, no faults", ">= 0.99", func(f *Finding) { useOf(f, 0.99, false, nil) }, ""},
 		{edges + "2 s, serve", ">= 0.99", func(f *Finding) { useOf(f, 0.99, false, crashEveryEdge(2*time.Second)) }, ""},
 		{edges + "2 s, cap", ">= 0.99", func(f *Finding) { useOf(f, 0.99, true, crashEveryEdge(2*time.Second)) }, ""},
 		{edges + "10 s, cap", ">= 0.99", func(f *Finding) { useOf(f, 0.99, true, crashEveryEdge(10*time.Second)) }, ""},
-		{edges + "10 s, serve", "", func(f *Finding) { useOf(f, 0, false, crashEveryEdge(10*time.Second)) }, "an edge that is silent for longer than its lease may be renewing: what was last seen there counts until one session after it is back"},
-		{"use of T, 4 of 10 edges killed for good, serve, told after 10 s; from session_duration + 60 s on", ">= 0.95", func(f *Finding) { killedForGood(f, 0.95, true) }, ""},
-		{"use of T, 4 of 10 edges killed for good, serve, nobody tells; from session_duration + 60 s on", "", func(f *Finding) { killedForGood(f, 0, false) }, "an edge that is silent may be renewing: what it held counts until lost_after, unless somebody who knows says that it has ended"},
+		{
+			edges + "10 s, serve", "", func(f *Finding) {
+				useOf(f, 0, false, crashEveryEdge(10*time.Second))
+			},
+			"an edge that is silent for longer than its lease may be renewing: what was last seen there counts until one session after it is back",
+		},
 		{centre + "serve", ">= 0.95", func(f *Finding) { useOf(f, 0.95, false, cutOneCentre) }, ""},
 		{centre + "cap", ">= 0.95", func(f *Finding) { useOf(f, 0.95, true, cutOneCentre) }, ""},
-		{"use of T, coordinator dead for 10 min, serve", ">= 0.97", func(f *Finding) { useOf(f, 0.97, false, loseGlobal) }, ""},
-		{"use of T, coordinator dead for 10 min, cap", "", func(f *Finding) { useOf(f, 0, true, loseGlobal) }, "under cap nobody is let in once the leases of the data centres have ended, after 60 s; that is what cap means, and standbys are for"},
+		{
+			"use of T, coordinator dead for 10 min, serve", ">= 0.97", func(f *Finding) { useOf(f, 0.97, false, loseGlobal) },
+			"",
+		},
+		{
+			"use of T, coordinator dead for 10 min, cap", "", func(f *Finding) {
+				useOf(f, 0, true, loseGlobal)
+			},
+			"under cap nobody is let in once the leases of the data centres have ended, after 60 s; that is what cap means, and standbys are for",
+		},
 		{"use of T, coordinator dead for an hour, serve; people put out", ">= 0.97; 0", hourWithoutGlobal, ""},
-		{"sessions of 10 s, T of 50 to 400, no faults: people put out; with every edge crashing once in 10 min: use of T", "0; >= 0.97", sessionsOfTenSeconds, ""},
-		{"spike 0 to 20x in 10 s into one idle data centre: peak sessions / T", "<= 1.000", func(f *Finding) { spikeIntoOne(f, true) }, ""},
-		{"spike 0 to 20x in 10 s into one idle data centre: queued while slots were free", "<= 0.1 %", func(f *Finding) { spikeIntoOne(f, false) }, ""},
+		{
+			"spike 0 to 20x in 10 s into one idle data centre: peak sessions / T", "<= 1.000",
+			func(f *Finding) { spikeIntoOne(f, true) }, "",
+		},
+		{
+			"spike 0 to 20x in 10 s into one idle data centre: queued while slots were free", "<= 0.1 %",
+			func(f *Finding) { spikeIntoOne(f, false) }, "",
+		},
 		{"order spread p50 / p99, from the strict order of arrival", "<= 1 s / <= 4 s", orderStrict, ""},
-		{"an edge crashes and restarts, everybody leaves: slots in use again after", "<= session_duration + 30 s", restartedEdge, "a ticket is valid for a tenth of session_duration longer, 20 s at most; what the crashed edge may have stamped is reserved for one lease more"},
-		{"peak sessions / T over runs with faults, cap", "<= 1.000", func(f *Finding) { peakOverFaults(f, 40) }, ""},
-		{"serve, a data centre is cut off and its visitors move to others: peak sessions / T / overcommit told", "<= 1 / 0", moveOut, ""},
-		{"serve, an edge is cut off and its visitors go elsewhere and back: sessions above T, as many as told at most", "<= told <= moved", awayAndBack, "the edge's visitors went elsewhere and back while it could not be heard; what it goes on renewing nobody counts"},
-		{"a data centre is added and drained ten times, coordinators with older lists lead in turn: peak sessions / T, admissions in 60 s / R", "<= 1.000 / <= 1.000", changingFleet, ""},
+		{
+			"an edge crashes and restarts, everybody leaves: slots in use again after", "<= session_duration + 30 s",
+			restartedEdge,
+			"a ticket is valid for a tenth of session_duration longer, 20 s at most; what the crashed edge may have stamped is reserved for one lease more",
+		},
+		{
+			"serve, a data centre is cut off and its visitors move to others: peak sessions / T / overcommit told", "<= 1 / 0",
+			moveOut, "",
+		},
+		{
+			"serve, an edge is cut off and its visitors go elsewhere and back: sessions above T, as many as told at most",
+			"<= told <= moved", awayAndBack,
+			"the edge's visitors went elsewhere and back while it could not be heard; what it goes on renewing nobody counts",
+		},
 		{"one hour without NATS, serve: errors or waiting pages seen by people inside", "0", hourAlone, ""},
-		{"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %", flood, ""},
-		{"1,000 replays/s of 100 old tickets over four edges for 5 min beside 450 people who wait: change of throughput / of people told of for each who waits / of the estimate for each", ">= -5 % / <= 5 % / <= 5 %", func(f *Finding) { replayed(f, 100, 1000) }, ""},
-		{"one old ticket 20 times a second: the same", ">= -5 % / <= 5 % / <= 5 %", func(f *Finding) { replayed(f, 1, 20) }, ""},
-		{"50 clients with one waiting ticket over 4 edges, sessions of 60 s: of them inside 15 s / 30 s / 60 s / 120 s after its turn, each at one edge", "1 after 60 s", func(f *Finding) { copies(f, 50, false) }, ""},
-		{"the same, at any edge with every request", "1 after 60 s", func(f *Finding) { copies(f, 50, true) }, ""},
-		{"the same with 4 clients, each at an edge of its own", "1 after 60 s", func(f *Finding) { copies(f, 4, false) }, ""},
-		{"50 clients with one waiting ticket in 10 networks, any of 4 edges, sessions of 60 s: inside with it 15 s / 30 s / 60 s / 120 s after its turn by ticket_binding", "fewer than with none; 1 after 60 s", func(f *Finding) { boundCopies(f, false) }, ""},
-		{"the same, the ticket of a session", "fewer than with none; 1 after 60 s", func(f *Finding) { boundCopies(f, true) }, ""},
-		{"8 / 50 / 1000 clients with one waiting ticket at 4 edges, sessions of 5 min: inside with it after five of them, renewing in step within 4.9 s; in turns; at random", "1", func(f *Finding) { copiesInAnyRhythm(f, 8, 50, 1000) }, ""},
+		{
+			"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %",
+			flood, "",
+		},
+		{"1,000 replays/s of 100 old tickets over four edges for 5 min beside 450 people who wait: change of throughput / of people told of for each who waits / of the estimate for each", ">= -5 % / <= 5 % / <= 5 %", replayed, ""},
+		{"50 clients with one waiting ticket in 10 networks, any of 4 edges, sessions of 60 s: inside with it 15 s / 30 s / 60 s / 120 s after its turn by ticket_binding", "fewer than with none; 1 after 60 s", func(f *Finding) {
+			boundCopies(f, false)
+		}, ""},
+		{
+			"the same, the ticket of a session", "fewer than with none; 1 after 60 s", func(f *Finding) { boundCopies(f, true) },
+			"",
+		},
 		{"a browser for an hour: 20 tabs, 50 requests at once, every tenth answer lost, others late, any edge with every request; sessions of 10 s / 60 s / 5 min: put out; counted twice for at most", "0; the life of a ticket", manyTabs, "a version that is shown after a newer one was renewed elsewhere, because an answer was lost or late, is charged beside it until that one expires"},
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne, ""},
-		{"forecast at joining over simulated sales: median of its error / share of waits inside the range", "<= 0.10 / 0.80 +- 0.05", func(f *Finding) { forecasts(f, 40) }, ""},
-		{"crowds, what people are told: error of the first estimate against its goal, coverage off 0.8 by, told to be next in vain, rises without the word", "<= 1, <= 0.08, 0, 0", func(f *Finding) { crowds(f, 8) }, ""},
-		{"crowds, all leaders replaced: error of the first forecast from then on, told to be next in vain", "<= 0.15, 0", func(f *Finding) { wordsAfterTakeovers(f, 8) }, ""},
-		{"crowds, order: seconds later than in the strict order of the line, p99", "<= 1", func(f *Finding) { orderOfCrowds(f, 8) }, "sessions end at whole seconds: one turn that is missed is worth a second"},
-		{"rushes of 250 and 1,000 with waits over a minute: median error of the first estimate; people told above twice their wait / below half of it, over a minute before they enter", "<= 0.12; <= 1 % / <= 1 %", func(f *Finding) { rushesTold(f, 20) }, ""},
-		{"crowds into rooms drawn at random, 30 of each kind: share of waits inside the range", "0.80 +- 0.08", func(f *Finding) { anyCrowds(f, 30) }, ""},
-		{"after a cold start the leaders are replaced every 10 s for 5 min: first admission later by, cap / serve", "<= 10 s", flappingLeaders, ""},
+		{
+			"forecast at joining over simulated sales: median of its error / share of waits inside the range",
+			"<= 0.10 / 0.80 +- 0.05", func(f *Finding) { forecasts(f, 40) }, "",
+		},
+		{"crowds, what people are told: error of the first estimate against its goal, coverage off 0.8 by, told to be next in vain, rises without the word", "<= 1, <= 0.08, 0, 0", func(f *Finding) {
+			crowds(f, 8)
+		}, ""},
+		{
+			"crowds, all leaders replaced: error of the first forecast from then on, told to be next in vain", "<= 0.15, 0",
+			func(f *Finding) { wordsAfterTakeovers(f, 8) }, "",
+		},
+		{"crowds, order: seconds later than in the strict order of the line, p99", "<= 1", func(f *Finding) {
+			orderOfCrowds(f, 8)
+		}, "sessions end at whole seconds: one turn that is missed is worth a second"},
+		{"rushes of 250 and 1,000 with waits over a minute: median error of the first estimate; people told above twice their wait / below half of it, over a minute before they enter", "<= 0.12; <= 1 % / <= 1 %", func(f *Finding) {
+			rushesTold(f, 20)
+		}, ""},
+		{
+			"crowds into rooms drawn at random, 30 of each kind: share of waits inside the range", "0.80 +- 0.08",
+			func(f *Finding) { anyCrowds(f, 30) }, "",
+		},
 		{"an event with 200,000 people in the pre-queue over 5 data centres, whose coordinator is replaced 3 s before the start: first admission after the start; before it; peak sessions / T, admissions in 60 s / R", "<= 2 s; none; <= 1.000 / <= 1.000", eventStart, ""},
 		{"an event with 200,000 people in the pre-queue over 5 data centres that begins with a draw, whose coordinator is replaced 3 s before entries close: first admission after the start; let in before they were called by the place that was drawn; peak sessions / T, admissions in 60 s / R", "<= 2 s; <= 0.1 %; <= 1.000 / <= 1.000", drawStart, ""},
 		{"a room whose method is random, a line of a minute: share called within so many rounds off the law of the rounds by; throughput beside fifo; the median told off that of the waits by; waits inside the range", "<= 2 %; >= 0.99; <= 0.10; 0.80 +- 0.05", randomRounds, ""},
-		{"let in the next N (1 to 500) of a room that is paused, nothing fails: releases that let in fewer; all within", "0; 3 s", func(f *Finding) { releasesInPeace(f, 1000) }, ""},
-		{"the same while coordinators end between taking and lending, aggregators and edges end, links are cut, messages come late and twice: releases that let in more than N", "0", func(f *Finding) { releasesInTrouble(f, 1000) }, ""},
+		{
+			"let in the next N (1 to 500) of a room that is paused, nothing fails: releases that let in fewer; all within",
+			"0; 3 s", func(f *Finding) { releasesInPeace(f, 1000) }, "",
+		},
 		{"half of those in line subscribe and close the page, half of these never come back: use of T; waits of the others beside a fleet that these never came to", ">= 0.95; +- 5 %", awayUntilCalled, ""},
 		{"50 visitors/s who take a slot and leave: throughput left to the others", ">= 80 %", abandoners, ""},
 	}

@@ -40,13 +40,14 @@ func flood(f *Finding) {
 		hits += run(&with, seed+1, true)
 	}
 	people, told := with.people/without.people-1, with.told/without.told-1
-	f.add("", math.Abs(people) < 0.05 && math.Abs(told) < 0.05, "%+.1f %% / %+.1f %% (%d hits)", 100*people, 100*told, hits)
+	f.add("", math.Abs(people) < 0.05 && math.Abs(told) < 0.05, "%+.1f %% / %+.1f %% (%d hits)", 100*people,
+		100*told, hits)
 }
 
-// replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without. A
-// single ticket is a waiting visitor's. The displayed numbers are compared with the true queue: a few of the tickets
-// are valid and take their permits.
-func replayed(f *Finding, tickets int, perSecond float64) {
+// replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without.
+// The displayed numbers are compared with the true queue: a few of the tickets are valid and take their permits.
+func replayed(f *Finding) {
+	const tickets, perSecond = 100, 1000.0
 	type seen struct{ let, people, told, real, tellings float64 }
 	const length = 5 * time.Minute
 	run := func(s *seen, seed uint64, perSecond float64) (shown int) {
@@ -57,9 +58,7 @@ func replayed(f *Finding, tickets int, perSecond float64) {
 		w := filled(c, nil)
 		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
 		w.in(fill-30*time.Second, func() {
-			if old.tickets = w.visitors.oldTickets((tickets + 3) / 4); tickets == 1 {
-				old.tickets = old.tickets[2:3]
-			}
+			old.tickets = w.visitors.oldTickets(tickets / 4)
 		})
 		if perSecond > 0 {
 			w.visitors.replay(old)
@@ -74,7 +73,7 @@ func replayed(f *Finding, tickets int, perSecond float64) {
 	shown := 0
 	for seed := range uint64(6) {
 		run(&without, seed+1, 0)
-		run(&used, seed+1, float64(tickets)/10)
+		run(&used, seed+1, tickets/10)
 		shown += run(&with, seed+1, perSecond)
 	}
 	let := with.let/without.let - 1
@@ -87,13 +86,8 @@ func replayed(f *Finding, tickets int, perSecond float64) {
 	}
 	f.add("", let >= -0.05 && people <= 0.05 && told <= 0.05,
 		"%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown)
-	f.Bound = "against the runs without replays: " + raw(&without) + "; in which each of those tickets is shown every 10 s: " + raw(&used)
-}
-
-// copies gives one ticket near its turn to many independent clients, in a room filled by others.
-func copies(f *Finding, clients int, roam bool) {
-	seen := copying{clients: clients, roam: roam}.inside(f)
-	f.add("", seen[2] == 1 && seen[3] == 1, "%d / %d / %d / %d", seen[0], seen[1], seen[2], seen[3])
+	f.Bound = "against the runs without replays: " + raw(&without) +
+		"; in which each of those tickets is shown every 10 s: " + raw(&used)
 }
 
 // boundCopies compares copies by the binding of tickets: none, to networks of five clients each, to the address of each
@@ -109,32 +103,10 @@ func boundCopies(f *Finding, session bool) {
 		{"strict", func(client int) ticket.Network { return ticket.Network(3 + 2*client) }},
 	} {
 		seen := copying{clients: 50, roam: true, session: session, network: bind.of}.inside(f)
-		f.add("; ", seen[0] < none && seen[2] == 1 && seen[3] == 1, "%s %d / %d / %d / %d", bind.name, seen[0], seen[1], seen[2], seen[3])
+		f.add("; ", seen[0] < none && seen[2] == 1 && seen[3] == 1, "%s %d / %d / %d / %d", bind.name, seen[0], seen[1],
+			seen[2], seen[3])
 		if i == 0 {
 			none = seen[0]
-		}
-	}
-}
-
-// copiesInAnyRhythm gives one ticket to clients that renew it in several rhythms.
-func copiesInAnyRhythm(f *Finding, sizes ...int) {
-	const every = 5 * time.Second
-	for _, next := range []func(now int64, client, clients int, rng *rand.Rand) time.Duration{
-		func(now int64, _, _ int, rng *rand.Rand) time.Duration {
-			return every - time.Duration(now)%every + time.Duration(rng.Int64N(int64(4900*time.Millisecond)))
-		},
-		func(now int64, client, clients int, _ *rand.Rand) time.Duration {
-			return every - time.Duration(now)%every + every*time.Duration(client)/time.Duration(clients)
-		},
-		func(_ int64, _, _ int, rng *rand.Rand) time.Duration {
-			return time.Duration(rng.Int64N(int64(2 * every)))
-		},
-	} {
-		sep := "; "
-		for _, clients := range sizes {
-			seen := copying{clients: clients, roam: true, life: 5 * time.Minute, next: next}.inside(f)
-			f.add(sep, seen[3] == 1, "%d", seen[3])
-			sep = " / "
 		}
 	}
 }
@@ -144,9 +116,10 @@ type copying struct {
 	clients int
 	roam    bool // to any edge with every request
 	session bool
-	network func(client int) ticket.Network                                    // nil for none
-	life    time.Duration                                                      // of sessions; a minute by default
-	next    func(now int64, client, clients int, rng *rand.Rand) time.Duration // time to the next request inside; nil for 5 to 15 s
+	network func(client int) ticket.Network // nil for none
+	life    time.Duration                   // of sessions; a minute by default
+	// time to the next request inside; nil for 5 to 15 s
+	next func(now int64, client, clients int, rng *rand.Rand) time.Duration
 }
 
 // inside returns how many clients are inside with the ticket, 15 s, 30 s, 60 s and 120 s after the first admission; in
@@ -208,7 +181,8 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 		w.in(next, func() { ask(i) })
 	}
 	w.in(3*time.Minute, func() {
-		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.operator.epoch, uint32(w.fleetTime().Second())
+		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.operator.epoch,
+			uint32(w.fleetTime().Second())
 		for i := range jars {
 			if jars[i] = place; i == 0 || !o.session {
 				ask(i)
@@ -229,7 +203,8 @@ func manyTabs(f *Finding) {
 			n, d, part := tabs(f, seed+1, session)
 			out, longest, twice = out+n, max(longest, d), twice+part/4
 		}
-		f.add(" / ", longest <= time.Duration(wire.Life(session))*time.Second, "%.1f s (%.1f %% of the time)", longest.Seconds(), 100*twice)
+		f.add(" / ", longest <= time.Duration(wire.Life(session))*time.Second, "%.1f s (%.1f %% of the time)",
+			longest.Seconds(), 100*twice)
 	}
 	f.Seen, f.Met = fmt.Sprintf("%d; %s", out, f.Seen), f.Met && out == 0
 }

@@ -53,14 +53,8 @@ func awayAndBack(f *Finding) {
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
 	r := f.run(w)
 	over := max(0, r.Peak-c.Total)
-	f.add("", int64(over) <= metric && metric <= int64(len(went)) && over > 0, "%d above T, %d told, %d moved", over, metric, len(went))
-}
-
-// each calls do every d.
-func (k *kernel) each(d time.Duration, do func()) {
-	var again func()
-	again = func() { do(); k.in(d, again) }
-	k.in(d, again)
+	f.add("", int64(over) <= metric && metric <= int64(len(went)) && over > 0, "%d above T, %d told, %d moved", over,
+		metric, len(went))
 }
 
 // overcommitTold returns the possible overcommit of T that the nodes report.
@@ -74,34 +68,4 @@ func (fl *fleet) overcommitTold() int64 {
 		n += r.newest().core.Ledger(fl.room).Overcommit
 	}
 	return n
-}
-
-// changingFleet removes a data centre from a busy fleet and adds it again ten times, while successive coordinators
-// start with the previous list.
-func changingFleet(f *Finding) {
-	c := Defaults()
-	c.Length = 48 * time.Hour
-	c.Total, c.Rate, c.Session = 400, 600, 30*time.Second
-	c.People.Think, c.Demand.PerMinute = 5*time.Second, 900
-	w := New(c)
-	w.runFor(time.Minute)
-	for range 10 {
-		w.members.drain(2)
-		for all, _ := w.members.listed(); len(all) == 3 && !w.broken(); all, _ = w.members.listed() {
-			w.runFor(10 * time.Second)
-		}
-		w.globals.takeOver(w.members.store - 1) // with a list in which it drains
-		w.runFor(30 * time.Second)
-		w.globals.takeOver(0)
-		w.runFor(20 * time.Second)
-		w.members.add(2)
-		w.runFor(20 * time.Second)
-		w.globals.takeOver(w.members.store - 1) // with one without it
-		w.runFor(30 * time.Second)
-		w.globals.takeOver(0)
-		w.runFor(30 * time.Second)
-	}
-	f.take(w.result())
-	t, rate := float64(w.oracle.peak)/float64(c.Total), float64(w.oracle.peakRate)/float64(c.Rate)
-	f.add("", t <= 1 && rate <= 1, "%.3f / %.3f", t, rate)
 }

@@ -25,25 +25,6 @@ func crashEveryEdge(later time.Duration) func(w *World) {
 	}
 }
 
-// killedForGood ends four of ten edges for good. told says whether an operator declares them dead.
-func killedForGood(f *Finding, goal float64, told bool) {
-	c := busy(1)
-	c.Centres, c.Edges, c.Length = 2, 5, fill+10*time.Minute
-	w := New(c)
-	w.in(fill, func() {
-		for _, i := range []int{0, 1, 5, 6} {
-			n := w.edges.all[i]
-			w.edges.crash(n, 0, true)
-			if told {
-				w.in(10*time.Second, func() { w.centres.forgetEdge(n) })
-			}
-		}
-	})
-	w.in(fill+c.Session+time.Minute, w.meters.begin)
-	r := f.run(w)
-	f.add("", r.UseT >= goal, "%.4f", r.UseT)
-}
-
 func cutOneCentre(w *World) { w.centres.cutFor(w.centres.all[0], 12*time.Minute) }
 
 func loseGlobal(w *World) { w.globals.end(10 * time.Minute) }
@@ -57,33 +38,6 @@ func hourWithoutGlobal(f *Finding) {
 	f.add("", r.UseT >= 0.97 && w.meters.early == 0, "%.4f; %d", r.UseT, w.meters.early)
 }
 
-// shortSessions fills one data centre with sessions of ten seconds, which are renewed every second, and returns the
-// number of active visitors that lost their session.
-func shortSessions(f *Finding, total int, length time.Duration, crashes bool) (early int, use float64) {
-	c := Defaults()
-	c.Seed, c.Length, c.Centres = uint64(total), time.Minute+length, 1
-	c.Total, c.Rate, c.Session = total, 100_000, 10*time.Second
-	c.People.Pages, c.People.Think = 30, 4*time.Second
-	c.Demand.PerMinute = float64(total) * 4
-	w := New(c)
-	w.in(time.Minute, w.meters.begin)
-	if crashes {
-		w.in(time.Minute, func() { crashEveryEdge(2 * time.Second)(w) })
-	}
-	r := f.run(w)
-	return w.meters.early, r.UseT
-}
-
-func sessionsOfTenSeconds(f *Finding) {
-	early, least := 0, 1.0
-	for _, total := range []int{50, 100, 200, 400} {
-		n, _ := shortSessions(f, total, 10*time.Minute, false)
-		_, use := shortSessions(f, total, 10*time.Minute, true)
-		early, least = early+n, min(least, use)
-	}
-	f.add("", early == 0 && least >= 0.97, "%d; %.4f", early, least)
-}
-
 // spikeIntoOne starts without visitors, then raises demand to 4,000 per minute within ten seconds, all in the second
 // of four data centres.
 func spikeIntoOne(f *Finding, peak bool) {
@@ -92,7 +46,10 @@ func spikeIntoOne(f *Finding, peak bool) {
 	for seed := range uint64(5) {
 		c := busy(seed + 1)
 		c.Centres, c.Length = 4, 5*time.Minute
-		c.Demand = Demand{Spikes: []Spike{{At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000, Centre: 2}}}
+		c.Demand = Demand{Spikes: []Spike{{
+			At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000,
+			Centre: 2,
+		}}}
 		r := f.run(New(c))
 		came, early, most = came+r.Arrived, early+r.QueuedFree, max(most, r.Peak)
 	}
@@ -150,21 +107,6 @@ func restartedEdge(f *Finding) {
 	}
 }
 
-// peakOverFaults runs fleets under cap with all kinds of faults.
-func peakOverFaults(f *Finding, seeds int) {
-	worst, done := 0.0, 0
-	for seed := uint64(1); done < seeds; seed++ {
-		c := VaryFaults(seed)
-		if x := &c.Faults; !c.Cap || x.Limits || x.Events || x.ForNow { // peak / T is meaningless while T changes
-			continue
-		}
-		done++
-		r := f.run(New(c))
-		worst = max(worst, float64(r.Peak)/float64(c.Total))
-	}
-	f.add("", worst <= 1, "%.3f over %d seeds", worst, done)
-}
-
 // hourAlone lets visitors continue for an hour without any message between nodes.
 func hourAlone(f *Finding) {
 	c := busy(1)
@@ -176,7 +118,8 @@ func hourAlone(f *Finding) {
 	w := filled(c, func(w *World) { people = len(w.visitors.inside()); w.isolate(time.Hour) })
 	w.in(fill+time.Hour, func() { stayed = len(w.visitors.inside()) })
 	f.run(w)
-	f.add("", w.meters.early == 0, "%d of %d people, %d of whom were still there after the hour", w.meters.early, people, stayed)
+	f.add("", w.meters.early == 0, "%d of %d people, %d of whom were still there after the hour", w.meters.early,
+		people, stayed)
 }
 
 // abandoners adds visitors that abandon to a room that is four fifths full.

@@ -11,64 +11,6 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// flappingLeaders ends every process of a full room at once, and compares the time until the next admission with and
-// without continuous replacement of leaders.
-func flappingLeaders(f *Finding) {
-	for _, capped := range []bool{true, false} {
-		calm, flapping := coldStart(f, capped, false), coldStart(f, capped, true)
-		f.add(" / ", calm > 0 && flapping > 0 && flapping-calm <= 10*time.Second,
-			"%.1f s (%.1f s without)", (flapping - calm).Seconds(), calm.Seconds())
-	}
-}
-
-// coldStart ends and restarts all processes, and returns the time until the next admission; 0 for none. With flap,
-// global and every regional are replaced every ten seconds for five minutes.
-func coldStart(f *Finding, capped, flap bool) (first time.Duration) {
-	c := Defaults()
-	c.Centres, c.Edges, c.Length, c.Cap = 2, 3, 12*time.Minute, capped
-	c.Total, c.Rate, c.Session = 100, 600, time.Minute
-	c.People.Think = 10 * time.Second
-	c.Demand.PerMinute = 200
-	w := New(c)
-	const cut, every, takeover = 3 * time.Minute, 10 * time.Second, 1500 * time.Millisecond
-	begin := int64(0)
-	w.in(cut, func() {
-		for _, n := range w.edges.all {
-			w.edges.end(n)
-		}
-		for _, r := range w.centres.all {
-			r.newest().gone = true
-		}
-		w.globals.newest().gone = true
-		w.in(5*time.Second, func() {
-			begin = w.now
-			before := w.meters.Inside
-			w.globals.start(false)
-			for _, r := range w.centres.all {
-				w.centres.start(r, false)
-			}
-			for _, n := range w.edges.all {
-				w.edges.revive(n)
-			}
-			w.each(50*time.Millisecond, func() {
-				if first == 0 && w.meters.Inside > before {
-					first = time.Duration(w.now - begin)
-				}
-			})
-			for at := every; flap && at <= 5*time.Minute; at += every {
-				w.in(at, func() {
-					w.globals.end(takeover)
-					for _, r := range w.centres.all {
-						w.centres.end(r, takeover)
-					}
-				})
-			}
-		})
-	})
-	f.run(w)
-	return first
-}
-
 // The event for which visitors gather begins after opens. Its limits, then or always, are openTotal and openRate.
 const opens, openTotal, openRate = 4 * time.Minute, 20_000, 12_000
 
@@ -77,7 +19,8 @@ const opens, openTotal, openRate = 4 * time.Minute, 20_000, 12_000
 func gathering(c Config, e *room.Event, within, later time.Duration) (w *World, waiting *int) {
 	c.Centres, c.Edges, c.Session, c.People.Patience = 5, 4, time.Minute, 0
 	c.Demand = Demand{Spikes: []Spike{
-		{At: 10 * time.Second, Length: within, PerMinute: 202_000 * 60 / within.Seconds()}, {At: later, Length: time.Minute, PerMinute: 6000},
+		{At: 10 * time.Second, Length: within, PerMinute: 202_000 * 60 / within.Seconds()},
+		{At: later, Length: time.Minute, PerMinute: 6000},
 	}}
 	w, waiting = New(c), new(int)
 	w.expect(opens, e)
@@ -92,7 +35,8 @@ func gathering(c Config, e *room.Event, within, later time.Duration) (w *World, 
 // opened adds when the first visitor entered, and whether the limits held.
 func (f *Finding) opened(first int64, waiting int, r *Result, met bool, and string) {
 	after := time.Duration(first) - opens
-	met = met && after >= 0 && after <= 2*time.Second && waiting >= 200_000 && r.Peak <= openTotal && r.PeakRate <= openRate
+	met = met && after >= 0 && after <= 2*time.Second && waiting >= 200_000 && r.Peak <= openTotal &&
+		r.PeakRate <= openRate
 	f.add("", met, "%.2f s, with %d people; %s; %.3f / %.3f",
 		after.Seconds(), waiting, and, float64(r.Peak)/openTotal, float64(r.PeakRate)/openRate)
 }
@@ -103,7 +47,10 @@ func eventStart(f *Finding) {
 	c := Defaults()
 	c.Total, c.Rate, c.Length = openTotal/10, openRate/10, 9*time.Minute
 	w, waiting := gathering(c, &room.Event{
-		End: int64(epoch.Add(6 * time.Minute)), Overrides: room.Overrides{"total_active_users": openTotal, "new_users_per_minute": openRate},
+		End: int64(epoch.Add(6 * time.Minute)), Overrides: room.Overrides{
+			"total_active_users":   openTotal,
+			"new_users_per_minute": openRate,
+		},
 	}, 3*time.Minute, opens)
 	first := int64(0)
 	w.each(10*time.Millisecond, func() {
@@ -121,7 +68,8 @@ func eventStart(f *Finding) {
 func drawStart(f *Finding) {
 	c := Defaults()
 	c.Total, c.Rate, c.Length = openTotal, openRate, 6*time.Minute
-	w, waiting := gathering(c, &room.Event{ID: eventID, End: int64(epoch.Add(7 * time.Minute)), Shuffle: true}, 190*time.Second, opens-draw.Lead)
+	w, waiting := gathering(c, &room.Event{ID: eventID, End: int64(epoch.Add(7 * time.Minute)), Shuffle: true},
+		190*time.Second, opens-draw.Lead)
 	drawn, first, called, early, in := uint64(0), int64(0), fleettime.Time(0), 0, 0
 	var off []float64 // places between the actual and the drawn order of admission
 	look := func() {

@@ -127,7 +127,8 @@ type turn struct {
 // lateness returns, for each admission of the newest run, the seconds by which it was later than in the strict order of
 // the line: than that at the same position in the order of places.
 func (w *Words) lateness() []float64 {
-	line := slices.SortedFunc(slices.Values(w.turns), func(a, b turn) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.at, b.at)) })
+	line := slices.SortedFunc(slices.Values(w.turns),
+		func(a, b turn) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.at, b.at)) })
 	order := slices.SortedFunc(slices.Values(w.turns), func(a, b turn) int { return cmp.Compare(a.at, b.at) })
 	out := make([]float64, len(line))
 	for i, t := range line {
@@ -250,7 +251,8 @@ func (w *Words) Rises() (wait, ahead int) { return w.wait, w.ahead }
 // String returns all figures in one line.
 func (w *Words) String() string {
 	s := fmt.Sprintf("%d waited; first estimate after %.1f s (p90 %.1f): error %.3f (signed %+.3f), range covers %.2f; told \"next\" %d, in vain %d",
-		w.waited, quantile(w.later, 0.5), quantile(w.later, 0.9), w.Error(), quantile(w.signed, 0.5), w.Covered(), w.next, len(w.nextLong))
+		w.waited, quantile(w.later, 0.5), quantile(w.later, 0.9), w.Error(), quantile(w.signed, 0.5), w.Covered(), w.next,
+		len(w.nextLong))
 	if len(w.nextLong) > 0 {
 		s += fmt.Sprintf(" (median %.0f s, most %.0f s)", quantile(w.nextLong, 0.5), quantile(w.nextLong, 1))
 	}
@@ -260,13 +262,15 @@ func (w *Words) String() string {
 	}
 	s += fmt.Sprintf("; first answers corrected upwards %d", w.corrected)
 	if w.long > 0 {
-		s += fmt.Sprintf("; of %d over a minute before they entered, told more than twice %d, less than half %d", w.long, w.twice, w.half)
+		s += fmt.Sprintf("; of %d over a minute before they entered, told more than twice %d, less than half %d", w.long,
+			w.twice, w.half)
 	}
 	if len(w.ratios) == 0 {
 		s += fmt.Sprintf("; later than in the order of the line p99 %.1f s", w.Late())
 	} else {
 		q := w.Quarters()
-		s += fmt.Sprintf("; quarters %.0f/%.0f/%.0f/%.0f %%, of one person's wait %.2f", 100*q[0], 100*q[1], 100*q[2], 100*q[3], quantile(w.errs, 0.5))
+		s += fmt.Sprintf("; quarters %.0f/%.0f/%.0f/%.0f %%, of one person's wait %.2f", 100*q[0], 100*q[1], 100*q[2],
+			100*q[3], quantile(w.errs, 0.5))
 	}
 	return s
 }

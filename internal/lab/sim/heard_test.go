@@ -22,14 +22,44 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 		inside            bool
 		vain, wait, ahead int
 	}{
-		{"as it was told", []Telling{answer(0, 60*s, 30), answer(20*s, 40*s, 20), answer(40*s, 20*s, 10)}, 60 * s, 0, true, 0, 0, 0},
-		{"the second answer may not say more", []Telling{answer(0, 30*s, 15), answer(2*s, 58*s, 30)}, 60 * s, 0.5, false, 0, 1, 1},
-		{"nor may the third", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), answer(4*s, 70*s, 31)}, 60 * s, 0, true, 0, 1, 1},
-		{"but with the word", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), with(answer(4*s, 90*s, 41), func(t *Telling) { t.Longer = true })}, 60 * s, 0, true, 0, 0, 0},
-		{"a stream may not either", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), with(answer(3*s, 58*s, 30), func(t *Telling) { t.Answer = false })}, 60 * s, 0, true, 0, 0, 1},
+		{
+			"as it was told",
+			[]Telling{answer(0, 60*s, 30), answer(20*s, 40*s, 20), answer(40*s, 20*s, 10)},
+			60 * s, 0, true,
+			0, 0, 0,
+		},
+		{
+			"the second answer may not say more",
+			[]Telling{answer(0, 30*s, 15), answer(2*s, 58*s, 30)},
+			60 * s, 0.5, false,
+			0, 1, 1,
+		},
+		{
+			"nor may the third",
+			[]Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), answer(4*s, 70*s, 31)},
+			60 * s, 0, true,
+			0, 1, 1,
+		},
+		{"but with the word", []Telling{
+			answer(0, 60*s, 30), answer(2*s, 58*s, 29),
+			with(answer(4*s, 90*s, 41), func(t *Telling) { t.Longer = true }),
+		}, 60 * s, 0, true, 0, 0, 0},
+		{"a stream may not either", []Telling{
+			answer(0, 60*s, 30), answer(2*s, 58*s, 29),
+			with(answer(3*s, 58*s, 30), func(t *Telling) { t.Answer = false }),
+		}, 60 * s, 0, true, 0, 0, 1},
 		{"counting, then known", []Telling{{Answer: true, Counting: true}, answer(2*s, 58*s, 29)}, 60 * s, 0, true, 0, 0, 0},
-		{"next, and soon in", []Telling{answer(0, 20*s, 10), with(answer(15*s, s, 0), func(t *Telling) { t.Next = true })}, 20 * s, 0, true, 0, 0, 0},
-		{"next, and waits", []Telling{with(answer(0, 20*s, 0), func(t *Telling) { t.Next = true })}, 20 * s, 0, true, 1, 0, 0},
+		{
+			"next, and soon in",
+			[]Telling{answer(0, 20*s, 10), with(answer(15*s, s, 0), func(t *Telling) { t.Next = true })},
+			20 * s, 0, true, 0, 0, 0,
+		},
+		{
+			"next, and waits",
+			[]Telling{with(answer(0, 20*s, 0), func(t *Telling) { t.Next = true })},
+			20 * s, 0, true,
+			1, 0, 0,
+		},
 	} {
 		var h Hearing
 		for _, x := range c.told {
@@ -38,7 +68,8 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 		var w Words
 		w.Entered(&h, 0, 0, c.in)
 		wait, ahead := w.Rises()
-		if e := w.Error(); e < c.err-1e-9 || e > c.err+1e-9 || (w.Covered() == 1) != c.inside || w.NextInVain() != c.vain || wait != c.wait || ahead != c.ahead {
+		if e := w.Error(); e < c.err-1e-9 || e > c.err+1e-9 || (w.Covered() == 1) != c.inside || w.NextInVain() != c.vain ||
+			wait != c.wait || ahead != c.ahead {
 			t.Errorf("%s: %s", c.why, &w)
 		}
 	}
@@ -66,7 +97,8 @@ func TestNobodyIsPassedWhenManyPermitsBecomeFree(t *testing.T) {
 		}
 		var f Finding
 		if all := f.words(&x, "", 2); f.Fault != "" || all.Late() > 2 {
-			t.Errorf("%s: of a hundred visitors one enters %.1f s later than in the order of the line; %s", x.Name, all.Late(), f.Fault)
+			t.Errorf("%s: of a hundred visitors one enters %.1f s later than in the order of the line; %s", x.Name, all.Late(),
+				f.Fault)
 		}
 	}
 }

@@ -50,17 +50,29 @@ func newIdle(rooms, edges int) *idle {
 	var doors []admission.Room
 	for i := range rooms {
 		id := room.IDOf(fmt.Sprint("room-", i))
-		books = append(books, ledger.RoomConfig{ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute, LostWait: time.Hour})
+		books = append(books, ledger.RoomConfig{
+			ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute,
+			LostWait: time.Hour,
+		})
 		doors = append(doors, admission.Room{ID: id, Session: 5 * time.Minute})
 	}
 	slices.SortFunc(books, func(a, b ledger.RoomConfig) int { return int(int64(a.ID>>1) - int64(b.ID>>1)) })
-	f.alloc = root.New(f.now, root.Config{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: p, Bootstrap: true})
-	f.agg = region.New(f.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true, ClusterID: 1}, wire.Durable{})
+	f.alloc = root.New(f.now, root.Config{
+		Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: p,
+		Bootstrap: true,
+	})
+	f.agg = region.New(f.now, region.Config{
+		DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true,
+		ClusterID: 1,
+	}, wire.Durable{})
 	f.alloc.SetRooms(f.now, books)
 	f.agg.SetRooms(f.now, books)
 	for i := range edges {
 		name := fmt.Sprintf("edge-%02d", i)
-		e := admission.New(admission.Config{Edge: name, DC: "dublin", Params: p, Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, uint64(i)))})
+		e := admission.New(admission.Config{
+			Edge: name, DC: "dublin", Params: p, Limits: admission.DefaultLimits(),
+			Rand: rand.New(rand.NewPCG(1, uint64(i))),
+		})
 		e.SetRooms(f.now, doors)
 		f.edges, f.byName[name] = append(f.edges, e), e
 	}

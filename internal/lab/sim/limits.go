@@ -86,7 +86,10 @@ func (l *limits) observe(j *oracle) {
 		if h.edge != e.core {
 			h.knows = l.centres[e.centre.id].knows // it has the permits that it gets there
 		}
-		h.observe(j.now, l.settling(j), hearing{edge: e.core, regional: e.centre.newest().core, global: j.globals.newest().core}, j.hears(e))
+		h.observe(j.now, l.settling(j), hearing{
+			edge: e.core, regional: e.centre.newest().core,
+			global: j.globals.newest().core,
+		}, j.hears(e))
 		if !e.down && !j.centres[e.centre.id].forsaken {
 			knows = min(knows, h.knows)
 		}
@@ -135,7 +138,8 @@ func (fl *fleet) hears(n *edgeNode) bool {
 // linked reports whether the newest regional of a data centre is connected to the newest coordinator.
 func (fl *fleet) linked(r *dataCentre) bool {
 	n, g := r.newest(), fl.globals.newest()
-	return fl.up(&n.proc) && fl.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= fl.now && g.members == fl.list.store &&
+	return fl.up(&n.proc) && fl.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= fl.now &&
+		g.members == fl.list.store &&
 		fl.net.meet(&n.proc, &g.proc)
 }
 

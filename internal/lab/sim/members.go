@@ -155,7 +155,8 @@ func (ms *membership) remove(i int, forsaken bool) {
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
 		return
 	}
-	ms.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", ms.telling, centreName(i), len(ms.versions)+1, forsaken)
+	ms.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", ms.telling, centreName(i),
+		len(ms.versions)+1, forsaken)
 	if forsaken && ms.cfg.Faults.cutsCentres() {
 		c := &ms.oracle.centres[i]
 		c.forsaken, c.reachable = true, ms.now

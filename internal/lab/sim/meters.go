@@ -245,14 +245,16 @@ func (r *Result) Table() string {
 		fmt.Fprintf(&b, "%-34s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	c := r.Config
-	row("experiment", "seed %d, %d data centres x %d edges, %v, T %d, R %d/min, session %v", c.Seed, c.Centres, c.Edges, c.Length, c.Total, c.Rate, c.Session)
+	row("experiment", "seed %d, %d data centres x %d edges, %v, T %d, R %d/min, session %v", c.Seed, c.Centres, c.Edges,
+		c.Length, c.Total, c.Rate, c.Session)
 	row("visitors", "%d came, %d entered, %d queued, %d gave up", r.Arrived, r.Inside, r.Queued, r.GaveUp)
 	row("peak sessions / T", "%d / %d = %.4f", r.Peak, c.Total, float64(r.Peak)/float64(c.Total))
 	row("peak admissions in 60 s / R", "%d / %d = %.4f", r.PeakRate, c.Rate, float64(r.PeakRate)/float64(c.Rate))
 	row("use of T while people waited", "%.4f", r.UseT)
 	row("use of R while people waited", "%.4f", r.UseR)
 	row("use of the limit that bound", "%.4f", r.Use)
-	row("queued while slots were free", "%d of %d = %.4f %%", r.QueuedFree, r.Arrived, 100*float64(r.QueuedFree)/float64(max(r.Arrived, 1)))
+	row("queued while slots were free", "%d of %d = %.4f %%", r.QueuedFree, r.Arrived,
+		100*float64(r.QueuedFree)/float64(max(r.Arrived, 1)))
 	row("order error p50 / p99", "%.2f s / %.2f s", r.OrderP50, r.OrderP99)
 	row("wait p50 / p99", "%.1f s / %.1f s", r.WaitP50, r.WaitP99)
 	row("forecast error, median", "%.3f", r.Forecast)

@@ -56,7 +56,10 @@ type settings struct {
 }
 
 func (o *roomDoc) settings() settings {
-	return settings{o.k.cfg.Total, o.k.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, o.rules, o.edition}
+	return settings{
+		o.k.cfg.Total, o.k.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, o.rules,
+		o.edition,
+	}
 }
 
 const firstName = "sale"
@@ -66,8 +69,9 @@ func (o *roomDoc) inForce(at fleettime.Time, bound time.Duration) *room.Room {
 	want := o.settings()
 	if o.set == nil || o.made != want {
 		s := room.Settings{
-			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: o.k.cfg.Total, NewUsersPerMinute: o.k.cfg.Rate,
-			QueueingMethod: o.method, QueueAll: o.queueAll, Suspended: o.suspended, NoRenewal: o.noRenewal,
+			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: o.k.cfg.Total,
+			NewUsersPerMinute: o.k.cfg.Rate,
+			QueueingMethod:    o.method, QueueAll: o.queueAll, Suspended: o.suspended, NoRenewal: o.noRenewal,
 			Rules: rulesOf(o.rules), WebPush: o.k.cfg.People.Subscribe > 0,
 		}
 		if o.name != "" {
@@ -115,7 +119,8 @@ func (o *operator) scheduleEvent(f *fault) {
 		e.Prequeue, e.Start, e.End = e.Start, e.Start+int64(500+f.x*15_000), e.End+int64(500+f.x*15_000)
 	}
 	if f.y > 0.2 {
-		over["total_active_users"], over["new_users_per_minute"] = max(1, int(float64(first.total)*2*f.x)), max(1, int(float64(first.rate)*2*f.y))
+		over["total_active_users"], over["new_users_per_minute"] = max(1, int(float64(first.total)*2*f.x)),
+			max(1, int(float64(first.rate)*2*f.y))
 	}
 	if f.x > 0.8 {
 		over["disable_session_renewal"] = true
@@ -126,7 +131,8 @@ func (o *operator) scheduleEvent(f *fault) {
 		over["queueing_method"] = room.MethodReject
 	}
 	o.giveEvent(e)
-	o.announce(f, "an event: people gather at %v, it begins at %v and ends at %v, overrides %v", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), over)
+	o.announce(f, "an event: people gather at %v, it begins at %v and ends at %v, overrides %v", sinceEpoch(e.Prequeue),
+		sinceEpoch(e.Start), sinceEpoch(e.End), over)
 }
 
 // giveEvent adds an event to the room's calendar, which nodes read with the room.
@@ -179,9 +185,13 @@ type binding struct {
 // limits returns the limits in force now: unbound is true under passthrough.
 func (o *roomDoc) limits() (total, rate int, unbound bool) {
 	now, b := int64(o.k.fleetTime()), &o.binding
-	if b.until <= now || b.settings != o.settings() || b.control != o.control || b.event != o.event || b.board != o.draws.board {
+	if b.until <= now || b.settings != o.settings() || b.control != o.control || b.event != o.event ||
+		b.board != o.draws.board {
 		r := o.inForce(fleettime.Time(now), 0)
-		*b = binding{settings: o.made, control: o.control, event: o.event, board: o.draws.board, until: math.MaxInt64, total: r.TotalActiveUsers, rate: r.NewUsersPerMinute}
+		*b = binding{
+			settings: o.made, control: o.control, event: o.event, board: o.draws.board, until: math.MaxInt64,
+			total: r.TotalActiveUsers, rate: r.NewUsersPerMinute,
+		}
 		if isUnbound(r) {
 			b.total, b.rate, b.unbound = math.MaxInt32, math.MaxInt32, true
 		}
@@ -267,7 +277,8 @@ func (o *operator) pauseRoom(f *fault) {
 func (o *operator) limitForNow(f *fault) {
 	first := o.oracle.first
 	o.control.Limits = &room.Limits{
-		Mark: o.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)), NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
+		Mark: o.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)),
+		NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
 	}
 	o.announce(f, "T is %d and R %d for %v", o.control.Limits.TotalActiveUsers, o.control.Limits.NewUsersPerMinute, f.last)
 	o.reread(f)

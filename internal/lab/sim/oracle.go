@@ -58,8 +58,8 @@ type oracle struct {
 type truth struct {
 	home   ticket.DC
 	bucket map[int64][]uint64 // tickets with a cookie until a second
-	ended  int64              // last second whose tickets have expired
-	here   int                // tickets whose latest cookie has this home
+	ended  int64              // last second with expired tickets
+	here   int                // tickets with a latest cookie of this home
 	moved  int                // of those, the uncountable ones
 	minute window
 
@@ -139,7 +139,8 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 			j.checkPause(e)
 		}
 		for _, s := range e.told.Gather { // tolerance of fleet time; a manual release precedes an event
-			if now := j.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
+			if now := j.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) &&
+				now < s.Until.Add(-fleettime.MaxError) {
 				j.fail("%s admits a visitor %v before the start of an event that it knows", e, s.Until.Sub(now))
 			}
 		}
@@ -156,7 +157,8 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	if until <= t.until[home] || int64(until) <= c.ended {
 		return
 	}
-	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal && until > last {
+	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal &&
+		until > last {
 		j.fail("%s renews a session until second %d that must end in second %d: renewal is switched off", e, until, last)
 	}
 	j.tickets[id] = t
@@ -454,7 +456,8 @@ func (j *oracle) checkCentre(i int) {
 	}
 	used := int64(c.minute.count(j.now))
 	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
-		j.fail("%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit, l.RateFree, line.rate)
+		j.fail("%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit,
+			l.RateFree, line.rate)
 	}
 }
 

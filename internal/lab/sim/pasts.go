@@ -38,7 +38,8 @@ type past struct {
 func (es *edges) settleBefore(n *edgeNode) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
-	if old := &p.image; es.cfg.Faults.OldImages && old.data != nil && n.centre.refuses(es.kernel, old) && es.chaos.IntN(2) == 0 {
+	if old := &p.image; es.cfg.Faults.OldImages && old.data != nil && n.centre.refuses(es.kernel, old) &&
+		es.chaos.IntN(2) == 0 {
 		es.tracef("the disk of %s is as it was %v before", n, time.Duration(es.now-old.at))
 		p.data, old.data = old.data, nil
 	}
@@ -60,7 +61,8 @@ func (es *edges) settleBefore(n *edgeNode) {
 // image would settle its edges, which is excepted (docs/decisions/0103).
 func (r *dataCentre) refuses(k *kernel, old *image) bool {
 	find := func(name string, instance uint64) *wire.RosterEntry {
-		i := slices.IndexFunc(r.stored.Roster, func(e wire.RosterEntry) bool { return e.Edge == name && e.Instance == instance })
+		i := slices.IndexFunc(r.stored.Roster,
+			func(e wire.RosterEntry) bool { return e.Edge == name && e.Instance == instance })
 		if i < 0 {
 			return nil
 		}
@@ -72,7 +74,8 @@ func (r *dataCentre) refuses(k *kernel, old *image) bool {
 			k.fail("a snapshot does not survive an image: %v", err)
 			return false
 		}
-		if e := find(read.Head.From, read.Head.Instance); e == nil && find(wire.UnknownPast, 0) != nil || e != nil && e.Stored != 0 && e.Stored <= read.Number {
+		if e := find(read.Head.From, read.Head.Instance); e == nil && find(wire.UnknownPast, 0) != nil || e != nil &&
+			e.Stored != 0 && e.Stored <= read.Number {
 			return false
 		}
 	}

@@ -33,13 +33,14 @@ type People struct {
 	Parallel float64       `without:"parallel"` // share of pages with two to eight parallel requests, at any edges
 	Lost     float64       `without:"lost"`     // share of replies that are lost; the visitor asks again
 	Move     float64       `without:"move"`     // share of requests before which the visitor moves to another data centre
-	Copy     float64       `without:"copy"`     // share of replies with a copied cookie, which another browser uses anywhere
-	Old      float64       `without:"old"`      // share of requests with an old cookie
-	Drop     float64       `without:"drop"`     // share of requests before which the visitor drops all cookies
-	Burst    float64       `without:"burst"`    // share of pages with fifty parallel requests
-	Quit     float64       `without:"quit"`     // share of leaving visitors that log out
-	Bound    bool          `without:"bound"`    // tickets are bound to networks
-	Roam     float64       `without:"bound"`    // share of requests before which the visitor moves to another network, with Bound
+	// share of replies with a copied cookie, which another browser uses anywhere
+	Copy  float64 `without:"copy"`
+	Old   float64 `without:"old"`   // share of requests with an old cookie
+	Drop  float64 `without:"drop"`  // share of requests before which the visitor drops all cookies
+	Burst float64 `without:"burst"` // share of pages with fifty parallel requests
+	Quit  float64 `without:"quit"`  // share of leaving visitors that log out
+	Bound bool    `without:"bound"` // tickets are bound to networks
+	Roam  float64 `without:"bound"` // share of requests before which the visitor moves to another network, with Bound
 
 	// Share of waiting visitors that subscribe and close the page, and of those that do not come when they are called.
 	Subscribe, Never float64

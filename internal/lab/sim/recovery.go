@@ -88,7 +88,8 @@ func (rc *recovery) begin() {
 	}
 	// More visitors than the limits can take.
 	stay := time.Duration(rc.cfg.People.Pages*float64(rc.cfg.People.Think)) + rc.cfg.Session
-	rc.visitors.demand(Demand{PerMinute: max(rc.cfg.Demand.PerMinute, 2*min(float64(rc.cfg.Total)/stay.Minutes(), float64(rc.cfg.Rate))+4)})
+	rc.visitors.demand(Demand{PerMinute: max(rc.cfg.Demand.PerMinute,
+		2*min(float64(rc.cfg.Total)/stay.Minutes(), float64(rc.cfg.Rate))+4)})
 	rc.visitors.planArrival()
 	rc.watch()
 
@@ -251,7 +252,8 @@ func (rc *recovery) unknown() string {
 // holdsForLost reports whether a data centre without a known ledger waits until lost_after for an edge that may be
 // renewing alone.
 func (rc *recovery) holdsForLost(st region.Status) bool {
-	return (!rc.cfg.Cap || rc.cfg.Faults.Remove) && slices.ContainsFunc(st.Edges, func(e region.EdgeStatus) bool { return e.State == "lost" })
+	return (!rc.cfg.Cap || rc.cfg.Faults.Remove) &&
+		slices.ContainsFunc(st.Edges, func(e region.EdgeStatus) bool { return e.State == "lost" })
 }
 
 // measure samples the use of the effective limit, once a second.
@@ -333,7 +335,8 @@ func (rc *recovery) leftOver() string {
 			reserved = reserved || l.Reconstructed // may exceed all permits; blocked until lost_after
 		}
 		if (idle != granted && !kept) || rateIdle != rateGranted {
-			return fmt.Sprintf("%s has %d/%d permits, %d/%d of them usable (counted %d, of which reserved %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Reserved)
+			return fmt.Sprintf("%s has %d/%d permits, %d/%d of them usable (counted %d, of which reserved %d)", r.name, granted,
+				rateGranted, idle, rateIdle, l.Active, l.Reserved)
 		}
 		held += granted
 		rate += rateGranted
@@ -342,7 +345,8 @@ func (rc *recovery) leftOver() string {
 		return ""
 	}
 	if held+root.Free != int64(rc.cfg.Total) || rate+root.RateFree != int64(rc.cfg.Rate) {
-		return fmt.Sprintf("%d/%d of %d/%d permits are accounted for (complete %v)", held+root.Free, rate+root.RateFree, rc.cfg.Total, rc.cfg.Rate, root.Complete)
+		return fmt.Sprintf("%d/%d of %d/%d permits are accounted for (complete %v)", held+root.Free, rate+root.RateFree,
+			rc.cfg.Total, rc.cfg.Rate, root.Complete)
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,9 +13,16 @@ import (
 func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{50, 100, 200, 400} {
-		var f Finding
-		if early, use := shortSessions(&f, total, 2*time.Minute, false); early > 0 || use < 0.98 || f.Fault != "" {
-			t.Errorf("T %d: %d people put out, use of T %.4f, want 0 and 0.98 or more; %s", total, early, use, f.Fault)
+		c := Defaults()
+		c.Seed, c.Length, c.Centres = uint64(total), 3*time.Minute, 1
+		c.Total, c.Rate, c.Session = total, 100_000, 10*time.Second
+		c.People.Pages, c.People.Think = 30, 4*time.Second
+		c.Demand.PerMinute = float64(total) * 4
+		w := New(c)
+		w.in(time.Minute, w.meters.begin)
+		if r := w.Run(); w.meters.early > 0 || r.UseT < 0.98 || r.Fault != "" {
+			t.Errorf("T %d: %d people put out, use of T %.4f, want 0 and 0.98 or more; %s", total, w.meters.early, r.UseT,
+				r.Fault)
 		}
 	}
 }
@@ -22,8 +30,9 @@ func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 // TestCopiesAtEdgesOfTheirOwn: each edge sees one copy of a ticket, which behaves like a browser.
 func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	if f := measured(func(f *Finding) { copies(f, 4, false) }); !f.Met || f.Fault != "" {
-		t.Errorf("inside after 15 s / 30 s / 60 s / 120 s: %s, want one from 60 s on; %s", f.Seen, f.Fault)
+	var f Finding
+	if seen := (copying{clients: 4}).inside(&f); seen[2] != 1 || seen[3] != 1 || f.Fault != "" {
+		t.Errorf("inside after 15 s / 30 s / 60 s / 120 s: %v, want one from 60 s on; %s", seen, f.Fault)
 	}
 }
 
@@ -32,8 +41,10 @@ func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
 	for _, clients := range []int{4, 12} {
 		var f Finding
-		if seen := (copying{clients: clients, roam: true, session: true}).inside(&f); seen[0] != clients || seen[3] != 1 || f.Fault != "" {
-			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen, f.Fault)
+		if seen := (copying{clients: clients, roam: true, session: true}).inside(&f); seen[0] != clients || seen[3] != 1 ||
+			f.Fault != "" {
+			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen,
+				f.Fault)
 		}
 	}
 }
@@ -45,7 +56,8 @@ func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 		var f Finding
 		out, twice, _ := tabs(&f, 7, session)
 		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || f.Fault != "" {
-			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out, twice, life, f.Fault)
+			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out,
+				twice, life, f.Fault)
 		}
 	}
 }
@@ -53,7 +65,22 @@ func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 // TestCopiesInAnyRhythm: one of many clients with one ticket stays, however they time their renewals.
 func TestCopiesInAnyRhythm(t *testing.T) {
 	t.Parallel()
-	if f := measured(func(f *Finding) { copiesInAnyRhythm(f, 8) }); !f.Met || f.Fault != "" {
-		t.Errorf("inside: %s %s", f.Seen, f.Fault)
+	const every = 5 * time.Second
+	for i, next := range []func(now int64, client, clients int, rng *rand.Rand) time.Duration{
+		func(now int64, _, _ int, rng *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + time.Duration(rng.Int64N(int64(4900*time.Millisecond)))
+		},
+		func(now int64, client, clients int, _ *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + every*time.Duration(client)/time.Duration(clients)
+		},
+		func(_ int64, _, _ int, rng *rand.Rand) time.Duration {
+			return time.Duration(rng.Int64N(int64(2 * every)))
+		},
+	} {
+		var f Finding
+		seen := copying{clients: 8, roam: true, life: 5 * time.Minute, next: next}.inside(&f)
+		if seen[3] != 1 || f.Fault != "" {
+			t.Errorf("rhythm %d: %d of 8 clients are inside in the end, want 1; %s", i, seen[3], f.Fault)
+		}
 	}
 }

@@ -24,7 +24,8 @@ func (fl *fleet) keepTime() {
 		}
 		if is := p.known(); is.OK() {
 			p.memory.record = fleettime.Record{
-				Boot: p.memory.boot, At: time.Duration(p.clock.read(fl.now)), Wall: fl.fleetTime().Add(p.offset), Time: is.Time, Bound: is.Bound, Guess: is.Guess,
+				Boot: p.memory.boot, At: time.Duration(p.clock.read(fl.now)), Wall: fl.fleetTime().Add(p.offset), Time: is.Time,
+				Bound: is.Bound, Guess: is.Guess,
 			}
 		}
 	}

@@ -129,7 +129,10 @@ func crowded(random bool) Config {
 	c.Random = random
 	c.Centres, c.Edges, c.Length = 3, 2, 20*time.Minute
 	c.Total, c.Rate, c.Session, c.People.Patience = 100_000, 1200, time.Minute, 0
-	c.Demand = Demand{Spikes: []Spike{{Length: 14 * time.Minute, PerMinute: 1200}, {At: 10 * time.Second, Length: 30 * time.Second, PerMinute: 4800}}}
+	c.Demand = Demand{Spikes: []Spike{
+		{Length: 14 * time.Minute, PerMinute: 1200},
+		{At: 10 * time.Second, Length: 30 * time.Second, PerMinute: 4800},
+	}}
 	return c
 }
 

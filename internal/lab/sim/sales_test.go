@@ -9,6 +9,7 @@ func TestForecastsInASale(t *testing.T) {
 	var f Finding
 	name, those := sellOut(&f, 8)
 	if f.Fault != "" || len(those) < 500 || those.median() > 0.15 {
-		t.Errorf("%s: the forecasts of %d people were off by %.3f in the middle; %s", name, len(those), those.median(), f.Fault)
+		t.Errorf("%s: the forecasts of %d people were off by %.3f in the middle; %s", name, len(those), those.median(),
+			f.Fault)
 	}
 }

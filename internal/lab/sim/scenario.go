@@ -54,18 +54,6 @@ func (vs *visitors) bring(c *crowd) {
 	})
 }
 
-// again calls do again and again, as often as perSecond on average.
-func (k *kernel) again(rng *rand.Rand, from, until time.Duration, perSecond float64, do func()) {
-	var next func()
-	next = func() {
-		if k.now <= int64(until) {
-			do()
-			k.in(time.Duration(rng.ExpFloat64()/perSecond*1e9), next)
-		}
-	}
-	k.in(from, next)
-}
-
 // replays present tickets again and again, each at any edge, by clients that ignore the answers.
 type replays struct {
 	from, until time.Duration

@@ -118,7 +118,10 @@ func TestTimeIsLearnedOverAWayOfSeconds(t *testing.T) {
 func TestASpikeIntoOneDataCentre(t *testing.T) {
 	t.Parallel()
 	c := saturated(3)
-	c.Demand = Demand{PerMinute: 100, Spikes: []Spike{{At: 2 * time.Minute, Ramp: 10 * time.Second, Length: time.Minute, PerMinute: 2000, Centre: 2}}}
+	c.Demand = Demand{
+		PerMinute: 100,
+		Spikes:    []Spike{{At: 2 * time.Minute, Ramp: 10 * time.Second, Length: time.Minute, PerMinute: 2000, Centre: 2}},
+	}
 	c.Total, c.Rate = 5000, 4000
 	r := New(c).Run()
 	t.Log("\n" + r.Table())
@@ -208,7 +211,10 @@ func TestFaultsOfAnExperimentAreNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := Config{Centres: 0, Edges: 501, Total: 0, Network: Network{Loss: 2}}
 	errs := c.Validate()
-	for _, field := range []string{"data-centers", "edges", "minutes", "total-active-users", "new-users-per-minute", "session-duration", "pages", "think", "loss"} {
+	for _, field := range []string{
+		"data-centers", "edges", "minutes", "total-active-users", "new-users-per-minute",
+		"session-duration", "pages", "think", "loss",
+	} {
 		found := false
 		for _, err := range errs {
 			found = found || strings.HasPrefix(err.Error(), field+":")

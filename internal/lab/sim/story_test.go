@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit/command"
 )
 
 // TestStories plays the stories in testdata: known faults of whole fleets with many visitors, and their results. Each
@@ -77,46 +77,8 @@ func (s *story) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+
 
 func (s *story) do(t *testing.T, d *datadriven.TestData) {
 	w := s.w
-	arg := func(key, def string) string {
-		if a, ok := d.Arg(key); ok && len(a.Vals) > 0 {
-			return strings.Join(a.Vals, ",")
-		}
-		return def
-	}
-	number := func(text string) int {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			d.Fatalf(t, "%v", err)
-		}
-		return n
-	}
-	share := func(text string) float64 {
-		x, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			d.Fatalf(t, "%v", err)
-		}
-		return x
-	}
-	length := func(text string) time.Duration {
-		x, err := time.ParseDuration(text)
-		if err != nil {
-			d.Fatalf(t, "%v", err)
-		}
-		return x
-	}
-	var words []string
-	for _, a := range d.CmdArgs {
-		if len(a.Vals) == 0 {
-			words = append(words, a.Key)
-		}
-	}
-	is := func(word string) bool { return slices.Contains(words, word) }
-	word := func(i int) string {
-		if i >= len(words) {
-			d.Fatalf(t, "%s wants more words", d.Cmd)
-		}
-		return words[i]
-	}
+	of := command.Read(t, d)
+	arg, is, word, number, share, length := of.Value, of.Is, of.Word, of.Number, of.Share, of.Length
 
 	switch d.Cmd {
 	case "world":
@@ -174,7 +136,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		w.globals.takeOver(number(arg("list", "0")))
 
 	case "fleet":
-		if len(words) == 0 {
+		if len(of.Words) == 0 {
 			s.fleet()
 			break
 		}
@@ -272,7 +234,8 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		s.people[word(1)] = s.people[word(0)]
 
 	case "ask":
-		s.ask(word(0), strings.Split(arg("at", "1"), ","), number(arg("n", "1")), arg("reply", "") == "lost", ticket.Network(2*number(arg("network", "0"))), number)
+		s.ask(word(0), strings.Split(arg("at", "1"), ","), number(arg("n", "1")), arg("reply", "") == "lost",
+			ticket.Network(2*number(arg("network", "0"))), number)
 
 	default:
 		d.Fatalf(t, "unknown command %q", d.Cmd)
@@ -301,7 +264,8 @@ func (s *story) fleet() {
 	for _, d := range c.Unlisted {
 		unlisted = append(unlisted, d.Name)
 	}
-	s.printf("the coordinator knows version %d, unlisted %v; complete books: %v", c.Members, unlisted, g.core.Totals(w.room).Complete)
+	s.printf("the coordinator knows version %d, unlisted %v; complete books: %v", c.Members, unlisted,
+		g.core.Totals(w.room).Complete)
 	for _, r := range w.centres.all {
 		st := r.newest().core.Status(r.newest().clock.read(w.now))
 		follows := "follows it"
@@ -339,8 +303,10 @@ func (s *story) pass(d time.Duration) {
 			}
 		}
 	}
-	s.printf("%s  %-5s  %-7s  %-7s  %-8s  %-12s  %s", clockTime(w.now), tenths(used/float64(looks)/float64(w.cfg.Total)), waiting, order,
-		some(reserved/float64(looks)), some(float64(m.QueuedFree)/float64(max(1, m.Arrived))), some(float64(m.early)/float64(w.cfg.Total)))
+	s.printf("%s  %-5s  %-7s  %-7s  %-8s  %-12s  %s", clockTime(w.now), tenths(used/float64(looks)/float64(w.cfg.Total)),
+		waiting, order,
+		some(reserved/float64(looks)), some(float64(m.QueuedFree)/float64(max(1, m.Arrived))),
+		some(float64(m.early)/float64(w.cfg.Total)))
 }
 
 // tenths formats a fraction in tenths.
@@ -391,6 +357,13 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 		}
 	}
 	s.printf("%s: %s", who, strings.Join(told, " / "))
+}
+
+// takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
+// stored one.
+func (gs *coordinators) takeOver(version int) {
+	gs.older, gs.olderFor = version, time.Hour
+	gs.end(2 * time.Second)
 }
 
 // goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.

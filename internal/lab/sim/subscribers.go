@@ -30,7 +30,10 @@ func (vs *visitors) subscribes(i int32) bool {
 	n.core.Away(n.clock.read(vs.now), vs.room, t, t.Answer)
 	vs.edges.wake(n)
 	vs.pushes.of[t.ID] = i
-	vs.pushes.book.Set(vs.fleetTime(), vs.room, t.ID, 1, &push.Record{Place: t.Place(), Told: push.Confirmed, Sealed: []byte{1}})
+	vs.pushes.book.Set(vs.fleetTime(), vs.room, t.ID, 1, &push.Record{
+		Place: t.Place(), Told: push.Confirmed,
+		Sealed: []byte{1},
+	})
 	return true
 }
 
@@ -62,14 +65,17 @@ func (vs *visitors) callSubscribers() {
 	}
 }
 
-// awayUntilCalled has half of a long line subscribe and close the page, and half of those never come back. It compares the
-// waits of the others with those in a fleet where these never came, and with what they were told.
+// awayUntilCalled has half of a long line subscribe and close the page, and half of those never come back. It compares
+// the waits of the others with those in a fleet where these never came, and with what they were told.
 func awayUntilCalled(f *Finding) {
 	run := func(subscribe, never, perMinute float64) (*meters, *Result) {
 		c := busy(1)
 		c.Length, c.People.Patience, c.People.Stay = 25*time.Minute, 0, 1
 		c.People.Subscribe, c.People.Never = subscribe, never
-		c.Demand = Demand{PerMinute: perMinute, Spikes: []Spike{{At: 2 * time.Minute, Length: time.Minute, PerMinute: 3 * perMinute}}}
+		c.Demand = Demand{
+			PerMinute: perMinute,
+			Spikes:    []Spike{{At: 2 * time.Minute, Length: time.Minute, PerMinute: 3 * perMinute}},
+		}
 		w := filled(c, nil)
 		return w.meters, f.run(w)
 	}
@@ -86,5 +92,6 @@ func awayUntilCalled(f *Finding) {
 	f.add("", r.UseT >= 0.95 && math.Abs(off) <= 0.05 && r.Peak <= r.Config.Total && len(with.back) > 1000,
 		"%.4f; %+.1f %% (%.0f s, %.0f s without them)", r.UseT, 100*off, a, b)
 	f.note("waits of the others: %.2f of what they were told, %.2f inside the range; %d came back and were in after p50 / p99 %.0f / %.0f s; peak sessions / T %.4f",
-		with.outcomes.ratio(), with.outcomes.inside(), len(with.back), quantile(with.back, 0.5), quantile(with.back, 0.99), float64(r.Peak)/float64(r.Config.Total))
+		with.outcomes.ratio(), with.outcomes.inside(), len(with.back), quantile(with.back, 0.5), quantile(with.back, 0.99),
+		float64(r.Peak)/float64(r.Config.Total))
 }

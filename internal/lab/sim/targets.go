@@ -196,7 +196,8 @@ func Operators(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
 	f := &c.Faults
 	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
-	f.Methods, f.Pause, f.ForNow, f.Suspend, f.Renewal, f.Rename = true, true, true, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
+	f.Methods, f.Pause, f.ForNow, f.Suspend, f.Renewal, f.Rename = true, true, true, rng.IntN(2) == 0, rng.IntN(2) == 0,
+		rng.IntN(2) == 0
 	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
 	f.CutRegion, f.CutEdge, f.Limits, f.Session = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
 	if rng.IntN(2) == 0 {

@@ -39,9 +39,11 @@ func (j *oracle) books() {
 			continue
 		}
 		l := g.core.Ledger(j.room)
-		j.tracef("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
+		j.tracef("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total,
+			l.Rate, l.Free, l.RateFree, l.Complete)
 		for _, c := range l.Centres {
-			j.tracef("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
+			j.tracef("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle,
+				c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
 		}
 	}
 	for i, r := range j.fleet.centres.all {
@@ -54,22 +56,26 @@ func (j *oracle) books() {
 			now := n.clock.read(j.now)
 			l, st := n.core.Ledger(j.room), n.core.Status(now)
 			j.tracef("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d reserved %d, settled %v, declared %v, generation %d, watermark %v ago",
-				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Reserved,
+				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned,
+				l.Free, l.RateFree, l.Credit, l.Active, l.Reserved,
 				l.Settled, l.Reconstructed, l.Gen, j.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
-				j.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Instance, e.State, j.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
+				j.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Instance, e.State, j.fleetTime().Sub(e.AsOf),
+					now.Sub(e.Heard))
 			}
 		}
 		for _, e := range r.edges {
 			now := e.clock.read(j.now)
 			l, st := e.core.Ledger(now, j.room), e.core.Status(now)
 			j.tracef("  %s %016x, lease epoch %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
-				e.name, st.Instance, st.LeaseEpoch, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
+				e.name, st.Instance, st.LeaseEpoch, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned,
+				l.RateReturned, l.RateIdle,
 				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(j.fleetTime()))
 		}
 		for id, t := range j.tickets {
 			if t.home == i {
-				j.tracef("  ticket %016x until %v from now", id, time.Duration(int64(t.until[i])*1000-int64(j.fleetTime()))*time.Millisecond)
+				j.tracef("  ticket %016x until %v from now", id,
+					time.Duration(int64(t.until[i])*1000-int64(j.fleetTime()))*time.Millisecond)
 			}
 		}
 	}

@@ -49,7 +49,8 @@ func Vary(seed uint64) Config {
 	c.Demand.PerMinute = min(3000, max(1, min(perMinute, float64(c.Rate))*between(0.2, 4)))
 	for range rng.IntN(3) {
 		c.Demand.Spikes = append(c.Demand.Spikes, Spike{
-			At: length(5*time.Second, c.Length), Ramp: length(time.Second, time.Minute), Length: length(10*time.Second, 2*time.Minute),
+			At: length(5*time.Second, c.Length), Ramp: length(time.Second, time.Minute),
+			Length:    length(10*time.Second, 2*time.Minute),
 			PerMinute: c.Demand.PerMinute * between(0.5, 5), Centre: rng.IntN(c.Centres + 1),
 		})
 	}
@@ -201,7 +202,10 @@ func Small(seed uint64) Config {
 	}
 
 	c.Faults.Every = length(800*time.Millisecond, 15*time.Second)
-	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second}[rng.IntN(4)]
+	c.Faults.Last = []time.Duration{
+		300 * time.Millisecond, 3 * time.Second, 10 * time.Second,
+		30 * time.Second,
+	}[rng.IntN(4)]
 	c.enableFaults(rng)
 	c.Faults.Events = rand.New(rand.NewPCG(seed, 0x6576656e)).IntN(8) == 0
 	c.Faults.Draws = !c.Faults.Events && rand.New(rand.NewPCG(seed, 0x64726177)).IntN(8) == 0

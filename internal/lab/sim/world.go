@@ -28,14 +28,12 @@ var epoch = fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
 
 // kernel is common to all parts of a world: the experiment, true time, the agenda, the random sources and the trace.
 type kernel struct {
-	cfg    Config // operators change it, and so does the recovery
-	room   room.ID
-	rng    *rand.Rand // visitors and network
-	chaos  *rand.Rand // faults, so that the same seed draws the same visitors with and without faults
-	now    int64      // nanoseconds since the start
-	agenda agenda
-	events uint64
-	trace  func(format string, args ...any) // traces faults; may be nil
+	timeline
+	cfg   Config // operators change it, and so does the recovery
+	room  room.ID
+	rng   *rand.Rand                       // visitors and network
+	chaos *rand.Rand                       // faults, so that the same seed draws the same visitors with and without faults
+	trace func(format string, args ...any) // traces faults; may be nil
 
 	calm    bool // no fault happens any more
 	telling int  // number of the current fault
@@ -100,7 +98,8 @@ type roomSet struct {
 	told    []ledger.RoomConfig
 }
 
-// take reports whether a process takes rooms of an edition: newer ones or, if it looks at the clock, those of a new phase.
+// take reports whether a process takes rooms of an edition: newer ones or, if it looks at the clock, those of a new
+// phase.
 func (s *roomSet) take(edition uint64, rooms []ledger.RoomConfig, look bool) bool {
 	if look != (s.edition == edition) || look && slices.Equal(rooms, s.told) {
 		return false
@@ -155,7 +154,10 @@ func New(cfg Config) *World {
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
 	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
-	w.recovery = &recovery{fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator, members: w.members}
+	w.recovery = &recovery{
+		fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator,
+		members: w.members,
+	}
 	w.globals.tend = func(n *globalProc) {
 		w.members.tend(n)
 		w.operator.tendRelease(n)
@@ -165,7 +167,8 @@ func New(cfg Config) *World {
 
 	w.globals.start(true)
 	for i := range cfg.Centres {
-		w.centres.all = append(w.centres.all, &dataCentre{id: int32(i), name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
+		w.centres.all = append(w.centres.all,
+			&dataCentre{id: int32(i), name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
 		w.centres.start(w.centres.all[i], true)
 	}
 	for i := range cfg.Centres {
@@ -199,11 +202,6 @@ func centreName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 
 // fork returns a separate source of randomness, so that nodes draw independently.
 func (k *kernel) fork() *rand.Rand { return rand.New(rand.NewPCG(k.rng.Uint64(), k.rng.Uint64())) }
-
-// fleetTime returns true fleet time.
-func (k *kernel) fleetTime() fleettime.Time { return epoch + fleettime.Time(k.now/1e6) }
-
-func (k *kernel) plan(e event) { k.agenda.plan(e) }
 
 // Trace makes the world print every fault with printf, with its time in seconds.
 func (w *World) Trace(printf func(format string, args ...any)) { w.trace = printf }
@@ -303,29 +301,6 @@ func (k *kernel) fires(p *proc, e *event) bool {
 	}
 	p.timer.at = 0
 	return true
-}
-
-// due plans the wake-up of a node at reading m of its clock.
-func (k *kernel) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
-	at := k.now
-	if m > c.read(k.now) {
-		if m == fleettime.Never {
-			return
-		}
-		at = max(c.when(m), k.now+1000) // rounding must not make it now
-	}
-	if t.at != 0 && t.at <= at {
-		return
-	}
-	t.gen++
-	t.at = max(at, 1)
-	e.at, e.gen = at, t.gen
-	k.plan(e)
-}
-
-// in calls do after d.
-func (k *kernel) in(d time.Duration, do func()) {
-	k.plan(event{at: k.now + int64(d), kind: evDo, msg: do})
 }
 
 // until returns the end of a fault that begins now.

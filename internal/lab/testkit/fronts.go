@@ -88,7 +88,8 @@ func nginxConfig(t testing.TB, dir string, at *FrontPlaces) (args, env []string)
 	}
 	http, server := "include vestibule-http.conf;", "include vestibule-server.conf;"
 	if at.Alone {
-		http, server = "", `location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header Connection ""; }`
+		http, server = "",
+			`location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header Connection ""; }`
 	}
 	listen := "listen " + at.Visitors
 	if at.Cert != "" {
@@ -141,7 +142,8 @@ func haproxyConfig(t testing.TB, dir string, at *FrontPlaces) (args, env []strin
 	}
 	WriteFile(t, dir, "haproxy.cfg", text)
 	return []string{"-db", "-f", file}, []string{
-		"VESTIBULE_BIND=" + at.Visitors, "VESTIBULE_SITE=" + at.Site, "VESTIBULE_LUA=" + lua, "VESTIBULE_QUESTIONS=unix@" + filepath.Join(dir, "questions"),
+		"VESTIBULE_BIND=" + at.Visitors, "VESTIBULE_SITE=" + at.Site, "VESTIBULE_LUA=" + lua,
+		"VESTIBULE_QUESTIONS=unix@" + filepath.Join(dir, "questions"),
 	}
 }
 

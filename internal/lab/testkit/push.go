@@ -25,7 +25,8 @@ func ReadPush(body []byte, key *ecdh.PrivateKey, auth []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	input, err := hkdf.Key(sha256.New, shared, auth, "WebPush: info\x00"+string(key.PublicKey().Bytes())+string(sender), 32)
+	input, err := hkdf.Key(sha256.New, shared, auth, "WebPush: info\x00"+string(key.PublicKey().Bytes())+string(sender),
+		32)
 	if err != nil {
 		return nil, err
 	}

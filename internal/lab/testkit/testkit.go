@@ -157,7 +157,8 @@ func Rooms(n int) room.Document {
 	var d room.Document
 	for i := range n {
 		d.Rooms = append(d.Rooms, room.Settings{
-			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example", Path: "/" + text(5) + "/tickets",
+			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example",
+			Path:             "/" + text(5) + "/tickets",
 			TotalActiveUsers: 1 + rng.IntN(100_000), NewUsersPerMinute: 1 + rng.IntN(10_000),
 			Origin: fmt.Sprintf("http://10.%d.%d.%d:8080", rng.IntN(200), rng.IntN(200), rng.IntN(200)),
 		}.WithDefaults())

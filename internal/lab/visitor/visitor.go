@@ -1,5 +1,5 @@
-// Package visitor is the HTTP client of the visitors that chaos, crowd, bench, siege and the end-to-end tests send to real edges:
-// a browser or an app with its own cookies and connections. The callers decide when and where it goes.
+// Package visitor is the HTTP client of the visitors that chaos, crowd, bench, siege and the end-to-end tests send to
+// real edges: a browser or an app with its own cookies and connections. The callers decide when and where it goes.
 package visitor
 
 import (
@@ -156,7 +156,7 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 	return a, nil
 }
 
-// Waiting reports whether the response is the waiting page of a visitor who has to ask again.
+// Waiting reports whether the response is the waiting page of a visitor that has to ask again.
 func (a *Answer) Waiting() bool {
 	return a.Shown.State != "" && (a.Status == http.StatusOK || a.Status == http.StatusTooManyRequests) && a.Retry >= 0
 }

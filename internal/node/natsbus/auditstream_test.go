@@ -43,7 +43,8 @@ func TestTheAuditStream(t *testing.T) {
 	if err != nil || len(got) != 10 || got[0].Sequence != 5 || string(got[9].Data) != "entry 14" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err = stream.Read(ctx, 5, 100, subject(1)); err != nil || len(got) != 13 || got[0].Sequence != 6 || got[12].Sequence != 30 {
+	if got, err = stream.Read(ctx, 5, 100, subject(1)); err != nil || len(got) != 13 || got[0].Sequence != 6 ||
+		got[12].Sequence != 30 {
 		t.Errorf("of one subject: %d, %v", len(got), err)
 	}
 	if got, err = stream.Read(ctx, 31, 100, ""); err != nil || len(got) != 0 {
@@ -69,7 +70,8 @@ func TestTheAuditStream(t *testing.T) {
 	if _, err := js.UpdateStream(ctx, config); err == nil {
 		t.Error("the stream was made to allow it")
 	}
-	if got, err = stream.Read(ctx, 1, 100, ""); err != nil || len(got) != 30 || !bytes.Equal(got[2].Data, []byte("entry 3")) {
+	if got, err = stream.Read(ctx, 1, 100, ""); err != nil || len(got) != 30 ||
+		!bytes.Equal(got[2].Data, []byte("entry 3")) {
 		t.Errorf("%d entries, %v", len(got), err)
 	}
 	if config.MaxAge == 0 || config.MaxBytes <= 0 || config.Storage != jetstream.FileStorage {

@@ -125,7 +125,8 @@ func TestAStaleViewTakesNothing(t *testing.T) {
 				path.down.hold() // its writes arrive; its reads are stale
 			}
 		}
-		eventually(t, leader+" renews, or lost its lease", func() bool { return c.all[leader].renewed.Load() >= from+5 || c.count() > n })
+		eventually(t, leader+" renews, or lost its lease",
+			func() bool { return c.all[leader].renewed.Load() >= from+5 || c.count() > n })
 		for _, path := range c.paths {
 			path.down.free()
 		}
@@ -225,7 +226,10 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 			if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
 				t.Fatal(err)
 			}
-			kv, err := js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: "vestibule_leases", History: 1, Storage: jetstream.FileStorage})
+			kv, err := js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{
+				Bucket: "vestibule_leases", History: 1,
+				Storage: jetstream.FileStorage,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

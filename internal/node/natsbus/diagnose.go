@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// FaultError is why a node cannot use a NATS server, for people: the server, the cause and what to do next.
+// FaultError is why a node cannot use a NATS server, for people: the server, the cause and the next step.
 type FaultError struct {
 	Server string // without a password
 	Cause  string
@@ -162,7 +162,7 @@ func reach(ctx context.Context, server string) error {
 	return nil
 }
 
-// certified says what the node's certificate is for, nil for none.
+// certified names the uses of the node's certificate, nil for none.
 func certified(c *x509.Certificate) string {
 	if c != nil && len(c.DNSNames) > 0 {
 		return " as " + strings.Join(c.DNSNames, ", ")
@@ -199,12 +199,15 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 	}
 	if u, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		if o.CA == "" {
-			return fmt.Sprintf("the server's certificate is of %q, which this machine does not trust", u.Cert.Issuer.CommonName), "set ca to the certificate of that authority (ca.crt of nats-config)"
+			return fmt.Sprintf("the server's certificate is of %q, which this machine does not trust", u.Cert.Issuer.CommonName),
+				"set ca to the certificate of that authority (ca.crt of nats-config)"
 		}
-		return fmt.Sprintf("the server's certificate is of %q, which is not in ca", u.Cert.Issuer.CommonName), "give both ends certificates of one authority"
+		return fmt.Sprintf("the server's certificate is of %q, which is not in ca", u.Cert.Issuer.CommonName),
+			"give both ends certificates of one authority"
 	}
 	if h, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fmt.Sprintf("the server's certificate is not for %s, but for %s", h.Host, names(h.Certificate)), "use one of these names (url), or write the name into the certificate (server_names)"
+		return fmt.Sprintf("the server's certificate is not for %s, but for %s", h.Host, names(h.Certificate)),
+			"use one of these names (url), or write the name into the certificate (server_names)"
 	}
 	if c, ok := errors.AsType[x509.CertificateInvalidError](err); ok && c.Reason == x509.Expired {
 		return fmt.Sprintf("the server's certificate is not valid now, but from %s until %s",
@@ -214,13 +217,16 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 	const clients = "clients use 4222, not 7422, 6222 or 8222"
 	switch {
 	case errors.Is(err, errSilent):
-		return "what listens there does not speak as a NATS server to clients", "correct the port (url; " + clients + "), or remove handshake_first from the server's tls"
+		return "what listens there does not speak as a NATS server to clients",
+			"correct the port (url; " + clients + "), or remove handshake_first from the server's tls"
 	case strings.Contains(text, "maximum "):
-		return "the server takes no more connections: " + text, "raise its max_connections, or see who has them (/connz of its monitor)"
+		return "the server takes no more connections: " + text,
+			"raise its max_connections, or see who has them (/connz of its monitor)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens there", "start nats-server, or correct host and port (url; clients use 4222)"
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return "the server speaks no TLS, and this node wants it", "use nats:// without ca and cert, or give the server certificates"
+		return "the server speaks no TLS, and this node wants it",
+			"use nats:// without ca and cert, or give the server certificates"
 	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
 		errors.Is(err, nats.ErrAccountAuthExpired):
 		return "the server refuses the credentials of this node: " + text, "issue new ones (creds)"
@@ -228,14 +234,17 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 		return "the server asks for a certificate, and this node has none", "set cert and key, and tls:// in url"
 	case strings.Contains(text, "unknown certificate authority"), strings.Contains(text, "bad certificate"),
 		strings.Contains(text, "after TLS handshake"):
-		return "the server does not trust the certificate of this node (cert)", "use a certificate of the server's authority (nats-config write)"
+		return "the server does not trust the certificate of this node (cert)",
+			"use a certificate of the server's authority (nats-config write)"
 	case strings.Contains(text, "expired certificate"):
 		return "the server says that the certificate of this node (cert) has ended", "renew it, or set the server's clock"
 	case errors.Is(err, nats.ErrAuthorization):
 		if o.Cert == "" && o.Creds == "" && !strings.Contains(server, "@") {
-			return "the server asks for a password or certificate, and this node has none", "put user and password into url, or set creds, or cert and key"
+			return "the server asks for a password or certificate, and this node has none",
+				"put user and password into url, or set creds, or cert and key"
 		}
-		return "the server does not know the user of this node" + certified(own), "name it in nats-config write and reload the server, or correct the password (url) or creds"
+		return "the server does not know the user of this node" + certified(own),
+			"name it in nats-config write and reload the server, or correct the password (url) or creds"
 	case strings.Contains(text, "first record does not look like a TLS handshake"),
 		strings.Contains(text, "expected 'INFO'"), errors.Is(err, nats.ErrNoInfoReceived),
 		strings.Contains(text, "attempted to connect to"):
@@ -253,7 +262,7 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }
 
-// names lists what a certificate is for.
+// names lists the uses of a certificate.
 func names(c *x509.Certificate) string {
 	all := c.DNSNames
 	for _, ip := range c.IPAddresses {
@@ -318,7 +327,7 @@ func (l *link) setFault(why string) bool {
 	return news
 }
 
-// Fault returns why this node cannot use NATS, with the server and what to do next; "" if it can, or for unknown. It
+// Fault returns why this node cannot use NATS, with the server and the next step; "" if it can, or for unknown. It
 // never blocks.
 func (c *Conn) Fault() string {
 	c.link.mu.Lock()

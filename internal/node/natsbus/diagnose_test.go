@@ -120,34 +120,88 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 	}{
 		{"nothing wrong", "tls", jetstream + tls + users, nil, "", ""},
 		{"wrong port", "nats", "", nil, "nothing listens there", "clients use 4222"},
-		{"the port of the monitor", "monitor", "http: 8222\n", nil, "does not speak as a NATS server to clients", "clients use 4222"},
-		{"the port of leaf nodes", "leaf", "leafnodes: { listen: '127.0.0.1:-1' }\n", plain, "this is not the port of NATS clients", "clients use 4222"},
-		{"a port that says nothing", "silent", "silent", nil, "does not speak as a NATS server to clients", "clients use 4222"},
-		{"no such machine", "nats", jetstream, func(o *natsbus.Options, _ pki) { o.URL = "nats://nats.invalid:4222" }, "no machine is called nats.invalid", "correct the host"},
-		{"no certificate", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.Cert, o.Key = "", "" }, "the server asks for a certificate, and this node has none", "set cert and key"},
-		{"a certificate that ended", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) { o.Cert, o.Key = p.path("ended.crt"), p.path("ended.key") }, "the certificate of this node (cert) ended on", "nats-config write"},
-		{"a certificate of another authority", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) { o.Cert, o.Key = p.path("foreign.crt"), p.path("foreign.key") }, "the server does not trust the certificate of this node", "authority"},
-		{"a user that the server does not know", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) { o.Cert, o.Key = p.path("stranger.crt"), p.path("stranger.key") }, "does not know the user of this node as edge-9.edge.nairobi", "reload the server"},
-		{"no ca", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.CA = "" }, `the server's certificate is of "vestibule NATS", which this machine does not trust`, "set ca"},
-		{"another ca", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) { o.CA = p.path("other.crt") }, "the server's certificate is of", "one authority"},
-		{"a server certificate that ended", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "old."), nil, "the server's certificate is not valid now", "renew it"},
-		{"wrong server name", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "elsewhere."), nil, "the server's certificate is not for 127.0.0.1, but for elsewhere.example", "server_names"},
+		{
+			"the port of the monitor", "monitor", "http: 8222\n", nil, "does not speak as a NATS server to clients",
+			"clients use 4222",
+		},
+		{
+			"the port of leaf nodes", "leaf", "leafnodes: { listen: '127.0.0.1:-1' }\n", plain,
+			"this is not the port of NATS clients", "clients use 4222",
+		},
+		{
+			"a port that says nothing", "silent", "silent", nil, "does not speak as a NATS server to clients",
+			"clients use 4222",
+		},
+		{
+			"no such machine", "nats", jetstream, func(o *natsbus.Options, _ pki) { o.URL = "nats://nats.invalid:4222" },
+			"no machine is called nats.invalid", "correct the host",
+		},
+		{
+			"no certificate", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.Cert, o.Key = "", "" },
+			"the server asks for a certificate, and this node has none", "set cert and key",
+		},
+		{"a certificate that ended", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) {
+			o.Cert, o.Key = p.path("ended.crt"), p.path("ended.key")
+		}, "the certificate of this node (cert) ended on", "nats-config write"},
+		{"a certificate of another authority", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) {
+			o.Cert, o.Key = p.path("foreign.crt"), p.path("foreign.key")
+		}, "the server does not trust the certificate of this node", "authority"},
+		{"a user that the server does not know", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) {
+			o.Cert, o.Key = p.path("stranger.crt"), p.path("stranger.key")
+		}, "does not know the user of this node as edge-9.edge.nairobi", "reload the server"},
+		{
+			"no ca", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.CA = "" },
+			`the server's certificate is of "vestibule NATS", which this machine does not trust`, "set ca",
+		},
+		{
+			"another ca", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) { o.CA = p.path("other.crt") },
+			"the server's certificate is of", "one authority",
+		},
+		{
+			"a server certificate that ended", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "old."), nil,
+			"the server's certificate is not valid now", "renew it",
+		},
+		{
+			"wrong server name", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "elsewhere."), nil,
+			"the server's certificate is not for 127.0.0.1, but for elsewhere.example", "server_names",
+		},
 		{"TLS against a plain server", "tls", jetstream, nil, "the server speaks no TLS, and this node wants it", "nats://"},
-		{"plain against TLS", "nats", jetstream + tls + users, plain, `the server's certificate is of "vestibule NATS"`, "set ca"},
-		{"no password", "nats", jetstream + "authorization { user: a, password: b }\n", plain, "the server asks for a password or certificate, and this node has none", "put user and password into url"},
+		{
+			"plain against TLS", "nats", jetstream + tls + users, plain, `the server's certificate is of "vestibule NATS"`,
+			"set ca",
+		},
+		{
+			"no password", "nats", jetstream + "authorization { user: a, password: b }\n", plain,
+			"the server asks for a password or certificate, and this node has none", "put user and password into url",
+		},
 		{"another password", "nats", jetstream + "authorization { user: a, password: b }\n", func(o *natsbus.Options, _ pki) {
 			o.URL, o.CA, o.Cert, o.Key = strings.Replace(o.URL, "//", "//a:c@", 1), "", "", ""
 		}, "the server does not know the user of this node", "correct the password"},
-		{"too many connections", "nats", jetstream + "max_connections: -1\n", plain, "maximum connections exceeded", "max_connections"},
-		{"a server certificate for later", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "later."), nil, "the server's certificate is not valid now, but from ", "the clock"},
-		{"a server that shakes hands first", "tls", strings.Replace(jetstream+tls+users, "tls {", "tls { handshake_first: true,", 1), nil, "does not speak as a NATS server to clients", "handshake_first"},
-		{"no majority of servers", "nats", jetstream + "server_name: a\ncluster: { name: c, listen: '127.0.0.1:-1', routes: ['nats://127.0.0.1:1'] }\n", plain, "JetStream", "majority"},
+		{
+			"too many connections", "nats", jetstream + "max_connections: -1\n", plain, "maximum connections exceeded",
+			"max_connections",
+		},
+		{
+			"a server certificate for later", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "later."), nil,
+			"the server's certificate is not valid now, but from ", "the clock",
+		},
+		{"a server that shakes hands first", "tls", strings.Replace(jetstream+tls+users, "tls {",
+			"tls { handshake_first: true,", 1), nil, "does not speak as a NATS server to clients", "handshake_first"},
+		{
+			"no majority of servers", "nats",
+			jetstream + "server_name: a\ncluster: { name: c, listen: '127.0.0.1:-1', routes: ['nats://127.0.0.1:1'] }\n", plain,
+			"JetStream", "majority",
+		},
 		{"wrong domain", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) {
 			o.Domain, o.Cert, o.Key = "documents", p.path("regional.crt"), p.path("regional.key")
 		}, `the JetStream domain "documents" (domain)`, "correct domain"},
-		{"a domain that the user may not use", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.Domain = "nairobi" }, `not to KV_vestibule_documents in the JetStream domain "nairobi" (domain)`, "correct domain"},
+		{"a domain that the user may not use", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) {
+			o.Domain = "nairobi"
+		}, `not to KV_vestibule_documents in the JetStream domain "nairobi" (domain)`, "correct domain"},
 		{"JetStream is off", "nats", "http: 8222\n", plain, "JetStream is off", "turn it on"},
-		{"an edge's certificate at a regional", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.Stream = natsbus.LeasesStream }, "lets this node in as edge-0.edge.nairobi, but not to KV_vestibule_leases", "of its own name and role"},
+		{"an edge's certificate at a regional", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) {
+			o.Stream = natsbus.LeasesStream
+		}, "lets this node in as edge-0.edge.nairobi, but not to KV_vestibule_leases", "of its own name and role"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,7 +218,8 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			p.issue(other, "foreign", time.Hour, "edge-0.edge.nairobi")
 			var told testkit.Log
 			o := natsbus.Options{
-				URL: "nats://" + testkit.FreeAddr(t), Name: "edge", CA: p.path("ca.crt"), Cert: p.path("edge.crt"), Key: p.path("edge.key"),
+				URL: "nats://" + testkit.FreeAddr(t), Name: "edge", CA: p.path("ca.crt"), Cert: p.path("edge.crt"),
+				Key:    p.path("edge.key"),
 				Stream: natsbus.DocumentsStream, Log: slog.New(slog.NewTextHandler(&told, nil)),
 			}
 			if c.config != "" {
@@ -182,7 +237,8 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			}
 			u, _ := url.Parse(o.URL)
 			host, _, _ := net.SplitHostPort(u.Host)
-			if err == nil || !strings.Contains(err.Error(), c.cause) || !strings.Contains(err.Error(), c.step) || !strings.Contains(err.Error(), host) {
+			if err == nil || !strings.Contains(err.Error(), c.cause) || !strings.Contains(err.Error(), c.step) ||
+				!strings.Contains(err.Error(), host) {
 				t.Fatalf("told %v\nwant %s … %s", err, c.cause, c.step)
 			}
 			conn, err := natsbus.Connect(o)
@@ -191,7 +247,8 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			}
 			defer conn.Close()
 			eventually(t, "the fault is told", func() bool { return strings.Contains(conn.Fault(), c.cause) })
-			eventually(t, "the fault is logged", func() bool { return told.Has("NATS cannot be used") && told.Has("next_step=") })
+			eventually(t, "the fault is logged",
+				func() bool { return told.Has("NATS cannot be used") && told.Has("next_step=") })
 		})
 	}
 }

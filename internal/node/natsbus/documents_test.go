@@ -221,7 +221,10 @@ func TestAWatchTellsThatTheStoreCameBackOlderOrEmptier(t *testing.T) {
 			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
 				t.Fatal(err)
 			}
-			kv, err := js.CreateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: bucket, History: 1, Storage: jetstream.FileStorage})
+			kv, err := js.CreateKeyValue(within(t), jetstream.KeyValueConfig{
+				Bucket: bucket, History: 1,
+				Storage: jetstream.FileStorage,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

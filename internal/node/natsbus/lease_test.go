@@ -202,7 +202,8 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 		case r.count() != 2:
 			return fmt.Sprintf("a led, and then %v", r.reigns[1:])
 		case a.before.Load() != 0 || before != 1:
-			return fmt.Sprintf("somebody had led before: the first was told so %d times, its successor %d times", a.before.Load(), before)
+			return fmt.Sprintf("somebody had led before: the first was told so %d times, its successor %d times",
+				a.before.Load(), before)
 		case took > natsbus.LeaseLength:
 			return fmt.Sprintf("a lease that was given up was waited for: %v", took)
 		}
@@ -267,7 +268,10 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	one := stand(t, r, s.URL(), "one")
 	r.leads("one")
 	logged := &testkit.Log{}
-	conn, err := natsbus.Connect(natsbus.Options{URL: s.URL(), Name: "two", Log: slog.New(slog.NewTextHandler(logged, nil))})
+	conn, err := natsbus.Connect(natsbus.Options{
+		URL: s.URL(), Name: "two",
+		Log: slog.New(slog.NewTextHandler(logged, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,15 +280,17 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := natsbus.NewLease(conn, "throne", "one", 1, node.NewClock().Now).Run(ctx, func() uint64 { return 0 }, func(context.Context, wire.Leading) {
-			t.Error("two of one name lead")
-		})
+		err := natsbus.NewLease(conn, "throne", "one", 1, node.NewClock().Now).Run(ctx, func() uint64 { return 0 },
+			func(context.Context, wire.Leading) {
+				t.Error("two of one name lead")
+			})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("stood until %v", err)
 		}
 	}()
 	one.renews(t, 5)
-	eventually(t, "it is told", func() bool { return strings.Contains(logged.String(), "another process with this one's name leads") })
+	eventually(t, "it is told",
+		func() bool { return strings.Contains(logged.String(), "another process with this one's name leads") })
 	one.renews(t, 5)
 	if n := strings.Count(logged.String(), "another process with this one's name leads"); n != 1 {
 		t.Errorf("told %d times", n)
@@ -421,7 +427,10 @@ func TestLeadershipOutlivesItsServer(t *testing.T) {
 func TestNonsenseInTheKeyIsOvercome(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	kv, err := testkit.JetStream(t, s.URL()).CreateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: "vestibule_leases", History: 1})
+	kv, err := testkit.JetStream(t, s.URL()).CreateKeyValue(within(t), jetstream.KeyValueConfig{
+		Bucket:  "vestibule_leases",
+		History: 1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

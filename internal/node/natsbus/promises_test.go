@@ -188,7 +188,10 @@ func many(version uint64, edges int) wire.Durable {
 		for i := range 100 {
 			rr := wire.RosterRoom{Room: room.ID(i + 1)}
 			for s := range uint32(1820) {
-				rr.Sessions = append(rr.Sessions, wire.Expiry{Until: 1622133300 + s, Stamped: rng.Uint64N(30), Consumed: rng.Uint64N(2)})
+				rr.Sessions = append(rr.Sessions, wire.Expiry{
+					Until: 1622133300 + s, Stamped: rng.Uint64N(30),
+					Consumed: rng.Uint64N(2),
+				})
 			}
 			r.Rooms = append(r.Rooms, rr)
 		}
@@ -283,7 +286,8 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	}
 	third := natsbus.NewPromises(connect(t, s.URL(), "three"), "dublin", 1)
 	got, err = third.Open(within(t), wire.Term{N: 3, Nonce: 33})
-	if err != nil || !slices.ContainsFunc(got.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast }) {
+	if err != nil || !slices.ContainsFunc(got.Roster,
+		func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast }) {
 		t.Errorf("a section is lost, and the roster says nothing of it: %d entries, %v", len(got.Roster), err)
 	}
 	nobody := durable(9)

@@ -57,7 +57,7 @@ func (c *Conn) EnsurePushes(ctx context.Context, replicas int) error {
 // holdFor is how long a process holds a notification.
 const holdFor = 40 * time.Second
 
-// makeShards makes the consumers of the outbox. Notifiers may not: a consumer can send what is stored anywhere.
+// makeShards makes the consumers of the outbox. Notifiers may not: a consumer can send stored data anywhere.
 func makeShards(ctx context.Context, js jetstream.JetStream) error {
 	for shard := range wire.OutboxShards {
 		_, err := js.CreateConsumer(ctx, OutboxStream, jetstream.ConsumerConfig{
@@ -118,7 +118,7 @@ func (c *Conn) store(ctx context.Context, subject string, record []byte) error {
 	return nil
 }
 
-// Pushes is what a notifier does with the streams. It is safe for concurrent use.
+// Pushes is a notifier's access to the streams. It is safe for concurrent use.
 type Pushes struct{ conn *Conn }
 
 // NewPushes returns the streams on conn, of global's servers.
@@ -145,7 +145,7 @@ func (p *Pushes) Secret(ctx context.Context) ([]byte, error) {
 	return data, err
 }
 
-// Follower takes what the stream of subscriptions has.
+// Follower takes the contents of the stream of subscriptions.
 type Follower struct {
 	Set  func(room, visitor, seq uint64, record []byte) // with its number in the stream
 	Told func(marks []byte)
@@ -304,7 +304,7 @@ func (p *Pushes) Deliver(ctx context.Context, shard, many int, each func(*Delive
 		if err != nil {
 			return err
 		}
-		if ctx.Err() != nil { // others take what was fetched
+		if ctx.Err() != nil { // others take the fetched ones
 			if err := m.Nak(); err != nil {
 				return err
 			}

@@ -39,7 +39,10 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 
 	var told testkit.Log
-	conn, err := natsbus.Connect(natsbus.Options{URL: "nats://edge:secret@" + net.JoinHostPort(host, port), Name: "edge", Log: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	conn, err := natsbus.Connect(natsbus.Options{
+		URL: "nats://edge:secret@" + net.JoinHostPort(host, port), Name: "edge",
+		Log: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,8 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 		return !conn.Connected() && strings.Contains(strings.ToLower(conn.Refused()), "authorization")
 	})
 	// Twice would be enough for a client to give up.
-	eventually(t, "it has been refused five times", func() bool { return strings.Count(told.String(), "msg=refused") >= 5 })
+	eventually(t, "it has been refused five times",
+		func() bool { return strings.Count(told.String(), "msg=refused") >= 5 })
 	if n := strings.Count(told.String(), "refuses this node"); n != 1 {
 		t.Errorf("said %d times that it is refused", n)
 	}
@@ -94,7 +98,10 @@ func TestAUserThatComesLateIsConnected(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := func(user string) *server.Options {
-		return &server.Options{Host: host, Port: n, NoSigs: true, NoLog: true, Users: []*server.User{{Username: user, Password: "secret"}}}
+		return &server.Options{
+			Host: host, Port: n, NoSigs: true, NoLog: true,
+			Users: []*server.User{{Username: user, Password: "secret"}},
+		}
 	}
 	s, err := server.NewServer(o("somebody"))
 	if err != nil {

@@ -77,13 +77,17 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 		root := root.New(now, root.Config{Term: term, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
 		root.SetLease(fleettime.Never)
 		root.SetTime(now, dawn)
-		agg := region.New(now, region.Config{DC: "dublin", Term: term, Params: params, Bootstrap: true, ClusterID: 1}, wire.Durable{})
+		agg := region.New(now, region.Config{DC: "dublin", Term: term, Params: params, Bootstrap: true, ClusterID: 1},
+			wire.Durable{})
 		agg.SetLease(fleettime.Never)
 		var configs []ledger.RoomConfig
 		var known []admission.Room
 		for i := range rooms {
 			id := room.IDOf(fmt.Sprint("room-", i))
-			configs = append(configs, ledger.RoomConfig{ID: id, Total: 1_000_000, Rate: 10_000_000, Session: 30 * time.Minute, LostWait: 15 * time.Minute})
+			configs = append(configs, ledger.RoomConfig{
+				ID: id, Total: 1_000_000, Rate: 10_000_000, Session: 30 * time.Minute,
+				LostWait: 15 * time.Minute,
+			})
 			known = append(known, admission.Room{ID: id, Session: 30 * time.Minute, Probation: 30 * time.Minute})
 		}
 		root.SetRooms(now, configs)
@@ -101,7 +105,8 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 		for n, tick := 0, 0; n < edges || len(here) > 0; tick++ {
 			if n < edges && tick*int(step) >= n*int(time.Hour)/edges {
 				e := admission.New(admission.Config{
-					Edge: fmt.Sprint("pod-", n), DC: "dublin", Params: params, Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, uint64(n))),
+					Edge: fmt.Sprint("pod-", n), DC: "dublin", Params: params, Limits: admission.DefaultLimits(),
+					Rand: rand.New(rand.NewPCG(1, uint64(n))),
 				})
 				e.SetRooms(now, known)
 				here = append(here, &guest{Engine: e, begun: now})

@@ -84,7 +84,7 @@ func (p *Plan) accounts(place string) []account {
 	return append([]account{first}, guests...)
 }
 
-// notifierAccount is the account of all notifiers: what they tell each other stays in it.
+// notifierAccount is the account of all notifiers: their messages to each other stay in it.
 const notifierAccount = "NOTIFIERS"
 
 // guest returns the account of one user, with its permissions in the main account.

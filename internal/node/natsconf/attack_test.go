@@ -36,7 +36,8 @@ func (f *fleet) users() []who {
 		{natsbus.RoleNotifier, wire.Root, "notifier-0"},
 	}
 	for _, dc := range f.plan.DataCenters {
-		out = append(out, who{natsbus.RoleRegional, dc, "regional-0"}, who{natsbus.RoleOperator, dc, "operator"}, who{natsbus.RoleProvision, dc, "provision"})
+		out = append(out, who{natsbus.RoleRegional, dc, "regional-0"}, who{natsbus.RoleOperator, dc, "operator"},
+			who{natsbus.RoleProvision, dc, "provision"})
 		for _, name := range f.plan.Edges {
 			out = append(out, who{natsbus.RoleEdge, dc, name})
 		}
@@ -74,13 +75,15 @@ func stray(m *nats.Msg) bool {
 		return true
 	}
 	stored := m.Header.Get("Nats-Stream") != "" || strings.Contains(string(m.Data), "io.nats.jetstream.api")
-	return stored && !strings.HasPrefix(m.Subject, "_INBOX.") && !strings.HasPrefix(m.Subject, "_R_.") && !strings.HasPrefix(m.Subject, "$JS.")
+	return stored && !strings.HasPrefix(m.Subject, "_INBOX.") && !strings.HasPrefix(m.Subject, "_R_.") &&
+		!strings.HasPrefix(m.Subject, "$JS.")
 }
 
 func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 	f := start(t)
 	f.tree(40)
-	testkit.Eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
+	testkit.Eventually(t, "a visitor is let in",
+		func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
 
 	var strays heard
 	witnesses := map[string]*nats.Conn{}
@@ -103,7 +106,8 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 		}
 		witnesses[place] = c
 	}
-	testkit.Eventually(t, "the list of data centres is stored", func() bool { return strings.Contains(f.stored(witnesses), "global members revision") })
+	testkit.Eventually(t, "the list of data centres is stored",
+		func() bool { return strings.Contains(f.stored(witnesses), "global members revision") })
 	before := f.stored(witnesses)
 	told := map[string]int{}
 	for _, w := range f.users() {
@@ -224,20 +228,32 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 			say = append(say, concrete(s))
 		}
 	}
-	for _, stream := range []string{"KV_vestibule_documents", "KV_vestibule_leases", "KV_vestibule_promises", "KV_vestibule_control", "VESTIBULE_AUDIT"} {
-		for _, domain := range []string{"$JS.API.", "$JS.hub.API.", "$JS.documents.API.", "$JS.nairobi.API.", "$JS.dublin.API."} {
+	for _, stream := range []string{
+		"KV_vestibule_documents", "KV_vestibule_leases", "KV_vestibule_promises",
+		"KV_vestibule_control", "VESTIBULE_AUDIT",
+	} {
+		for _, domain := range []string{
+			"$JS.API.", "$JS.hub.API.", "$JS.documents.API.", "$JS.nairobi.API.",
+			"$JS.dublin.API.",
+		} {
 			say = append(say,
-				domain+"STREAM.DELETE."+stream, domain+"STREAM.PURGE."+stream, domain+"STREAM.UPDATE."+stream, domain+"STREAM.MSG.DELETE."+stream,
-				domain+"STREAM.MSG.GET."+stream, domain+"STREAM.CREATE.attack", domain+"STREAM.SNAPSHOT."+stream, domain+"CONSUMER.CREATE."+stream,
-				domain+"CONSUMER.CREATE."+stream+".attack", domain+"CONSUMER.CREATE."+stream+".attack.x.y", domain+"CONSUMER.DURABLE.CREATE."+stream+".attack")
+				domain+"STREAM.DELETE."+stream, domain+"STREAM.PURGE."+stream, domain+"STREAM.UPDATE."+stream,
+				domain+"STREAM.MSG.DELETE."+stream,
+				domain+"STREAM.MSG.GET."+stream, domain+"STREAM.CREATE.attack", domain+"STREAM.SNAPSHOT."+stream,
+				domain+"CONSUMER.CREATE."+stream,
+				domain+"CONSUMER.CREATE."+stream+".attack", domain+"CONSUMER.CREATE."+stream+".attack.x.y",
+				domain+"CONSUMER.DURABLE.CREATE."+stream+".attack")
 		}
 	}
 	for _, bucket := range []string{"documents", "leases", "promises", "control"} {
-		say = append(say, "$KV.vestibule_"+bucket+".keys", "$KV.vestibule_"+bucket+".global", "$KV.vestibule_"+bucket+".regional.dublin", "$KV.vestibule_"+bucket+".dublin")
+		say = append(say, "$KV.vestibule_"+bucket+".keys", "$KV.vestibule_"+bucket+".global",
+			"$KV.vestibule_"+bucket+".regional.dublin", "$KV.vestibule_"+bucket+".dublin")
 		hear = append(hear, "$KV.vestibule_"+bucket+".>")
 	}
-	say = append(say, wire.AuditSubject("rooms"), wire.AuditSubject("room.x"), "$JS.API.DIRECT.GET.VESTIBULE_AUDIT", "$JS.documents.API.DIRECT.GET.VESTIBULE_AUDIT", "$JS.hub.API.DIRECT.GET.VESTIBULE_AUDIT.x")
-	hear = append(hear, wire.Audits, ">", "*.>", "vestibule.>", "vestibule.v1.*.grant.*", "vestibule.v1.global.copy.>", "_INBOX.>", "_INBOX.*.*.*.>", "$JS.>", "$SYS.>", "$KV.>", "$JS.API.>")
+	say = append(say, wire.AuditSubject("rooms"), wire.AuditSubject("room.x"), "$JS.API.DIRECT.GET.VESTIBULE_AUDIT",
+		"$JS.documents.API.DIRECT.GET.VESTIBULE_AUDIT", "$JS.hub.API.DIRECT.GET.VESTIBULE_AUDIT.x")
+	hear = append(hear, wire.Audits, ">", "*.>", "vestibule.>", "vestibule.v1.*.grant.*", "vestibule.v1.global.copy.>",
+		"_INBOX.>", "_INBOX.*.*.*.>", "$JS.>", "$SYS.>", "$KV.>", "$JS.API.>")
 	slices.Sort(say)
 	slices.Sort(hear)
 
@@ -260,7 +276,8 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 		}
 	}
 	for _, s := range slices.Compact(say) {
-		if allowed(s, mine.Publish) || allowed(strings.Replace(s, "$JS."+domainOf(w.place)+".API.", "$JS.API.", 1), mine.Publish) {
+		if allowed(s, mine.Publish) || allowed(strings.Replace(s, "$JS."+domainOf(w.place)+".API.", "$JS.API.", 1),
+			mine.Publish) {
 			continue
 		}
 		tried++
@@ -289,9 +306,12 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 	// No user can direct a server's answer: its allowed requests, with another's subject as the reply. The last
 	// goes to its own inbox, so that all are answered when it arrives.
 	aims := []string{
-		"vestibule.v1.dublin.grant.edge-1", "vestibule.v1.nairobi.report.edge-1", "vestibule.v1.global.grant.dublin", "vestibule.v1.global.report.dublin",
-		"vestibule.v1.global.copy.keys.dublin", "$KV.vestibule_documents.rooms", "$KV.vestibule_documents.keys", "$KV.vestibule_leases.global",
-		"$KV.vestibule_leases.regional.dublin", "$KV.vestibule_promises.dublin", "$KV.vestibule_promises.nairobi", "$JS.API.STREAM.PURGE.KV_vestibule_promises",
+		"vestibule.v1.dublin.grant.edge-1", "vestibule.v1.nairobi.report.edge-1", "vestibule.v1.global.grant.dublin",
+		"vestibule.v1.global.report.dublin",
+		"vestibule.v1.global.copy.keys.dublin", "$KV.vestibule_documents.rooms", "$KV.vestibule_documents.keys",
+		"$KV.vestibule_leases.global",
+		"$KV.vestibule_leases.regional.dublin", "$KV.vestibule_promises.dublin", "$KV.vestibule_promises.nairobi",
+		"$JS.API.STREAM.PURGE.KV_vestibule_promises",
 	}
 	ask := slices.IndexFunc(mine.Publish, func(s string) bool { return strings.Contains(s, "API.STREAM.INFO.") })
 	if ask < 0 || w.role == natsbus.RoleGlobal || w.role == natsbus.RoleProvision {

@@ -51,7 +51,8 @@ func TestNotificationsWithCredentials(t *testing.T) {
 			Read: func(time.Time) { once.Do(func() { read <- "current" }) },
 		})
 	}()
-	if got := testkit.Receive(t, "the subscription", read) + testkit.Receive(t, "the end of what is stored", read); got != "sealedcurrent" {
+	if got := testkit.Receive(t, "the subscription", read) + testkit.Receive(t, "the end of what is stored",
+		read); got != "sealedcurrent" {
 		t.Error(got)
 	}
 	if err := p.Mark(ctx, []byte("told")); err != nil {

@@ -66,9 +66,11 @@ const witness = "witness"
 
 func testPlan(dir string) *natsconf.Plan {
 	return &natsconf.Plan{
-		DataCenters: []string{"nairobi", "dublin"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0", "edge-1"}, Notifiers: []string{"notifier-0"},
+		DataCenters: []string{"nairobi", "dublin"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"},
+		Edges: []string{"edge-0", "edge-1"}, Notifiers: []string{"notifier-0"},
 		Servers: 1, Names: []string{"localhost", "127.0.0.1"}, Hub: []string{"127.0.0.1:7422"},
-		CertDir: filepath.Join(dir, "{place}", "servers"), StoreDir: filepath.Join(dir, "store-{place}"), Monitor: "127.0.0.1:8222", Valid: time.Hour,
+		CertDir: filepath.Join(dir, "{place}", "servers"), StoreDir: filepath.Join(dir, "store-{place}"),
+		Monitor: "127.0.0.1:8222", Valid: time.Hour,
 	}
 }
 
@@ -93,7 +95,8 @@ func TestObjectsFitTheirPods(t *testing.T) {
 		}
 		n++
 		for in, of := range map[string]string{
-			`"/etc/vestibule/nats/tls.crt"`: "mountPath: /etc/vestibule/nats,", `store_dir: "/data"`: "mountPath: /data}", `http: "0.0.0.0:8222"`: "containerPort: 8222}",
+			`"/etc/vestibule/nats/tls.crt"`: "mountPath: /etc/vestibule/nats,", `store_dir: "/data"`: "mountPath: /data}",
+			`http: "0.0.0.0:8222"`: "containerPort: 8222}",
 		} {
 			if !strings.Contains(string(f.Data), in) || !strings.Contains(string(pods), of) {
 				t.Errorf("%s: %s, and the pods %s", f.Path, in, of)
@@ -108,7 +111,10 @@ func TestObjectsFitTheirPods(t *testing.T) {
 // start writes the configuration, runs the servers with it, and creates the buckets.
 func start(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, dir: t.TempDir(), servers: map[string]*server.Server{}, urls: map[string]string{}, edges: map[string]*edge.Server{}}
+	f := &fleet{
+		t: t, dir: t.TempDir(), servers: map[string]*server.Server{}, urls: map[string]string{},
+		edges: map[string]*edge.Server{},
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log("what nodes logged:\n" + strings.Join(linesOf(&f.log, ""), "\n"))
@@ -140,7 +146,8 @@ func start(t *testing.T) *fleet {
 	for _, dc := range f.plan.DataCenters {
 		f.serve(dc, hub)
 	}
-	testkit.Eventually(t, "data centres join global's servers", func() bool { return f.servers[wire.Root].NumLeafNodes() == len(f.plan.DataCenters) })
+	testkit.Eventually(t, "data centres join global's servers",
+		func() bool { return f.servers[wire.Root].NumLeafNodes() == len(f.plan.DataCenters) })
 	for place := range f.servers {
 		conn := f.node(natsbus.RoleProvision, place, "provision", "")
 		made, err := conn.Provision(t.Context(), place, natsbus.Auto)
@@ -170,7 +177,8 @@ func (f *fleet) options(place string, hub *url.URL) *server.Options {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, "127.0.0.1", server.RANDOM_PORT, true, true
+	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, "127.0.0.1",
+		server.RANDOM_PORT, true, true
 	o.SyncAlways = false // no test stops the machine, and three servers on one slow disk lose leases
 	if hub == nil {
 		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
@@ -227,7 +235,8 @@ func (f *fleet) credentials(role natsbus.Role, place, name string) (cert, key, c
 		dir, name = "servers", "leaf"
 	case natsbus.RoleOperator, natsbus.RoleProvision:
 	}
-	return filepath.Join(f.dir, place, dir, name+".crt"), filepath.Join(f.dir, place, dir, name+".key"), filepath.Join(f.dir, "ca.crt")
+	return filepath.Join(f.dir, place, dir, name+".crt"), filepath.Join(f.dir, place, dir, name+".key"),
+		filepath.Join(f.dir, "ca.crt")
 }
 
 // node returns the connection of a node, made like in the programs.
@@ -238,7 +247,10 @@ func (f *fleet) node(role natsbus.Role, place, name, domain string) *natsbus.Con
 	if role == natsbus.RoleOperator {
 		inbox = natsbus.OperatorInbox
 	}
-	c, err := natsbus.Connect(natsbus.Options{URL: f.urls[place], Name: name, Inbox: inbox, Cert: cert, Key: key, CA: ca, Domain: domain, Log: f.logger})
+	c, err := natsbus.Connect(natsbus.Options{
+		URL: f.urls[place], Name: name, Inbox: inbox, Cert: cert, Key: key, CA: ca,
+		Domain: domain, Log: f.logger,
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -271,7 +283,8 @@ func (f *fleet) tree(total int) {
 `, total, site.URL))
 
 	gc := global.DefaultConfig()
-	gc.Name, gc.DataDir, gc.Rooms, gc.DataCenters, gc.Bootstrap = "global-0", t.TempDir(), filepath.Join(f.dir, "rooms.yaml"), f.plan.DataCenters, true
+	gc.Name, gc.DataDir, gc.Rooms, gc.DataCenters, gc.Bootstrap = "global-0", t.TempDir(),
+		filepath.Join(f.dir, "rooms.yaml"), f.plan.DataCenters, true
 	conn, clock := f.node(natsbus.RoleGlobal, wire.Root, gc.Name, ""), node.NewClock()
 	g, err := global.New(global.Options{
 		Config: gc, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: f.logger,
@@ -290,7 +303,8 @@ func (f *fleet) tree(total int) {
 		conn, clock := f.node(natsbus.RoleRegional, dc, rc.Name, ""), node.NewClock()
 		up := conn.WithDomain(natsbus.DocumentsDomain)
 		r, err := regional.New(regional.Options{
-			Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: up, Desk: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: f.logger,
+			Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: up, Desk: conn, Clock: clock,
+			Reg: prometheus.NewRegistry(), Log: f.logger,
 			Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 			Lease:    natsbus.NewLease(conn, "regional."+dc, rc.Name, natsbus.Auto, clock.Now).Bootstrap(true),
 			Promises: natsbus.NewPromises(conn, dc, natsbus.Auto),
@@ -370,7 +384,8 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	for name := range f.edges {
 		testkit.Eventually(t, "a visitor is let in at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
 	}
-	testkit.Eventually(t, "a visitor waits when the site is full", func() bool { return !strings.Contains(f.visit("dublin edge-0"), inside) })
+	testkit.Eventually(t, "a visitor waits when the site is full",
+		func() bool { return !strings.Contains(f.visit("dublin edge-0"), inside) })
 	testkit.Eventually(t, "the section is removed", func() bool {
 		_, err := promises.Get("nairobi.1-0000000000000001.1")
 		return err == nats.ErrKeyNotFound //nolint:errorlint // what Get returns
@@ -405,11 +420,13 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	if _, err := (&members.List{Docs: docs}).Init(ctx); !errors.Is(err, members.ErrInitialized) {
 		t.Errorf("an old fleet is initialized: %v", err)
 	}
-	answer, err := f.node(natsbus.RoleOperator, "dublin", "operator", "").Ask(ctx, wire.ForgetSubject("dublin"), []byte(`{"edge":"nobody"}`))
+	answer, err := f.node(natsbus.RoleOperator, "dublin", "operator", "").Ask(ctx, wire.ForgetSubject("dublin"),
+		[]byte(`{"edge":"nobody"}`))
 	if err != nil || !bytes.Contains(answer, []byte("error")) {
 		t.Fatalf("answer of the regional: %q, %v", answer, err)
 	}
-	if answer, err := f.global.Orders.Forget(ctx, "dublin", wire.ForgetAsk{Edge: "nobody"}); err != nil || answer.Error == "" {
+	if answer, err := f.global.Orders.Forget(ctx, "dublin", wire.ForgetAsk{Edge: "nobody"}); err != nil ||
+		answer.Error == "" {
 		t.Fatalf("answer of the regional to global: %+v, %v", answer, err)
 	}
 

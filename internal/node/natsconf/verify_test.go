@@ -62,7 +62,8 @@ func TestVerifySaysWhatAReloadDid(t *testing.T) {
 	}
 	// The documents of global are where data centres read them.
 	f.tree(40)
-	testkit.Eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
+	testkit.Eventually(t, "a visitor is let in",
+		func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
 	for _, place := range []string{wire.Root, "nairobi", "dublin"} {
 		if n, why := verify(place); why != "" || n.Users < 3 {
 			t.Errorf("%s: %+v %s", place, n, why)
@@ -71,7 +72,8 @@ func TestVerifySaysWhatAReloadDid(t *testing.T) {
 	f.plan.DataCenters = []string{"nairobi", "dublin", "lima"}
 	f.plan.Edges = []string{"edge-0", "edge-2"}
 	f.rewrite()
-	if _, why := verify("nairobi"); !strings.Contains(why, "nairobi/edges/edge-2: ") || !strings.Contains(why, "nairobi/edges/edge-1: was removed, and is still let in") {
+	if _, why := verify("nairobi"); !strings.Contains(why, "nairobi/edges/edge-2: ") ||
+		!strings.Contains(why, "nairobi/edges/edge-1: was removed, and is still let in") {
 		t.Errorf("before the reload: %s", why)
 	}
 	if _, err := os.Stat(filepath.Join(f.dir, "nairobi", "edges", "edge-1.key")); !os.IsNotExist(err) {

@@ -92,14 +92,16 @@ func media(features ...string) chromedp.Action[cdp.Empty] {
 
 func scripts(off bool) chromedp.Action[cdp.Empty] {
 	return func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-		return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: off})
+		return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: off})
 	}
 }
 
 // atStart runs a script in every page before its own.
 func atStart(script string) chromedp.Action[cdppage.AddScriptToEvaluateOnNewDocumentResult] {
 	return func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
-		return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument,
+			cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 	}
 }
 
@@ -144,7 +146,8 @@ func TestStatesInABrowser(t *testing.T) {
 			t.Errorf("%s: the script does not run", sample.Name)
 		}
 		want := sample.State().String()
-		if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("vr").dataset.state`)); got != want {
+		if got := browsertest.See(t, ctx,
+			chromedp.Evaluate[string](`document.getElementById("vr").dataset.state`)); got != want {
 			t.Errorf("%s: the script shows %q, the server wrote %q", sample.Name, got, want)
 		}
 		check(t, ctx, sample.Name)
@@ -173,7 +176,8 @@ func TestStatesInABrowser(t *testing.T) {
 	waitFor(t, ctx, `document.getElementById("vr").dataset.state == "offline"`)
 	check(t, ctx, "offline")
 
-	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("h1").outerHTML = '<p style="color:#ccc;background:#fff">Pale</p><button></button>', true`))
+	browsertest.See(t, ctx,
+		chromedp.Evaluate[bool](`document.querySelector("h1").outerHTML = '<p style="color:#ccc;background:#fff">Pale</p><button></button>', true`))
 	if found := violations(t, ctx); len(found) < 2 {
 		t.Errorf("the checker misses what is wrong with a page: %v", found)
 	}
@@ -275,12 +279,15 @@ func TestEveryLanguageFits(t *testing.T) {
 	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 		return cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
 	})
-	if seen := browsertest.See(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll("button, details, .l")].filter(e => e.offsetParent).map(e => e.id || e.tagName)`)); len(seen) > 0 {
+	if seen := browsertest.See(t, ctx,
+		chromedp.Evaluate[[]string](`[...document.querySelectorAll("button, details, .l")].filter(e => e.offsetParent).map(e => e.id || e.tagName)`)); len(seen) > 0 {
 		t.Errorf("on paper there is %v", seen)
 	}
 	browsertest.See(t, ctx, media())
 	do(t, ctx, chromedp.EmulateViewport(3840, 2160), chromedp.Navigate(url+"/queued"))
-	if size := browsertest.See(t, ctx, chromedp.Evaluate[float64](`parseFloat(getComputedStyle(document.documentElement).fontSize)`)); size < 22 || size > 32 {
+	if size := browsertest.See(t, ctx,
+		chromedp.Evaluate[float64](`parseFloat(getComputedStyle(document.documentElement).fontSize)`)); size < 22 ||
+		size > 32 {
 		t.Errorf("text of %v px on the widest screen", size)
 	}
 }
@@ -291,7 +298,10 @@ func TestWithoutScript(t *testing.T) {
 	browsertest.See(t, ctx, scripts(true))
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	text := browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
-	for _, want := range []string{"You are in line", "1,234", "8–\u206011 minutes", "16:26 UTC", "16:33:20 UTC", "6 minutes", "5 minutes", "Leave the line"} {
+	for _, want := range []string{
+		"You are in line", "1,234", "8–\u206011 minutes", "16:26 UTC", "16:33:20 UTC",
+		"6 minutes", "5 minutes", "Leave the line",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)
 		}
@@ -299,7 +309,8 @@ func TestWithoutScript(t *testing.T) {
 	if strings.Contains(text, "Sound at my turn") {
 		t.Error("the page offers what only a script can do")
 	}
-	do(t, ctx, chromedp.Click(chromedp.CSS("details.f summary")), chromedp.Click(chromedp.CSS("#leave button")), chromedp.WaitVisible(chromedp.CSS(".l a")))
+	do(t, ctx, chromedp.Click(chromedp.CSS("details.f summary")), chromedp.Click(chromedp.CSS("#leave button")),
+		chromedp.WaitVisible(chromedp.CSS(".l a")))
 	if title := browsertest.See(t, ctx, chromedp.Title()); title != "You have left the line" {
 		t.Errorf("after leaving: %q", title)
 	}
@@ -351,11 +362,13 @@ func TestNewsInABrowser(t *testing.T) {
 		v.Decision.Wait, v.Decision.Low, v.Decision.High = 20*time.Minute, 17*time.Minute, 24*time.Minute
 	})
 	waitFor(t, ctx, `document.getElementById("wait").textContent == "17–\u206024 minutes"`)
-	if got, said := text("text"), text("say"); !strings.Contains(got, "more slowly") || !strings.Contains(said, got) || !strings.Contains(said, "17–\u206024 minutes") {
+	if got, said := text("text"), text("say"); !strings.Contains(got, "more slowly") || !strings.Contains(said, got) ||
+		!strings.Contains(said, "17–\u206024 minutes") {
 		t.Errorf("the wait has grown: the page says %q, and reads aloud %q", got, said)
 	}
 	hear(func(v *page.Visitor) { v.QueueAll = true })
-	waitFor(t, ctx, `document.getElementById("say").textContent == "The line is paused. The organiser has paused the line. Your place is kept."`)
+	waitFor(t, ctx,
+		`document.getElementById("say").textContent == "The line is paused. The organiser has paused the line. Your place is kept."`)
 	hear(func(v *page.Visitor) { v.Decision.Ahead, v.Decision.Next = 0, true })
 	waitFor(t, ctx, `document.title == "You are next"`)
 
@@ -390,7 +403,8 @@ func TestAPageRemembers(t *testing.T) {
 		waitFor(t, ctx, fmt.Sprintf(`document.getElementById("note").textContent == %q`, message))
 	}
 	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-		return cdp.Call(ctx, target, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
+		return cdp.Call(ctx, target, emulation.SetTimezoneOverride,
+			emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
 	})
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"), chromedp.Click(chromedp.CSS("#sound")))
 	hear("Doors open at 8.")
@@ -401,15 +415,19 @@ func TestAPageRemembers(t *testing.T) {
 		t.Errorf("after a reload sound and notification are %s", got)
 	}
 	// The loaded sample has no message, so both are earlier ones.
-	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("seen").textContent`)); got != "10:03 PM · Doors open at 8.\n10:03 PM · Seats from 40 to 90 are still here." {
+	if got := browsertest.See(t, ctx,
+		chromedp.Evaluate[string](`document.getElementById("seen").textContent`)); got != "10:03 PM · Doors open at 8.\n10:03 PM · Seats from 40 to 90 are still here." {
 		t.Errorf("earlier messages are %q", got)
 	}
 	check(t, ctx, "with earlier messages")
-	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("clock").textContent`)); got != "10:13 PM" && got != "10:13\u202fPM" {
+	if got := browsertest.See(t, ctx,
+		chromedp.Evaluate[string](`document.getElementById("clock").textContent`)); got != "10:13 PM" &&
+		got != "10:13\u202fPM" {
 		t.Errorf("the turn in ten minutes is told for %s", got)
 	}
 	// The page works without storage.
-	browsertest.See(t, ctx, atStart(`Object.defineProperty(window, "sessionStorage", {get() { throw new Error("denied") }})`))
+	browsertest.See(t, ctx,
+		atStart(`Object.defineProperty(window, "sessionStorage", {get() { throw new Error("denied") }})`))
 	do(t, ctx, chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("#tools")), chromedp.Click(chromedp.CSS("#sound")))
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](pressed)); got != "truefalse" {
 		t.Errorf("without storage sound and notification are %s", got)
@@ -420,7 +438,8 @@ func TestAPageRemembers(t *testing.T) {
 // the list of languages.
 func TestTheProofAndTheLanguages(t *testing.T) {
 	ctx, s, url := open(t)
-	browsertest.See(t, ctx, atStart(`Object.defineProperty(navigator, "clipboard", {value: {writeText(text) { window.copied = text }}})`))
+	browsertest.See(t, ctx,
+		atStart(`Object.defineProperty(navigator, "clipboard", {value: {writeText(text) { window.copied = text }}})`))
 	do(t, ctx, phone(), chromedp.Navigate(url+"/before-draw"))
 	placed := page.Visitor{}
 	for _, sample := range page.Samples {
@@ -433,7 +452,10 @@ func TestTheProofAndTheLanguages(t *testing.T) {
 	waitFor(t, ctx, `document.getElementById("place").textContent == "≈\u00a057/290"`)
 	do(t, ctx, chromedp.Click(chromedp.CSS("details.d summary")), chromedp.Click(chromedp.CSS("#copy")))
 	check(t, ctx, "the proof of a draw")
-	for what, expression := range map[string]string{"copied": `copied`, "saved": `decodeURIComponent(document.getElementById("save").href.split(",").slice(1).join(","))`} {
+	for what, expression := range map[string]string{
+		"copied": `copied`,
+		"saved":  `decodeURIComponent(document.getElementById("save").href.split(",").slice(1).join(","))`,
+	} {
 		got := browsertest.See(t, ctx, chromedp.Evaluate[string](expression))
 		var r draw.Receipt
 		if err := json.Unmarshal([]byte(got), &r); err != nil || r.Ticket != 482177301 || r.Commit == (draw.Hash{}) {
@@ -446,7 +468,8 @@ func TestTheProofAndTheLanguages(t *testing.T) {
 	}
 
 	// The list of languages has the same style, and links back.
-	do(t, ctx, chromedp.Navigate(url+"/queued?lang=ar-EG"), chromedp.Click(chromedp.CSS(".g a")), chromedp.WaitVisible(chromedp.CSS("li a")))
+	do(t, ctx, chromedp.Navigate(url+"/queued?lang=ar-EG"), chromedp.Click(chromedp.CSS(".g a")),
+		chromedp.WaitVisible(chromedp.CSS("li a")))
 	check(t, ctx, "languages")
 	if screens != "" {
 		browsertest.Keep(t, screens, "languages-phone.png", shot(t, ctx, 390, 844))
@@ -462,7 +485,8 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	var reached []string
 	for range 5 {
 		do(t, ctx, chromedp.KeyEvent("\t"))
-		at := browsertest.See(t, ctx, chromedp.Evaluate[string](`(e => (e.id || e.tagName) + (getComputedStyle(e).outlineStyle == "none" ? " unseen" : ""))(document.activeElement)`))
+		at := browsertest.See(t, ctx,
+			chromedp.Evaluate[string](`(e => (e.id || e.tagName) + (getComputedStyle(e).outlineStyle == "none" ? " unseen" : ""))(document.activeElement)`))
 		if reached = append(reached, at); at == "SUMMARY" {
 			do(t, ctx, chromedp.KeyEvent("\r"))
 		}

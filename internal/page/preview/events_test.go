@@ -52,7 +52,8 @@ func TestTheStreamInABrowser(t *testing.T) {
 	// Of 800 visitors half joined before this one, and 210 long before.
 	b := page.Broadcast{Now: me.Now.Add(-3 * time.Second), View: &wire.View{
 		At:     me.Now,
-		Cutoff: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []estimate.Pace{{Mu: 2}}, Line: estimate.NewDigest(estimate.Histogram{
+		Cutoff: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []estimate.Pace{{Mu: 2}},
+		Line: estimate.NewDigest(estimate.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
 	}}
@@ -112,7 +113,8 @@ func TestTheStreamInABrowser(t *testing.T) {
 	whole := b.View.Line
 	say(func() { b.View.Slots, b.View.Theta = 10, 0 })
 	shown("ahead", "600")
-	b.View.Line, b.Now = estimate.NewDigest(estimate.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}), b.Now.Add(-2*time.Second)
+	b.View.Line, b.Now = estimate.NewDigest(estimate.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}),
+		b.Now.Add(-2*time.Second)
 	say(func() {})
 	b.View.Line, b.Now = whole, b.Now.Add(-2*time.Second)
 	say(func() {})
@@ -128,10 +130,12 @@ func TestTheStreamInABrowser(t *testing.T) {
 	say(func() { b.View.Line = whole })
 	shown("wait", "4–\u20606 minutes")
 	shown("ahead", "600")
-	if said := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("text").textContent`)); !strings.Contains(said, "more slowly") {
+	if said := browsertest.See(t, ctx,
+		chromedp.Evaluate[string](`document.getElementById("text").textContent`)); !strings.Contains(said, "more slowly") {
 		t.Errorf("the wait has grown, and the page says %q", said)
 	}
-	if now := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`)); now < bar || bar < 90 {
+	if now := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`)); now < bar ||
+		bar < 90 {
 		t.Errorf("the progress is %v %% after %v %%", now, bar)
 	}
 	if n := asked(); n != 0 {
@@ -194,14 +198,16 @@ func TestALostConnectionIsFoundAgain(t *testing.T) {
 	ctx := browsertest.Open(t)
 
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
-	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.timers = [], window.later = setTimeout, window.setTimeout = (f, ms) => (timers.push(ms), later(f, ms)), true`))
+	browsertest.See(t, ctx,
+		chromedp.Evaluate[bool](`window.timers = [], window.later = setTimeout, window.setTimeout = (f, ms) => (timers.push(ms), later(f, ms)), true`))
 	s.play(func(s *site) { s.down = true })
 	const retries = `timers.filter(ms => ms > 1000 && ms < 45000)`
 	poll(t, "the page has asked in vain six times", func() bool {
 		return browsertest.See(t, ctx, chromedp.Evaluate[bool](`dispatchEvent(new Event("online")), `+retries+`.length >= 6`))
 	})
 	waitFor(t, ctx, `document.title == "Connection lost"`)
-	if longest := browsertest.See(t, ctx, chromedp.Evaluate[float64](`Math.max(...`+retries+`)`)); longest > 12_500 || longest < 7500 {
+	if longest := browsertest.See(t, ctx, chromedp.Evaluate[float64](`Math.max(...`+retries+`)`)); longest > 12_500 ||
+		longest < 7500 {
 		t.Errorf("the page asks after %v ms", longest)
 	}
 	hangs.Store(true)

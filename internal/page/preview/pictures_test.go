@@ -85,7 +85,8 @@ func TestPictures(t *testing.T) {
 			}
 			waitFor(t, ctx, `document.getElementById("vr").dataset.state == "offline"`)
 		}
-		words := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText.replace(/\s+/g, " ").trim()`))
+		words := browsertest.See(t, ctx,
+			chromedp.Evaluate[string](`document.querySelector("main").innerText.replace(/\s+/g, " ").trim()`))
 		width, height := int64(390), int64(844)
 		if p.wide {
 			width, height = 1280, 800

@@ -35,21 +35,27 @@ func TestPreviewsOfTheBuiltinPage(t *testing.T) {
 			t.Errorf("the index does not lead to %s", s.Name)
 		}
 		code, header, body := ask(t, h, http.MethodGet, "/"+s.Name+"?lang=fa-IR", "text/html")
-		if code != http.StatusOK || !strings.Contains(body, `<html lang="fa-IR" dir="rtl">`) || !strings.Contains(header.Get("Content-Security-Policy"), "sha256-") {
+		if code != http.StatusOK || !strings.Contains(body, `<html lang="fa-IR" dir="rtl">`) ||
+			!strings.Contains(header.Get("Content-Security-Policy"), "sha256-") {
 			t.Errorf("%s: %d %.60q", s.Name, code, body)
 		}
-		if code, _, body := ask(t, h, http.MethodGet, "/"+s.Name, "application/json"); code != http.StatusOK || !strings.HasPrefix(body, `{"cfWaitingRoom":{`) {
+		if code, _, body := ask(t, h, http.MethodGet, "/"+s.Name, "application/json"); code != http.StatusOK ||
+			!strings.HasPrefix(body, `{"cfWaitingRoom":{`) {
 			t.Errorf("%s: %d %.60q", s.Name, code, body)
 		}
 	}
-	if _, _, body := ask(t, h, http.MethodPost, "/.well-known/vestibule/leave?room=sale", "text/html"); !strings.Contains(body, "You have left the line") {
+	if _, _, body := ask(t, h, http.MethodPost, "/.well-known/vestibule/leave?room=sale",
+		"text/html"); !strings.Contains(body, "You have left the line") {
 		t.Errorf("leaving: %.60q", body)
 	}
 	// Resources that a page requests exist too: a missing one is an error on its console.
-	if code, header, body := ask(t, h, http.MethodGet, "/.well-known/vestibule/events?room=sale", "text/event-stream"); code != http.StatusOK || header.Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(body, "retry: ") {
+	if code, header, body := ask(t, h, http.MethodGet, "/.well-known/vestibule/events?room=sale",
+		"text/event-stream"); code != http.StatusOK || header.Get("Content-Type") != "text/event-stream" ||
+		!strings.HasPrefix(body, "retry: ") {
 		t.Errorf("the stream: %d %.60q", code, body)
 	}
-	if code, _, _ := ask(t, h, http.MethodPost, "/.well-known/vestibule/away?room=sale", "*/*"); code != http.StatusNoContent {
+	if code, _, _ := ask(t, h, http.MethodPost, "/.well-known/vestibule/away?room=sale",
+		"*/*"); code != http.StatusNoContent {
 		t.Errorf("going away: %d", code)
 	}
 	for _, path := range []string{"/nothing", "/queued?lang=xx"} {
@@ -75,10 +81,12 @@ func TestPreviewsOfAFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, body := ask(t, h, http.MethodGet, "/queued", "text/html"); code != tc.code || !strings.Contains(body, tc.want) {
+		if code, _, body := ask(t, h, http.MethodGet, "/queued", "text/html"); code != tc.code ||
+			!strings.Contains(body, tc.want) {
 			t.Errorf("%q: %d %.200q", tc.text, code, body)
 		}
-		if _, _, body := ask(t, h, http.MethodGet, "/", "text/html"); strings.Contains(body, "cannot be used") != (tc.code != http.StatusOK) {
+		if _, _, body := ask(t, h, http.MethodGet, "/", "text/html"); strings.Contains(body,
+			"cannot be used") != (tc.code != http.StatusOK) {
 			t.Errorf("%q: index %.200q", tc.text, body)
 		} else if strings.Contains(body, "did you mean") != strings.Contains(tc.text, "peopleAhed") {
 			t.Errorf("%q: index %s", tc.text, body)

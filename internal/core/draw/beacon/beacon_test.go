@@ -53,7 +53,10 @@ func TestARealRoundIsVerifiedAndNoOther(t *testing.T) {
 }
 
 func TestRoundsComeAfterTheClose(t *testing.T) {
-	for _, at := range []time.Time{time.Unix(quicknetFirst-10, 0), time.Unix(quicknetFirst, 0), time.Unix(quicknetFirst+1, 999e6), time.Unix(quicknetFirst+3, 0), time.Unix(1795378400, 5)} {
+	for _, at := range []time.Time{
+		time.Unix(quicknetFirst-10, 0), time.Unix(quicknetFirst, 0),
+		time.Unix(quicknetFirst+1, 999e6), time.Unix(quicknetFirst+3, 0), time.Unix(1795378400, 5),
+	} {
 		n := RoundAfter(at)
 		if !published(n).After(at) || n > 1 && published(n-1).After(at) {
 			t.Errorf("after %v comes round %d, of %v", at, n, published(n))

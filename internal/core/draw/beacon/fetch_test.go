@@ -32,7 +32,8 @@ func TestTheFirstMirrorThatTellsTheTruth(t *testing.T) {
 		fmt.Fprint(w, right)
 	})
 	bad := Mirrors{
-		serve(say(strings.Replace(right, "b713", "b714", 1))), serve(say("{")), serve(say(strings.Repeat(" ", maxAnswer) + right)), serve(say(`{"round":657413,"signature":"zz"}`)),
+		serve(say(strings.Replace(right, "b713", "b714", 1))), serve(say("{")),
+		serve(say(strings.Repeat(" ", maxAnswer) + right)), serve(say(`{"round":657413,"signature":"zz"}`)),
 		serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, good, http.StatusFound) }),
 	}
 	silent := serve(func(_ http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,8 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
 		if len(b.terminations.order) > 0 {
 			if !looked { // computed on demand: it visits all rooms
-				over, looked = a.allExpired(now, synced), true
+				ready := synced && !a.up.blank && a.member.standing(&a.up) != wire.Unlisted
+				over, looked = a.lifecycle.allExpired(now, ready), true
 			}
 			known := uint64(0)
 			if !a.up.blank {
@@ -95,19 +96,19 @@ func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime
 	return wm, lapsed
 }
 
-// allExpired returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown, an edge is
-// not heard, or this may be a copy of another data centre.
-func (a *Aggregator) allExpired(now fleettime.Mono, synced bool) uint32 {
-	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
-	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.standing(&a.up) == wire.Unlisted {
+// allExpired returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown or an edge is
+// not heard. ready says that fleet time and the permits are known, and that this is no copy of another data centre.
+func (l *lifecycle) allExpired(now fleettime.Mono, ready bool) uint32 {
+	silent := slices.ContainsFunc(l.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
+	if !ready || silent || l.stored.durable.HoldUntil != 0 {
 		return 0
 	}
-	latest := a.lifecycle.latest(now)
-	if a.lifecycle.movedIn == movedInUnknown {
-		a.lifecycle.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
-		a.stored.raiseMovedIn(a.lifecycle.movedIn)
+	latest := l.latest(now)
+	if l.movedIn == movedInUnknown {
+		l.movedIn = l.rooms.maxExpiry(now, latest, l.params.EdgeLease)
+		l.stored.raiseMovedIn(l.movedIn)
 	}
-	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
+	return uint32(l.rooms.maxExpiry(now, latest, l.params.EdgeLease))
 }
 
 // activateStored makes edges alive once their roster entry is stored.

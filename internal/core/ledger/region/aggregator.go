@@ -55,8 +55,21 @@ type Config struct {
 // Invariant, per room: the sessions admitted here that may be valid anywhere, the unspent permits of edges and the
 // free permits sum to no more than the permits of the data centre. If a number is uncertain, the higher one counts.
 type Aggregator struct {
-	cfg   Config         // constant
-	until fleettime.Mono // end of its own leadership, from SetLease: it sends nothing afterwards
+	centre
+
+	// See Begin, which sets beginNeeds once.
+	first      bool   // the store was empty at the start of this term; constant
+	beginNeeds uint64 // version of the Durable without edges of before; 0 before Begin
+	begun      bool   // it is stored, and nothing waits for those edges
+
+	due        fleettime.Mono // of the next Grants; every message and change sets it to now
+	lastReturn lastSnapshot   // at the last search for permits to return; written by Report
+}
+
+// centre is what an aggregator knows of its data centre. Its methods answer questions and change nothing.
+type centre struct {
+	cfg Config // constant
+	ledger.Leadership
 
 	// Each part writes its own state. The lifecycle also writes the clock, the rooms, the roster and the stored data;
 	// the member also writes the stored data.
@@ -67,15 +80,6 @@ type Aggregator struct {
 	stored    stored     // the data for a successor
 	member    membership // of the list of data centres
 	up        uplink     // to global
-
-	// See Begin, which sets beginNeeds once.
-	first      bool   // the store was empty at the start of this term; constant
-	beginNeeds uint64 // version of the Durable without edges of before; 0 before Begin
-	begun      bool   // it is stored, and nothing waits for those edges
-
-	fencedBy   uint64         // term of a successor, from Observe; 0 for none. A fenced aggregator sends nothing
-	due        fleettime.Mono // of the next Grants; every message and change sets it to now
-	lastReturn lastSnapshot   // at the last search for permits to return; written by Report
 }
 
 // New returns the aggregator of a data centre for a new term. old is the Durable of the predecessor, read after the
@@ -89,10 +93,10 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 		own = !slices.ContainsFunc(old.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
 		old.LoseTrack()
 	}
-	a := &Aggregator{
+	a := &Aggregator{due: now, first: old.Version == 0, centre: centre{
 		cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64},
-		stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now, first: old.Version == 0,
-	}
+		stored: stored{durable: old.Clone()}, clock: clock{started: now},
+	}}
 	a.clock.restore(now, cfg.Time)
 	a.stored.durable.Version++
 	a.member = membership{dc: cfg.DC, freshID: cfg.ClusterID, stored: &a.stored}
@@ -167,23 +171,17 @@ func (a *Aggregator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	a.rooms.markAllStale()
 }
 
-// SetLease sets the end of this aggregator's leadership, by its own clock. It sends nothing afterwards.
-func (a *Aggregator) SetLease(until fleettime.Mono) { a.until = until }
-
-// Fenced reports whether a successor is known, and its term: the shell must stop, and campaign with a higher one.
-func (a *Aggregator) Fenced() (by uint64, fenced bool) { return a.fencedBy, a.fencedBy != 0 }
-
-func (a *Aggregator) leads(now fleettime.Mono) bool {
-	return a.fencedBy == 0 && !a.member.rejoins && now < a.until
+func (c *centre) leads(now fleettime.Mono) bool {
+	return !c.member.rejoins && c.Leads(now)
 }
 
 // snapshot returns the state of the data centre at now.
-func (a *Aggregator) snapshot(now fleettime.Mono) *snapshot {
-	u := &a.up
+func (c *centre) snapshot(now fleettime.Mono) *snapshot {
+	u := &c.up
 	return &snapshot{
-		blank: u.blank, recovering: a.roster.recovering(), returning: a.lifecycle.returning, isolated: u.isolated(now),
-		unanswered: u.unanswered(now, unansweredWait), leased: u.leased(now), closed: a.member.standing(u) != wire.Listed,
-		life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
+		blank: u.blank, recovering: c.roster.recovering(), returning: c.lifecycle.returning, isolated: u.isolated(now),
+		unanswered: u.unanswered(now, unansweredWait), leased: u.leased(now), closed: c.member.standing(u) != wire.Listed,
+		life: c.stored.life, since: c.roster.countsSince(), term: c.cfg.Term,
 	}
 }
 

@@ -17,11 +17,11 @@ var ErrBegun = errors.New("it has permits, sessions or a list of data centres, o
 
 // Uninitialized reports whether the aggregator waits for an unknown past, and nothing shows that there was one: the
 // store was empty, no list of data centres is known, and there are no permits, sessions or edges with a past.
-func (a *Aggregator) Uninitialized() bool {
-	e := a.roster.find(wire.UnknownPast, 0)
-	return e != nil && e.missing() && !e.reservedLost && a.up.blank && a.roster.unknownEdges == 0 &&
-		a.member.list.Version == 0 && a.up.members == 0 && a.stored.durable.Members == 0 &&
-		!slices.ContainsFunc(a.rooms.list,
+func (c *centre) Uninitialized() bool {
+	e := c.roster.find(wire.UnknownPast, 0)
+	return e != nil && e.missing() && !e.reservedLost && c.up.blank && c.roster.unknownEdges == 0 &&
+		c.member.list.Version == 0 && c.up.members == 0 && c.stored.durable.Members == 0 &&
+		!slices.ContainsFunc(c.rooms.list,
 			func(b *roomLedger) bool { return b.active() != 0 || b.loan.certain() != wire.PermitCounts{} })
 }
 

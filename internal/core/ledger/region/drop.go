@@ -11,12 +11,12 @@ import (
 // of the child, or none: see wire.RoomGrant.Drop. So both sides have the same counters whenever a room with this ID is
 // added again.
 
-// dropRooms tells the edges to drop the removed rooms, and deletes the accounts that no edge needs.
-func (a *Aggregator) dropRooms(at *snapshot) {
+// dropRemoved tells the edges to drop the removed rooms, and deletes the accounts that no edge needs.
+func (r *rooms) dropRemoved(at *snapshot) {
 	if at.unknown() {
 		return
 	}
-	for _, b := range a.rooms.list {
+	for _, b := range r.list {
 		if !b.gone {
 			continue
 		}
@@ -87,16 +87,16 @@ func (r *rooms) closeDropped(e *edge) {
 }
 
 // mayDrop reports whether a room is removed and nothing of it is left in the data centre, nor in its store.
-func (a *Aggregator) mayDrop(at *snapshot, b *roomLedger) bool {
+func (c *centre) mayDrop(at *snapshot, b *roomLedger) bool {
 	none := wire.PermitCounts{}
 	h, ts := &b.loan, &b.terminations
-	return b.gone && !at.unknown() && !at.returning && len(b.accounts) == 0 && !a.roster.anyMissing() &&
+	return b.gone && !at.unknown() && !at.returning && len(b.accounts) == 0 && !c.roster.anyMissing() &&
 		b.counts.sum == 0 && b.counts.total() == 0 && len(b.rates)+len(b.overcommit)+len(ts.order)+ts.up.Len() == 0 &&
 		int64(max(ts.movedIn, ts.dropped)) < max(b.counts.freed, 1) &&
 		!h.reconstructed && h.permits.Sessions.Held() == 0 && h.permits.Rate.Held() == 0 &&
 		b.bound == none && b.storedBound == none && h.floor == none && h.guard == none &&
-		a.stored.saved >= a.stored.roomsNeeds
+		c.stored.saved >= c.stored.roomsNeeds
 }
 
 // anyMissing reports whether an edge has not reported since a predecessor led.
-func (r *roster) anyMissing() bool { return slices.ContainsFunc(r.edges, (*edge).missing) }
+func (es edges) anyMissing() bool { return slices.ContainsFunc(es, (*edge).missing) }

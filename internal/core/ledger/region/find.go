@@ -19,13 +19,13 @@ type Session struct {
 }
 
 // Find returns the valid sessions with a ticket ID that is wanted, the last to end first.
-func (a *Aggregator) Find(now fleettime.Mono, wanted func(id uint64) bool) (out []Session) {
+func (c *centre) Find(now fleettime.Mono, wanted func(id uint64) bool) (out []Session) {
 	names := map[edgeNum]string{}
-	for _, e := range a.roster.edges {
+	for _, e := range c.roster.edges {
 		names[e.num] = e.name
 	}
-	second := a.clock.Now(now).Second()
-	for _, b := range a.rooms.list {
+	second := c.clock.Now(now).Second()
+	for _, b := range c.rooms.list {
 		for i := range b.ids.slots {
 			if e := &b.ids.slots[i]; e.id != 0 && int64(e.until) >= second && wanted(e.id) && len(out) < maxFound {
 				out = append(out, Session{b.ID, names[e.edge()], fleettime.Time(int64(e.until) * 1000)})

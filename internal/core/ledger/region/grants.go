@@ -21,7 +21,7 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 	}
 	a.advance(now)
 	at, ft := a.snapshot(now), a.clock.Now(now)
-	a.dropRooms(at)
+	a.rooms.dropRemoved(at)
 	for _, b := range a.rooms.list {
 		if lapsed := b.Cap && !b.stopped && !at.leased; b.stale || lapsed {
 			b.stale, b.divided = false, true

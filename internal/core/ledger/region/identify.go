@@ -20,7 +20,7 @@ func (l *lifecycle) identify(now fleettime.Mono, term wire.Term, m *report) (e *
 	e = l.roster.find(m.From, m.Instance)
 	joins := e == nil || e.missing()
 	switch {
-	case e == nil && l.roster.inSummary(m.From, m.Instance), e != nil && joins && !m.Join, m.Settles && !l.maySettle(e, m):
+	case e == nil && l.roster.inSummary(m.From, m.Instance), e != nil && joins && !m.Join, m.Settles && !l.roster.maySettle(e, m):
 		return nil, m.rejection()
 	case e == nil && !m.Join:
 		l.countLateReport(m)

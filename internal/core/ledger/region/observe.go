@@ -8,12 +8,12 @@ import (
 
 // Observe applies one report of an edge.
 func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
-	if a.fencedBy != 0 {
+	if _, fenced := a.Fenced(); fenced {
 		return
 	}
 	if m.Seen.Fences(a.cfg.Term) {
 		// The edge follows a successor, which owns all permits of the data centre now.
-		a.fencedBy = m.Seen.N
+		a.Fence(m.Seen.N)
 		return
 	}
 	if a.member.learnClusterID(m.ClusterID, &a.up) {

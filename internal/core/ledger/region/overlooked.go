@@ -9,20 +9,20 @@ import (
 // Overlooked returns a due message or a due return of permits that the aggregator misses because it visits only
 // changed rooms and accounts; "" for none. Tests call it after Grants, with reported if Report was called just
 // before.
-func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
-	for _, b := range a.rooms.list {
-		n, rate := b.loan.aboveFloor(a.snapshot(now).surplus(b))
+func (c *centre) Overlooked(now fleettime.Mono, reported bool) string {
+	for _, b := range c.rooms.list {
+		n, rate := b.loan.aboveFloor(c.snapshot(now).surplus(b))
 		if reported && (n > 0 || rate > 0) {
 			return fmt.Sprintf("%d and %d permits of room %x are not returned", n, rate, uint64(b.ID))
 		}
 	}
-	for _, e := range a.roster.edges {
+	for _, e := range c.roster.edges {
 		listed := map[*account]bool{}
 		for _, acc := range e.changed {
 			listed[acc] = true
 		}
 		n := 0
-		for id, b := range a.rooms.byID {
+		for id, b := range c.rooms.byID {
 			acc := b.accounts.of(e)
 			if acc == nil {
 				continue

@@ -9,7 +9,7 @@ import (
 
 // roster lists the instances of edges and identifies them.
 type roster struct {
-	edges   []*edge // by name and instance
+	edges
 	nums    edgeNum // newest short ID
 	strict  bool    // of every edge
 	replies []reply
@@ -24,6 +24,9 @@ type roster struct {
 	unknownEdges uint64 // edges with sessions or permits that are not in the store
 	lastUnknown  string // the last of them
 }
+
+// edges are the instances of edges, by name and instance.
+type edges []*edge
 
 // reply is the address of a process without a roster entry that gets a reply.
 type reply struct {
@@ -56,20 +59,20 @@ func (r *roster) nextSeq(now fleettime.Mono, c *clock) (seq uint64) {
 }
 
 // recovering reports whether edges of a predecessor have not reported yet.
-func (r *roster) recovering() bool {
-	return slices.ContainsFunc(r.edges, func(e *edge) bool {
+func (es edges) recovering() bool {
+	return slices.ContainsFunc(es, func(e *edge) bool {
 		return e.state == awaiting || (e.state == lost && !e.reservedLost)
 	})
 }
 
 // anyReporting reports whether any edge reports. If none does, the aggregator itself may be cut off.
-func (r *roster) anyReporting() bool {
-	return slices.ContainsFunc(r.edges, func(o *edge) bool { return o.state == alive })
+func (es edges) anyReporting() bool {
+	return slices.ContainsFunc(es, func(o *edge) bool { return o.state == alive })
 }
 
 // mayHavePredecessor reports whether the summary may have sessions of an earlier process of the edge's name.
-func (r *roster) mayHavePredecessor(e *edge, now int64) bool {
-	sum := r.find(wire.Gone, 0)
+func (es edges) mayHavePredecessor(e *edge, now int64) bool {
+	sum := es.find(wire.Gone, 0)
 	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool {
 		return g.Edge == e.name && g.Until >= now
 	})
@@ -77,9 +80,9 @@ func (r *roster) mayHavePredecessor(e *edge, now int64) bool {
 
 // acknowledgedEnds returns the number up to which every edge that may act knows the terminations; 0 if an edge is
 // silent.
-func (r *roster) acknowledgedEnds(b *roomLedger) uint64 {
+func (es edges) acknowledgedEnds(b *roomLedger) uint64 {
 	known := b.terminations.n
-	for _, e := range r.edges {
+	for _, e := range es {
 		acc := b.accounts.of(e)
 		switch {
 		case e.state == left:
@@ -105,18 +108,18 @@ func (r *roster) add(name string, instance uint64) *edge {
 }
 
 // find returns an instance, or nil.
-func (r *roster) find(name string, instance uint64) *edge {
-	i, ok := slices.BinarySearchFunc(r.edges, instance,
+func (es edges) find(name string, instance uint64) *edge {
+	i, ok := slices.BinarySearchFunc(es, instance,
 		func(e *edge, instance uint64) int { return e.compare(name, instance) })
 	if !ok {
 		return nil
 	}
-	return r.edges[i]
+	return es[i]
 }
 
 // inSummary reports whether the sessions of an instance are in the summary.
-func (r *roster) inSummary(name string, instance uint64) bool {
-	sum := r.find(wire.Gone, 0)
+func (es edges) inSummary(name string, instance uint64) bool {
+	sum := es.find(wire.Gone, 0)
 	return sum != nil &&
 		slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
 }
@@ -130,11 +133,11 @@ func (r *roster) markEnded(e *edge, latest fleettime.Time) {
 }
 
 // remove deletes instances.
-func (r *roster) remove(gone func(e *edge) bool) { r.edges = slices.DeleteFunc(r.edges, gone) }
+func (es *edges) remove(gone func(e *edge) bool) { *es = slices.DeleteFunc(*es, gone) }
 
 // newestTime returns the latest possible time of the newest report of any edge.
-func (r *roster) newestTime(now fleettime.Mono) (t fleettime.Time) {
-	for _, e := range r.edges {
+func (es edges) newestTime(now fleettime.Mono) (t fleettime.Time) {
+	for _, e := range es {
 		if e.asOf > 0 {
 			t = max(t, e.latest.Add(fleettime.Stretch(now.Sub(e.receivedAt))))
 		}

@@ -6,11 +6,11 @@ import (
 )
 
 // Durable returns the data for a successor, stored or not.
-func (a *Aggregator) Durable() wire.Durable { return a.stored.durable.Clone() }
+func (c *centre) Durable() wire.Durable { return c.stored.durable.Clone() }
 
 // Unsaved returns the Durable to store before the aggregator can continue. The shell stores it and calls Saved.
-func (a *Aggregator) Unsaved() (wire.Durable, bool) {
-	return a.stored.unsaved()
+func (c *centre) Unsaved() (wire.Durable, bool) {
+	return c.stored.unsaved()
 }
 
 // Saved records that a version is stored.

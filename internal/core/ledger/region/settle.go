@@ -14,9 +14,9 @@ import (
 // maySettle reports whether the last report m of edge e, made from its data folder, counts: the folder has the newest
 // snapshot that the edge reported, and is not void. An edge that is not on the roster counts only if the roster lost
 // edges.
-func (l *lifecycle) maySettle(e *edge, m *report) bool {
+func (es edges) maySettle(e *edge, m *report) bool {
 	if e == nil {
-		return l.roster.find(wire.UnknownPast, 0) != nil
+		return es.find(wire.UnknownPast, 0) != nil
 	}
 	return e.folder != 0 && m.Stored >= e.folder
 }

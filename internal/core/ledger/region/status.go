@@ -38,11 +38,11 @@ type Ledger struct {
 }
 
 // Rooms returns the number of rooms with a ledger, also of removed ones.
-func (a *Aggregator) Rooms() int { return len(a.rooms.list) }
+func (c *centre) Rooms() int { return len(c.rooms.list) }
 
 // Ledger returns the state of a room. Of an unknown one it says only whether the data centre knows that it has nothing.
-func (a *Aggregator) Ledger(id room.ID) Ledger {
-	b, at := a.rooms.byID[id], a.snapshot(a.lifecycle.advanced)
+func (c *centre) Ledger(id room.ID) Ledger {
+	b, at := c.rooms.byID[id], c.snapshot(c.lifecycle.advanced)
 	if b == nil {
 		return Ledger{Settled: !at.unknown()}
 	}
@@ -57,7 +57,7 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 	l.Free, l.RateFree = at.free(b)
 	l.Reserved = l.Active - b.counts.total()
 	l.RateReserved = b.rates.sum()
-	for _, e := range a.roster.edges {
+	for _, e := range c.roster.edges {
 		acc := b.accounts.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {
 			continue
@@ -98,70 +98,70 @@ type EdgeStatus struct {
 }
 
 // Status returns the state of the aggregator at now.
-func (a *Aggregator) Status(now fleettime.Mono) Status {
+func (c *centre) Status(now fleettime.Mono) Status {
 	s := Status{
-		Term: a.cfg.Term, Follows: a.up.seen, Standing: a.member.standing(&a.up), Members: a.stored.members,
-		Joined: a.up.joined, Leased: a.up.leased(now), Isolated: a.up.isolated(now), Time: a.clock.Now(now),
-		TimeBound: a.clock.Bound(now), Watermark: a.rooms.watermark,
+		Term: c.cfg.Term, Follows: c.up.seen, Standing: c.member.standing(&c.up), Members: c.stored.members,
+		Joined: c.up.joined, Leased: c.up.leased(now), Isolated: c.up.isolated(now), Time: c.clock.Now(now),
+		TimeBound: c.clock.Bound(now), Watermark: c.rooms.watermark,
 	}
-	if s.ClusterID = a.stored.clusterID; a.member.isCopy() {
-		s.Copy = a.member.list.ClusterID(a.cfg.DC)
+	if s.ClusterID = c.stored.clusterID; c.member.isCopy() {
+		s.Copy = c.member.list.ClusterID(c.cfg.DC)
 	}
-	for _, e := range a.roster.edges {
+	for _, e := range c.roster.edges {
 		s.Edges = append(s.Edges, EdgeStatus{
 			Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt,
-			Twin: a.roster.hasTwin(e),
+			Twin: c.roster.hasTwin(e),
 		})
 	}
 	return s
 }
 
 // Stop returns why nobody enters any room of the data centre at now, as far as the aggregator itself knows.
-func (a *Aggregator) Stop(now fleettime.Mono) (s stop.Stop) {
-	defer func() { s.Centre = a.cfg.DC }()
-	switch a.member.standing(&a.up) {
+func (c *centre) Stop(now fleettime.Mono) (s stop.Stop) {
+	defer func() { s.Centre = c.cfg.DC }()
+	switch c.member.standing(&c.up) {
 	case wire.Listed:
 	case wire.Draining:
 		return stop.Stop{Reason: stop.Draining}
 	default:
-		if a.member.isCopy() {
+		if c.member.isCopy() {
 			return stop.Stop{Reason: stop.Copy}
 		}
 		return stop.Stop{Reason: stop.Unlisted}
 	}
 	since := fleettime.Time(0)
-	if a.clock.synced(now) {
-		since = a.clock.Now(now).Add(a.clock.started.Sub(now))
+	if c.clock.synced(now) {
+		since = c.clock.Now(now).Add(c.clock.started.Sub(now))
 	}
 	fleet := false
-	for _, w := range a.Waits(now) {
+	for _, w := range c.Waits(now) {
 		if fleet = fleet || w.Why == WaitFleet; !w.Closed {
 			continue
 		}
-		out := w.Stop(a.cfg.DC)
+		out := w.Stop(c.cfg.DC)
 		out.Since = since
 		if s.OK() || out.Reason == stop.AwaitsEdge && out.Until > s.Until { // the last wait to end
 			s = out
 		}
 	}
-	leased := a.up.leased(now)
+	leased := c.up.leased(now)
 	switch {
-	case !s.OK() || (leased && !fleet) || a.anyFree():
+	case !s.OK() || (leased && !fleet) || c.anyFree():
 	case leased:
 		s.Reason, s.Since, s.Ended = stop.AwaitsCentre, since, true // global knows which one
 	default:
 		s.Reason = stop.NoGlobal
-		if since != 0 && a.up.leaseEnd != 0 {
-			s.Since = a.clock.Now(now).Add(a.up.leaseEnd.Sub(now))
+		if since != 0 && c.up.leaseEnd != 0 {
+			s.Since = c.clock.Now(now).Add(c.up.leaseEnd.Sub(now))
 		}
 	}
 	return s
 }
 
 // anyFree reports whether any room has a permit that can be used without global.
-func (a *Aggregator) anyFree() bool {
-	at := a.snapshot(a.lifecycle.advanced)
-	for _, b := range a.rooms.list {
+func (c *centre) anyFree() bool {
+	at := c.snapshot(c.lifecycle.advanced)
+	for _, b := range c.rooms.list {
 		unsure, _ := b.loan.unsure()
 		if free, _ := at.free(b); free > unsure {
 			return true
@@ -176,23 +176,23 @@ func (a *Aggregator) anyFree() bool {
 }
 
 // Leased reports whether the data centre is under the lease of global at now.
-func (a *Aggregator) Leased(now fleettime.Mono) bool { return a.up.leased(now) }
+func (c *centre) Leased(now fleettime.Mono) bool { return c.up.leased(now) }
 
 // Synced reports whether the aggregator knows fleet time at now.
-func (a *Aggregator) Synced(now fleettime.Mono) bool { return a.clock.synced(now) }
+func (c *centre) Synced(now fleettime.Mono) bool { return c.clock.synced(now) }
 
 // Known returns fleet time for the data folder of the process; the zero value if it is unknown, or a guess that a
 // restarted process must not rely on.
-func (a *Aggregator) Known(now fleettime.Mono) fleettime.Known {
-	if a.clock.guessed && (a.clock.guess == 0 || a.stored.saved < a.stored.holdNeeds) {
+func (c *centre) Known(now fleettime.Mono) fleettime.Known {
+	if c.clock.guessed && (c.clock.guess == 0 || c.stored.saved < c.stored.holdNeeds) {
 		return fleettime.Known{}
 	}
-	return a.clock.Known(now)
+	return c.clock.Known(now)
 }
 
 // Clock returns fleet time; known is false if its uncertainty exceeds [fleettime.Rough].
-func (a *Aggregator) Clock(now fleettime.Mono) (t fleettime.Time, known bool) {
-	t, bound := a.clock.Read(now)
+func (c *centre) Clock(now fleettime.Mono) (t fleettime.Time, known bool) {
+	t, bound := c.clock.Read(now)
 	return t, bound <= fleettime.Rough
 }
 
@@ -206,8 +206,8 @@ type EdgeTotals struct {
 }
 
 // Edges returns the numbers of edges.
-func (a *Aggregator) Edges() EdgeTotals {
-	r := &a.roster
+func (c *centre) Edges() EdgeTotals {
+	r := &c.roster
 	t := EdgeTotals{Unknown: r.unknownEdges, LastUnknown: r.lastUnknown}
 	for _, e := range r.edges {
 		if e.reporting() {

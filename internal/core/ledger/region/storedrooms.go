@@ -53,12 +53,12 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 }
 
 // floorsEnd returns the Unix second until which global is certainly bound by its lease; 0 for no longer.
-func (a *Aggregator) floorsEnd(now fleettime.Mono, at *snapshot) int64 {
-	ft, ok := a.clock.earliest(now)
-	if !ok || !at.leased || a.clock.guessed {
+func (c *centre) floorsEnd(now fleettime.Mono, at *snapshot) int64 {
+	ft, ok := c.clock.earliest(now)
+	if !ok || !at.leased || c.clock.guessed {
 		return 0
 	}
-	return ft.Add(fleettime.Shrink(a.up.leaseEnd.Sub(now))-2*fleettime.Guard).Second() - 1
+	return ft.Add(fleettime.Shrink(c.up.leaseEnd.Sub(now))-2*fleettime.Guard).Second() - 1
 }
 
 // recallFloors makes the stored floors usable, if global was certainly bound by them until now.

@@ -87,7 +87,8 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 // Apply applies a grant of global. A grant of a lower term, or older than one applied, changes nothing.
 func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Instance != a.cfg.Term.N || a.fencedBy != 0 || g.ClusterID != a.stored.clusterID ||
+	_, fenced := a.Fenced()
+	if g.To != a.cfg.DC || g.Instance != a.cfg.Term.N || fenced || g.ClusterID != a.stored.clusterID ||
 		!u.follow(now, &g, &a.stored) {
 		return
 	}

@@ -9,22 +9,22 @@ import (
 // An instance is the successor of another one only if the data folder proves it; otherwise both count as edges.
 
 // named returns the instances with a name.
-func (r *roster) named(name string) []*edge {
-	i, _ := slices.BinarySearchFunc(r.edges, name, func(e *edge, name string) int { return strings.Compare(e.name, name) })
+func (es edges) named(name string) []*edge {
+	i, _ := slices.BinarySearchFunc(es, name, func(e *edge, name string) int { return strings.Compare(e.name, name) })
 	n := i
-	for n < len(r.edges) && r.edges[n].name == name {
+	for n < len(es) && es[n].name == name {
 		n++
 	}
-	return r.edges[i:n]
+	return es[i:n]
 }
 
 // hasEnded reports whether an edge has ended: a successor in its data folder or an operator reported so, to this
 // aggregator or to a predecessor, and the edge has not reported since.
-func (r *roster) hasEnded(e *edge) bool {
+func (es edges) hasEnded(e *edge) bool {
 	if e.contradicted {
 		return false
 	}
-	return e.declaredEnded || e.ended != 0 || slices.ContainsFunc(r.named(e.name), func(o *edge) bool {
+	return e.declaredEnded || e.ended != 0 || slices.ContainsFunc(es.named(e.name), func(o *edge) bool {
 		return o.state != awaiting && o.state != lost && o.proves(e)
 	})
 }
@@ -36,8 +36,8 @@ func (o *edge) proves(e *edge) bool {
 
 // hasTwin reports whether two instances run under the name of an edge: each has answered a grant that was sent after
 // the other one joined.
-func (r *roster) hasTwin(e *edge) bool {
-	return e.state == alive && slices.ContainsFunc(r.named(e.name), func(o *edge) bool {
+func (es edges) hasTwin(e *edge) bool {
+	return e.state == alive && slices.ContainsFunc(es.named(e.name), func(o *edge) bool {
 		return o != e && o.state == alive && o.acked > e.first && e.acked > o.first
 	})
 }

@@ -59,41 +59,41 @@ func (w *Wait) Stop(dc string) stop.Stop {
 const maxWait = 365 * 24 * time.Hour
 
 // Waits returns the waits of the aggregator at now. It does not change the aggregator.
-func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
-	if now.Sub(a.clock.started) < ledger.StartupGrace {
+func (c *centre) Waits(now fleettime.Mono) []Wait {
+	if now.Sub(c.clock.started) < ledger.StartupGrace {
 		return nil
 	}
 	var out []Wait
-	ft := a.clock.Now(now)
-	synced := a.clock.synced(now)
+	ft := c.clock.Now(now)
+	synced := c.clock.synced(now)
 	if !synced {
 		out = append(out, Wait{Why: WaitTime, Closed: true})
 	}
-	if d := &a.stored.durable; synced && d.HoldUntil != 0 && ft.Second() <= d.HoldUntil {
+	if d := &c.stored.durable; synced && d.HoldUntil != 0 && ft.Second() <= d.HoldUntil {
 		w := Wait{Why: WaitGuess, Until: fleettime.Time((d.HoldUntil + 1) * 1000)}
-		for _, b := range a.rooms.list {
+		for _, b := range c.rooms.list {
 			w.Sessions += max(0, b.active())
 		}
 		if w.Sessions > 0 {
 			out = append(out, w)
 		}
 	}
-	if a.up.blank && !a.roster.recovering() {
+	if c.up.blank && !c.roster.recovering() {
 		out = append(out, Wait{Why: WaitBooks, Closed: true})
 	}
-	if w := a.rooms.fleetWait(); w.Why != 0 && !a.snapshot(now).unknown() {
+	if w := fleetWait(c.rooms.list); w.Why != 0 && !c.snapshot(now).unknown() {
 		out = append(out, w)
 	}
-	for _, e := range a.roster.edges {
-		w := Wait{Edge: e.name, Instance: e.instance, Ended: a.roster.hasEnded(e)}
+	for _, e := range c.roster.edges {
+		w := Wait{Edge: e.name, Instance: e.instance, Ended: c.roster.hasEnded(e)}
 		switch {
 		case e.state == awaiting || (e.state == lost && !e.reservedLost):
 			if w.Why, w.Closed = WaitEdge, true; synced {
-				w.Until = a.lifecycle.silence.waitEnd(now, e, a.up.blank)
+				w.Until = c.lifecycle.silence.waitEnd(now, e, c.up.blank)
 			}
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
-			for b, acc := range a.rooms.accounts(e) {
+			for b, acc := range c.rooms.accounts(e) {
 				if acc.reserved.silent {
 					w.Why = WaitSessions
 					w.Sessions += acc.reserved.count(&b.counts)
@@ -103,7 +103,7 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 			if w.Why == 0 {
 				continue // its sessions expire like any other
 			}
-			if synced && a.roster.anyReporting() && left < maxWait {
+			if synced && c.roster.anyReporting() && left < maxWait {
 				w.Until = ft.Add(max(0, left))
 			}
 		default:
@@ -111,15 +111,15 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		}
 		out = append(out, w)
 	}
-	if w := a.rooms.rateWait(now, ft); w.Rate > 0 {
+	if w := rateWait(c.rooms.list, now, ft); w.Rate > 0 {
 		out = append(out, w)
 	}
 	return out
 }
 
 // fleetWait returns the wait for the confirmation of reconstructed ledgers; the zero Wait for none.
-func (r *rooms) fleetWait() (w Wait) {
-	for _, b := range r.list {
+func fleetWait(rooms []*roomLedger) (w Wait) {
+	for _, b := range rooms {
 		if h := &b.loan; h.reconstructed && !b.gone {
 			w.Why, w.Sessions = WaitFleet, w.Sessions+h.certain().Sessions
 		}
@@ -129,9 +129,9 @@ func (r *rooms) fleetWait() (w Wait) {
 
 // rateWait returns the wait for permits of R that ended edges may have used, in rooms that need them. They return one
 // by one.
-func (r *rooms) rateWait(now fleettime.Mono, ft fleettime.Time) Wait {
+func rateWait(rooms []*roomLedger, now fleettime.Mono, ft fleettime.Time) Wait {
 	w := Wait{Why: WaitRate}
-	for _, b := range r.list {
+	for _, b := range rooms {
 		if !b.waitingForR {
 			continue
 		}

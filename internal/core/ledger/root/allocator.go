@@ -19,20 +19,23 @@ import (
 //
 // It dispatches messages to its parts: centres, pools and clock.
 type Allocator struct {
-	cfg    Config         // constant
-	until  fleettime.Mono // end of its leadership, from SetLease
-	fenced uint64         // term of a successor, from Observe; 0 for none. A fenced allocator sends nothing
-	due    fleettime.Mono // of the next Grants; every message and change sets it to now
+	ledger.Leadership
+	fleet
+	due   fleettime.Mono // of the next Grants; every message and change sets it to now
+	round lendingRound   // reused memory
+}
 
+// fleet is what the coordinator knows of the fleet. Its methods answer questions and change nothing.
+type fleet struct {
+	cfg     Config // constant
 	clock   rootClock
-	centres centres      // the listed data centres, and others that report
-	pools   pools        // the permits of every room
-	round   lendingRound // reused memory
+	centres centres // the listed data centres, and others that report
+	pools   pools   // the permits of every room
 }
 
 // New returns the allocator of a new term. Until SetLease it sends nothing.
 func New(now fleettime.Mono, cfg Config) *Allocator {
-	a := &Allocator{cfg: cfg, due: now}
+	a := &Allocator{fleet: fleet{cfg: cfg}, due: now}
 	a.clock.restored.Restore(now, cfg.Time)
 	a.centres = centres{cfg: &a.cfg, started: now, bootstrap: cfg.Bootstrap}
 	a.pools = pools{cfg: &a.cfg, centres: &a.centres, byID: map[room.ID]*pool{}}
@@ -56,9 +59,9 @@ func (a *Allocator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 }
 
 // Churn returns the learned durations of sessions, by room.
-func (a *Allocator) Churn() map[room.ID]estimate.Churn {
+func (f *fleet) Churn() map[room.ID]estimate.Churn {
 	out := map[room.ID]estimate.Churn{}
-	for _, p := range a.pools.list {
+	for _, p := range f.pools.list {
 		if !p.gone {
 			out[p.ID] = p.flow.Churn()
 		}
@@ -85,14 +88,6 @@ func (a *Allocator) RecallSilence(name string, silent time.Duration) {
 	}
 }
 
-// SetLease sets the end of this allocator's leadership, by its own clock. It sends nothing afterwards.
-func (a *Allocator) SetLease(until fleettime.Mono) { a.until = until }
-
-// Fenced reports whether a successor is known, and its term: the shell must stop, and campaign with a higher one.
-func (a *Allocator) Fenced() (by uint64, fenced bool) { return a.fenced, a.fenced != 0 }
-
-func (a *Allocator) leads(now fleettime.Mono) bool { return a.fenced == 0 && now < a.until }
-
 // SetTime offers the machine's wall time. It is called about once a second. A running fleet keeps its own time, which
 // its data centres report (see rootClock.syncFromReport); it is slewed toward the machine's. A new fleet takes the
 // machine's time once every data centre had a chance to report. SetTime returns the difference of fleet time and the
@@ -106,9 +101,9 @@ func (a *Allocator) SetTime(now fleettime.Mono, wall fleettime.Time) time.Durati
 }
 
 // Known returns fleet time for the data folder of the process; the zero value for unknown.
-func (a *Allocator) Known(now fleettime.Mono) fleettime.Known {
-	k := a.clock.Known(now)
-	k.Guess = a.clock.guessed
+func (f *fleet) Known(now fleettime.Mono) fleettime.Known {
+	k := f.clock.Known(now)
+	k.Guess = f.clock.guessed
 	return k
 }
 

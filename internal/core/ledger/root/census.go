@@ -26,19 +26,19 @@ type Identity struct {
 }
 
 // Census returns the view at now, each list by name.
-func (a *Allocator) Census(now fleettime.Mono) Census {
-	c := &a.centres
+func (f *fleet) Census(now fleettime.Mono) Census {
+	c := &f.centres
 	out := Census{Members: c.members}
 	out.Newest, out.By = c.newest()
 	outdated := c.outdated()
 	out.Unfounded = c.members == 0 && out.Newest == 0
 	for _, d := range c.all {
-		given := (d.draining || d.removed) && d.told() && now.Sub(d.recv) < silentAfter && !a.pools.out(d)
+		given := (d.draining || d.removed) && d.told() && now.Sub(d.recv) < silentAfter && !f.pools.out(d)
 		out.Unfounded = out.Unfounded && (!d.listed || d.told())
 		if d.listed && d.draining && !outdated && given && d.stored >= c.members {
 			out.Drained = append(out.Drained, d.name)
 		}
-		if d.removed && !outdated && (given || a.pools.allExpired(now, d)) {
+		if d.removed && !outdated && (given || f.pools.allExpired(now, d)) {
 			out.Released = append(out.Released, d.name)
 		}
 		switch id := (Identity{Name: d.name, ClusterID: d.clusterID, Copy: c.isCopy(d), Gone: d.removed}); {

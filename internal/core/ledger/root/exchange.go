@@ -14,7 +14,7 @@ func (a *Allocator) GrantsDue() fleettime.Mono { return a.due }
 // Grants lends free permits and returns the grants that are due.
 func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.due = now.Add(ledger.Tick)
-	if !a.leads(now) {
+	if !a.Leads(now) {
 		return nil
 	}
 	a.reclaim(now)
@@ -73,11 +73,11 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 // Observe applies one report of a data centre. It reports whether the data centre follows this term, and the rooms of
 // the report are its newest.
 func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
-	if a.fenced != 0 {
+	if _, fenced := a.Fenced(); fenced {
 		return false
 	}
 	if m.Seen.Fences(a.cfg.Term) {
-		a.fenced = m.Seen.N
+		a.Fence(m.Seen.N)
 		return false
 	}
 	d := a.centres.of(m.From, m.ClusterID)
@@ -175,6 +175,6 @@ func (a *Allocator) reclaim(now fleettime.Mono) {
 }
 
 // Leaving reports whether a live aggregator is shutting down.
-func (a *Allocator) Leaving(now fleettime.Mono) bool {
-	return slices.ContainsFunc(a.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < silentAfter })
+func (f *fleet) Leaving(now fleettime.Mono) bool {
+	return slices.ContainsFunc(f.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < silentAfter })
 }

@@ -91,10 +91,9 @@ type pools struct {
 func (ps *pools) open(id room.ID) *pool {
 	p := ps.byID[id]
 	if p == nil {
-		p = &pool{
+		p = &pool{stale: true, holdings: holdings{
 			RoomConfig: ledger.RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true,
-			stale: true,
-		}
+		}}
 		p.flow.Restore(ps.churn[id])
 		ps.byID[id] = p
 		ps.list = append(ps.list, p)
@@ -139,19 +138,10 @@ func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
 // ended. All held permits, also those of missing ledgers, sum to no more than bound-spare; so only permits that were
 // returned in this term are free while the ledger of any data centre is missing.
 type pool struct {
-	ledger.RoomConfig // from set; kept until the room is dropped
-	cfg               *Config
-	centres           *centres
-	loans             map[*centre]*loan // opened by loan; deleted once the room or the data centre is dropped
-	gone              bool              // not in the room set: its limits are 0
+	holdings
 
 	// Under partition_policy cap no loan is voided earlier: tickets of a longer session_duration may be valid.
 	notBefore fleettime.Mono
-
-	// bound is the highest sum of held permits that this coordinator or a predecessor may have lent: the limits, or
-	// more after a limit was lowered. The data centres keep it for a successor without their ledgers. 0 for unknown.
-	bound            wire.PermitCounts
-	spare, rateSpare int64 // permits returned in this term and not lent again; no others are lent while not complete
 
 	// The view and its inputs: progress is from reports, the rest from updateView.
 	progress share.Progresses // of all data centres
@@ -161,9 +151,23 @@ type pool struct {
 	viewed   fleettime.Mono
 	partial  bool // view lacks data centres that have not reported to a new leader, and is not sent
 
-	stale  bool         // changed since permits were last lent; Grants clears it
-	relays relays       // from reports
-	passes share.Passes // of the newest release of this coordinator; openRelease begins it
+	stale  bool   // changed since permits were last lent; Grants clears it
+	relays relays // from reports
+}
+
+// holdings are the permits of one room, held and free. Its methods answer questions and change nothing.
+type holdings struct {
+	ledger.RoomConfig // from set; kept until the room is dropped
+	cfg               *Config
+	centres           *centres
+	loans             map[*centre]*loan // opened by loan; deleted once the room or the data centre is dropped
+	gone              bool              // not in the room set: its limits are 0
+	passes            share.Passes      // of the newest release of this coordinator; openRelease begins it
+
+	// bound is the highest sum of held permits that this coordinator or a predecessor may have lent: the limits, or
+	// more after a limit was lowered. The data centres keep it for a successor without their ledgers. 0 for unknown.
+	bound            wire.PermitCounts
+	spare, rateSpare int64 // permits returned in this term and not lent again; no others are lent while not complete
 }
 
 // set applies the settings of the room.
@@ -180,12 +184,12 @@ func (p *pool) set(now fleettime.Mono, r ledger.RoomConfig) {
 
 // complete reports whether the ledgers of all data centres are known for the room. Then the free permits follow from
 // the limit.
-func (p *pool) complete() bool {
+func (p *holdings) complete() bool {
 	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.missing)
 }
 
 // missing reports whether the permits that a data centre holds of the room are unknown.
-func (p *pool) missing(d *centre) bool {
+func (p *holdings) missing(d *centre) bool {
 	if p.centres.enrolling(d) {
 		return true
 	}
@@ -199,7 +203,7 @@ func (p *pool) missing(d *centre) bool {
 // confirms reports whether the limits are kept with the current ledgers. Reconstructed ledgers hold at least what is
 // out, so nothing is lent twice then. The ledger of a data centre that is not listed, such as a copy, is never
 // confirmed: the next leader does not wait for it, and may lend what it holds to others.
-func (p *pool) confirms(d *centre, l *loan) bool {
+func (p *holdings) confirms(d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
 	}
@@ -212,7 +216,7 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 
 // free returns the permits of T and of R that no data centre holds. They are negative until sessions beyond a lowered
 // limit have ended. complete is the result of p.complete.
-func (p *pool) free() (free, rate int64, complete bool) {
+func (p *holdings) free() (free, rate int64, complete bool) {
 	free, rate = p.limits()
 	outdated := p.centres.outdated()
 	if complete = p.complete(); !complete && !outdated {
@@ -231,7 +235,7 @@ func (p *pool) free() (free, rate int64, complete bool) {
 }
 
 // limits returns T and R; 0 of a removed room.
-func (p *pool) limits() (t, rate int64) {
+func (p *holdings) limits() (t, rate int64) {
 	if p.gone {
 		return 0, 0
 	}
@@ -293,7 +297,7 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 
 // reclaimAfter returns the time after its last report at which a data centre cannot have a valid session of the room
 // (docs/GUARANTEES.md): its leader's lease, its own, its edges', and the life of a ticket, all on clocks that drift.
-func (p *pool) reclaimAfter() time.Duration {
+func (p *holdings) reclaimAfter() time.Duration {
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
 	sum := ledger.OwnerLease + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
 	return fleettime.Stretch(fleettime.Stretch(sum)) + 4*time.Second + 4*fleettime.Guard + 4*fleettime.MaxError

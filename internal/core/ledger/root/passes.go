@@ -50,7 +50,7 @@ func (p *pool) callable(s *lendingRound) (n int64, joined []fleettime.Time) {
 
 // lendsRelease reports whether this coordinator lends the release now: it is marked for its term, and the room is
 // paused.
-func (p *pool) lendsRelease() bool {
+func (p *holdings) lendsRelease() bool {
 	r := &p.Release
 	return !p.gone && p.Shut && r.ID != 0 && r.ID == p.passes.Release
 }

@@ -66,17 +66,17 @@ func (a *Allocator) Clock(now fleettime.Mono, machine fleettime.Time) (t fleetti
 }
 
 // Rooms returns the number of rooms with a ledger, also of removed ones.
-func (a *Allocator) Rooms() int { return len(a.pools.list) }
+func (f *fleet) Rooms() int { return len(f.pools.list) }
 
 // Ledger returns the state of a room; the zero value for an unknown one.
-func (a *Allocator) Ledger(id room.ID) Ledger {
-	p := a.pools.byID[id]
+func (f *fleet) Ledger(id room.ID) Ledger {
+	p := f.pools.byID[id]
 	if p == nil {
 		return Ledger{}
 	}
-	l := a.Totals(id)
-	l.Centres = make([]CentreLedger, 0, len(a.centres.all))
-	for _, d := range a.centres.all {
+	l := f.Totals(id)
+	l.Centres = make([]CentreLedger, 0, len(f.centres.all))
+	for _, d := range f.centres.all {
 		c := CentreLedger{Name: d.name, Adopted: d.adopted, Standing: d.standing()}
 		if n := p.loans[d]; n != nil {
 			c.Overcommit = n.unreturned + int64(n.overcommit)
@@ -94,8 +94,8 @@ func (a *Allocator) Ledger(id room.ID) Ledger {
 }
 
 // Totals returns the state of a room without its data centres.
-func (a *Allocator) Totals(id room.ID) Ledger {
-	p := a.pools.byID[id]
+func (f *fleet) Totals(id room.ID) Ledger {
+	p := f.pools.byID[id]
 	if p == nil {
 		return Ledger{}
 	}
@@ -116,21 +116,21 @@ type Unknown struct {
 }
 
 // Unknown returns the data centres whose ledgers the coordinator waits for at now. It does not change the allocator.
-func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
-	if now.Sub(a.centres.started) < ledger.StartupGrace {
+func (f *fleet) Unknown(now fleettime.Mono) []Unknown {
+	if now.Sub(f.centres.started) < ledger.StartupGrace {
 		return nil
 	}
 	var out []Unknown
-	for _, d := range a.centres.all {
+	for _, d := range f.centres.all {
 		blocks, wait := false, time.Duration(0) // in this term
-		for _, p := range a.pools.list {
+		for _, p := range f.pools.list {
 			if !p.missing(d) {
 				continue
 			}
 			blocks = true
 			if p.Cap || d.removed {
 				wait = max(wait, p.reclaimAfter())
-			} else if !a.centres.only(d.name) { // others have to be heard meanwhile
+			} else if !f.centres.only(d.name) { // others have to be heard meanwhile
 				wait = max(wait, p.LostWait-d.before)
 			}
 		}
@@ -141,8 +141,8 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 		if !d.heard && u.Heard <= silentAfter {
 			continue // it has not found this leader yet
 		}
-		if !u.Alive && wait > 0 && a.clock.Bound(now) != fleettime.Unsynced {
-			u.Until = a.clock.Now(now).Add(max(0, wait-now.Sub(d.recv)))
+		if !u.Alive && wait > 0 && f.clock.Bound(now) != fleettime.Unsynced {
+			u.Until = f.clock.Now(now).Add(max(0, wait-now.Sub(d.recv)))
 		}
 		out = append(out, u)
 	}
@@ -151,15 +151,15 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 
 // CentreStop returns why nobody enters any room of a data centre at now, for the coordinator's reasons; told is what
 // its regional last reported.
-func (a *Allocator) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) (s stop.Stop) {
+func (f *fleet) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) (s stop.Stop) {
 	defer func() { s.Centre = t.Name }()
 	switch {
 	case t.Heard > silentAfter && (t.Gone || t.Standing == wire.Unlisted):
 		return s // it was removed, or has drained and stopped: nobody expects it to report
 	case t.Heard > silentAfter:
-		s.Reason, s.Ended = stop.Silent, a.centres.only(t.Name)
-		if a.clock.Bound(now) != fleettime.Unsynced {
-			s.Since = a.clock.Now(now).Add(-t.Heard)
+		s.Reason, s.Ended = stop.Silent, f.centres.only(t.Name)
+		if f.clock.Bound(now) != fleettime.Unsynced {
+			s.Since = f.clock.Now(now).Add(-t.Heard)
 		}
 		return s
 	case !told.OK() && told.Reason != stop.AwaitsCentre:
@@ -172,11 +172,11 @@ func (a *Allocator) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.St
 		return s
 	}
 	s = told // without a name
-	for _, u := range a.Unknown(now) {
+	for _, u := range f.Unknown(now) {
 		if u.Name != t.Name && (s.Edge == "" || u.Until > s.Until) {
 			s = stop.Stop{Reason: stop.AwaitsCentre, Edge: u.Name, Until: u.Until, Ended: u.Alive || u.Gone}
-			if !u.Alive && a.clock.Bound(now) != fleettime.Unsynced {
-				s.Since = a.clock.Now(now).Add(-u.Heard)
+			if !u.Alive && f.clock.Bound(now) != fleettime.Unsynced {
+				s.Since = f.clock.Now(now).Add(-u.Heard)
 			}
 		}
 	}
@@ -184,8 +184,8 @@ func (a *Allocator) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.St
 }
 
 // SitesDown returns the number of edges of each data centre at which the site of a room does not answer, without zeros.
-func (a *Allocator) SitesDown(id room.ID) (out map[string]int) {
-	p := a.pools.byID[id]
+func (f *fleet) SitesDown(id room.ID) (out map[string]int) {
+	p := f.pools.byID[id]
 	if p == nil {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (a *Allocator) SitesDown(id room.ID) (out map[string]int) {
 }
 
 // Time returns fleet time.
-func (a *Allocator) Time(now fleettime.Mono) fleettime.Time { return a.clock.Now(now) }
+func (f *fleet) Time(now fleettime.Mono) fleettime.Time { return f.clock.Now(now) }
 
 // CentreTotals has the permits and sessions of one data centre over all rooms.
 type CentreTotals struct {
@@ -222,9 +222,9 @@ type CentreTotals struct {
 }
 
 // Centres returns the totals of every data centre, by name.
-func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
-	out := make([]CentreTotals, 0, len(a.centres.all))
-	for _, d := range a.centres.all {
+func (f *fleet) Centres(now fleettime.Mono) []CentreTotals {
+	out := make([]CentreTotals, 0, len(f.centres.all))
+	for _, d := range f.centres.all {
 		t := CentreTotals{
 			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter,
 			Heard: d.silence(now), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed,
@@ -233,7 +233,7 @@ func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 		if d.time.known {
 			t.Bound = d.time.bound
 		}
-		for _, l := range a.pools.loans(d) {
+		for _, l := range f.pools.loans(d) {
 			t.Held += l.permits.Sessions.Held()
 			t.RateHeld += l.permits.Rate.Held()
 			t.Idle += l.idleNow()

@@ -67,7 +67,8 @@ func worst() string {
 func BenchmarkNewSet(b *testing.B) {
 	doc := room.Document{}
 	for i := range room.MaxRooms {
-		doc.Rooms = append(doc.Rooms, valid(fmt.Sprintf("room-%d", i), fmt.Sprintf("shop-%d.example.com", i%500), fmt.Sprintf("/sale-%d", i)))
+		doc.Rooms = append(doc.Rooms, valid(fmt.Sprintf("room-%d", i), fmt.Sprintf("shop-%d.example.com", i%500),
+			fmt.Sprintf("/sale-%d", i)))
 	}
 	for b.Loop() {
 		if _, err := room.NewSet(doc, 1); err != nil {

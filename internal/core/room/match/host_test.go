@@ -73,7 +73,10 @@ func TestCanonicalHost(t *testing.T) {
 }
 
 func TestCanonicalHostDoesNotAllocate(t *testing.T) {
-	for _, raw := range []string{"shop.example.com", "shop.example.com.:443", "10.0.0.5:80", "[2001:db8::a]:443", "a,b", "a b"} {
+	for _, raw := range []string{
+		"shop.example.com", "shop.example.com.:443", "10.0.0.5:80", "[2001:db8::a]:443", "a,b",
+		"a b",
+	} {
 		ok := 0
 		if n := testing.AllocsPerRun(100, func() {
 			if _, is := match.CanonicalHost(raw); is {
@@ -100,7 +103,8 @@ func FuzzCanonicalHost(f *testing.F) {
 			}
 			return
 		}
-		if host == "" || len(host) > 253 || strings.ToLower(host) != host || strings.ContainsAny(host, " ,@/\\%[]?#\x00") || strings.HasSuffix(host, ".") {
+		if host == "" || len(host) > 253 || strings.ToLower(host) != host || strings.ContainsAny(host, " ,@/\\%[]?#\x00") ||
+			strings.HasSuffix(host, ".") {
 			t.Fatalf("CanonicalHost(%q) = %q", raw, host)
 		}
 		again := host

@@ -127,7 +127,8 @@ func TestMatchOrder(t *testing.T) {
 func TestMatchEndsAtSegments(t *testing.T) {
 	s := mustSet(t, room.Document{Rooms: []room.Settings{valid("sale", "x.test", "/sale")}})
 	for path, want := range map[string]int{
-		"/sales": 0, "/SALES": 0, "/SALE": 1, "/SALE/": 1, "/SALE/X": 1, "/sal": 0, "/SAL": 0, "/": 0, "/%73ales": 0, "/x/../SALES": 0,
+		"/sales": 0, "/SALES": 0, "/SALE": 1, "/SALE/": 1, "/SALE/X": 1, "/sal": 0, "/SAL": 0, "/": 0, "/%73ales": 0,
+		"/x/../SALES": 0,
 	} {
 		if m := s.Match("x.test", path); len(m.Rooms()) != want {
 			t.Errorf("%s is gated by %v", path, names(&m))
@@ -145,7 +146,10 @@ func TestMatchOfEmptySets(t *testing.T) {
 
 // randomDoc draws a valid document of neighbouring rooms.
 func randomDoc() *rapid.Generator[room.Document] {
-	segment := rapid.SampledFrom([]string{"sale", "Sale", "SALE", "vip", "a", "b", "é", "É", "my sale", "k", "a.test", "s%61le"})
+	segment := rapid.SampledFrom([]string{
+		"sale", "Sale", "SALE", "vip", "a", "b", "é", "É", "my sale", "k", "a.test",
+		"s%61le",
+	})
 	host := rapid.SampledFrom([]string{"a.test", "B.test", "c.test"})
 	return rapid.Custom(func(t *rapid.T) room.Document {
 		var doc room.Document

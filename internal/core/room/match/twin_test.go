@@ -175,7 +175,8 @@ func twinMatchOf(t rapid.TB, doc room.Document, rawHost, path string) twinMatch 
 	specific := func(reading string, spell func(string) string) (best gate, found bool) {
 		for _, g := range here {
 			for _, key := range match.Spellings(g.path) {
-				if twinCovers(spell(key), reading) && (!found || strings.Count(g.path+"/", "/") > strings.Count(best.path+"/", "/") || best.path == "/") {
+				if twinCovers(spell(key), reading) &&
+					(!found || strings.Count(g.path+"/", "/") > strings.Count(best.path+"/", "/") || best.path == "/") {
 					best, found = g, true
 				}
 			}

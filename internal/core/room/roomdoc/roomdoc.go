@@ -5,16 +5,14 @@
 package roomdoc
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
+	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/strictjson"
 )
@@ -101,25 +99,12 @@ func DecodeHead(data []byte) (Head, error) {
 	return h, nil
 }
 
-// Compress is the inverse of [Unpack].
-func Compress(plain []byte) []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(plain); err != nil {
-		panic(err) // a buffer accepts every write
-	}
-	if err := z.Close(); err != nil {
-		panic(err)
-	}
-	return b.Bytes()
-}
-
 // usualMessage is the default maximum size of a NATS message, in bytes, less room for its envelope.
 const usualMessage = 1<<20 - 1<<10
 
 // PageDoubts returns a warning if a waiting page may be too large for the store.
 func PageDoubts(content []byte) []string {
-	if n := len(Compress(content)); n > usualMessage {
+	if n := len(compress.Gzip(content)); n > usualMessage {
 		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger",
 			len(content), n)}
 	}
@@ -128,27 +113,11 @@ func PageDoubts(content []byte) []string {
 
 // DecodePage returns the waiting page with this content hash from its stored form.
 func DecodePage(hash string, data []byte) ([]byte, error) {
-	page, err := Unpack(data, room.MaxPageBytes)
+	page, err := compress.Gunzip(data, room.MaxPageBytes)
 	if err != nil || Hash(page) != hash {
 		return nil, ErrContent
 	}
 	return page, nil
-}
-
-// Unpack decompresses data. A result of more than most bytes is an error.
-func Unpack(data []byte, most int) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	plain, err := io.ReadAll(io.LimitReader(z, int64(most)+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(plain) > most:
-		return nil, fmt.Errorf("more than %d bytes", most)
-	}
-	return plain, nil
 }
 
 // ErrContent means that a content does not match the hash in its name.
@@ -157,7 +126,7 @@ var ErrContent = errors.New("another content than its name says")
 // DecodeSection decodes the rooms and hosts of the section with this content hash, of at most most bytes uncompressed.
 // It returns the uncompressed size too.
 func DecodeSection(hash string, data []byte, most int) (d room.Document, size int, err error) {
-	plain, err := Unpack(data, most)
+	plain, err := compress.Gunzip(data, most)
 	if err != nil {
 		return d, 0, err
 	}

@@ -29,21 +29,24 @@ func TestParse(t *testing.T) {
 				Name: "tickets", Host: "shop.example.com", Path: "/sale",
 				AdditionalRoutes: []room.Route{{Host: "m.example.com", Path: "/sale"}},
 				TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute,
-				Probation: 90 * time.Second, Grace: 10 * time.Minute, PartitionPolicy: "cap", LostAfter: 20 * time.Minute, OnIsolation: "open", IsolationLimit: 50,
+				Probation: 90 * time.Second, Grace: 10 * time.Minute, PartitionPolicy: "cap", LostAfter: 20 * time.Minute,
+				OnIsolation: "open", IsolationLimit: 50,
 				Origin: "http://10.0.0.5:8080", QueueingStatus: 200, WaitingPage: "page.html",
 				DefaultLanguage: "de-DE", QueueMessage: "Doors open at noon, and not before.", TicketBinding: "network",
 			},
 			{
 				Name: "2027", Host: "shop.example.com", Path: "/2027",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
-				Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
-				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US", TicketBinding: "none",
+				Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute,
+				OnIsolation: "hold",
+				Origin:      "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US", TicketBinding: "none",
 			},
 			{
 				Name: "backup", Host: "shop.example.com", Path: "/backup",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
-				Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
-				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US", TicketBinding: "none",
+				Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute,
+				OnIsolation: "hold",
+				Origin:      "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US", TicketBinding: "none",
 			},
 		},
 		Hosts: []room.Host{
@@ -57,7 +60,10 @@ func TestParse(t *testing.T) {
 	if _, err := room.NewSet(got, 1); err != nil {
 		t.Error(err)
 	}
-	for _, none := range []string{"rooms: []", "rooms: []\nhosts: []\n", "{rooms: []}", "---\nrooms: []\n...\n", `{"rooms":[],"hosts":[]}`} {
+	for _, none := range []string{
+		"rooms: []", "rooms: []\nhosts: []\n", "{rooms: []}", "---\nrooms: []\n...\n",
+		`{"rooms":[],"hosts":[]}`,
+	} {
 		if doc, err := Parse([]byte(none)); err != nil || len(doc.Rooms) > 0 {
 			t.Errorf("%q: %v, %v", none, doc, err)
 		}
@@ -95,7 +101,10 @@ func TestParseFaults(t *testing.T) {
 line 3: rooms2: unknown key, did you mean "rooms"?
 line 4: version: unknown key`},
 		{"top duplicate", "rooms: []\nrooms: []", "line 2: rooms: is written twice, first on line 1"},
-		{"two documents", "rooms: []\n---\nrooms: []\n", "line 2: the file must hold one YAML document, and here begins another"},
+		{
+			"two documents", "rooms: []\n---\nrooms: []\n",
+			"line 2: the file must hold one YAML document, and here begins another",
+		},
 		{"tab", "rooms:\n\t- a", "line 2: not YAML: found character that cannot start any token"},
 		{"unclosed", "rooms: [", "line 1: not YAML: did not find expected node content"},
 		{"no such anchor", "rooms: *x", "line 1: not YAML: unknown anchor 'x' referenced"},
@@ -120,7 +129,10 @@ line 11: rooms[0] "tickets": colour: unknown key`},
 		},
 		{"duplicate", good + "    host: other.example.com\n    path: /\n    path: /x\n", `line 7: rooms[0] "tickets": host: is written twice, first on line 3
 line 9: rooms[0] "tickets": path: is written twice, first on line 8`},
-		{"merge", "rooms:\n  - <<: {name: a}\n    host: a\n", `line 2: rooms[0]: merge keys (<<) are not supported: write the values out`},
+		{
+			"merge", "rooms:\n  - <<: {name: a}\n    host: a\n",
+			`line 2: rooms[0]: merge keys (<<) are not supported: write the values out`,
+		},
 		{"odd key", good + "    [a, b]: c\n", `line 7: rooms[0] "tickets": must have plain keys, got a list`},
 		{"alias of a mapping", "rooms:\n  - &a {name: b}\n  - *a\n", `line 2: rooms[0] "b": total_active_users: is required
 line 2: rooms[0] "b": new_users_per_minute: is required
@@ -128,7 +140,8 @@ line 2: rooms[0] "b": host: is required
 line 2: rooms[0] "b": origin: is required
 line 3: rooms[1]: must be a mapping, got an alias (*): write the value out`},
 		{
-			"alias of a bad value", "rooms:\n" + strings.TrimPrefix(good, "rooms:\n") + "    path: &p nope\n    waiting_page: *p\n    session_duration: *p\n",
+			"alias of a bad value", "rooms:\n" + strings.TrimPrefix(good,
+				"rooms:\n") + "    path: &p nope\n    waiting_page: *p\n    session_duration: *p\n",
 			`line 7: rooms[0] "tickets": path: must begin with a slash, got "nope"
 line 9: rooms[0] "tickets": session_duration: must be a duration such as 5m or 90s, got the text "nope"`,
 		},
@@ -225,7 +238,10 @@ line 18: rooms[0] "a": waiting_page: must be a file name of 1 to 128 of A-Z a-z 
 line 19: rooms[1] "a": name: is the name of rooms[0] already
 line 19: rooms[1] "a": path: names m.test/, which rooms[0] "a" covers already
 line 23: rooms[1] "a": origin: differs from that of rooms[0] "a", so m.test needs an entry in hosts that says where paths no room covers go`},
-		{"route without host", good + "    additional_routes:\n      - path: /x\n", `line 8: rooms[0] "tickets": additional_routes[0].host: is required`},
+		{
+			"route without host", good + "    additional_routes:\n      - path: /x\n",
+			`line 8: rooms[0] "tickets": additional_routes[0].host: is required`,
+		},
 		{"hosts after rooms", good + "hosts:\n  - {name: a.test}\n  - [b]\n  - {name: a.test, orign: http://a}\n", `line 8: hosts[0] "a.test": origin: is required
 line 9: hosts[1]: must be a mapping with the keys name and origin, got a list
 line 10: hosts[2] "a.test": orign: unknown key, did you mean "origin"?
@@ -257,12 +273,15 @@ func TestParseBounds(t *testing.T) {
 	if _, err := Parse([]byte("rooms: []\n" + pad)); err != nil {
 		t.Errorf("the largest file: %v", err)
 	}
-	if _, err := Parse([]byte("rooms: []\n" + pad + "#")); err == nil || err.Error() != "the file must be at most 16777216 bytes, got 16777217" {
+	if _, err := Parse([]byte("rooms: []\n" + pad + "#")); err == nil ||
+		err.Error() != "the file must be at most 16777216 bytes, got 16777217" {
 		t.Errorf("one byte more: %v", err)
 	}
 	for file, want := range map[string]string{
-		"rooms: [" + strings.Repeat("{},", room.MaxRooms+1) + "]":                         "line 1: rooms: must be at most 10000, got 10001",
-		good + "    additional_routes: [" + strings.Repeat("{},", room.MaxRoutes+1) + "]": `line 7: rooms[0] "tickets": additional_routes: must be at most 64, got 65`,
+		"rooms: [" + strings.Repeat("{},",
+			room.MaxRooms+1) + "]": "line 1: rooms: must be at most 10000, got 10001",
+		good + "    additional_routes: [" + strings.Repeat("{},",
+			room.MaxRoutes+1) + "]": `line 7: rooms[0] "tickets": additional_routes: must be at most 64, got 65`,
 	} {
 		if _, err := Parse([]byte(file)); err == nil || err.Error() != want {
 			t.Errorf("%.40s: %v", file, err)
@@ -284,8 +303,9 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 		for i := range n {
 			s := room.Settings{
 				Name: fmt.Sprintf("room-%d", i), Host: fmt.Sprintf("h%d.test", i%2), Path: fmt.Sprintf("/%d", i),
-				TotalActiveUsers: rapid.IntRange(1, room.MaxRate).Draw(t, "T"), NewUsersPerMinute: rapid.IntRange(1, room.MaxRate).Draw(t, "R"),
-				SessionDuration: time.Duration(rapid.IntRange(5, 3600).Draw(t, "session")) * time.Second, Origin: "http://o",
+				TotalActiveUsers:  rapid.IntRange(1, room.MaxRate).Draw(t, "T"),
+				NewUsersPerMinute: rapid.IntRange(1, room.MaxRate).Draw(t, "R"),
+				SessionDuration:   time.Duration(rapid.IntRange(5, 3600).Draw(t, "session")) * time.Second, Origin: "http://o",
 				Probation:       time.Duration(rapid.IntRange(10, 3600).Draw(t, "probation")) * time.Second,
 				Grace:           time.Duration(rapid.IntRange(10, 3600).Draw(t, "grace")) * time.Second,
 				PartitionPolicy: rapid.SampledFrom([]string{"serve", "cap"}).Draw(t, "policy"),
@@ -300,12 +320,15 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 			want.Rooms = append(want.Rooms, s)
 			lines := []string{
 				fmt.Sprintf("name: %s", s.Name), fmt.Sprintf("host: %s", s.Host), fmt.Sprintf("path: %q", s.Path),
-				fmt.Sprintf("total_active_users: %d", s.TotalActiveUsers), fmt.Sprintf("new_users_per_minute: %d", s.NewUsersPerMinute),
-				fmt.Sprintf("probation: %v", s.Probation), fmt.Sprintf("grace: %v", s.Grace), "partition_policy: " + s.PartitionPolicy, fmt.Sprintf("lost_after: %v", s.LostAfter),
+				fmt.Sprintf("total_active_users: %d", s.TotalActiveUsers),
+				fmt.Sprintf("new_users_per_minute: %d", s.NewUsersPerMinute),
+				fmt.Sprintf("probation: %v", s.Probation), fmt.Sprintf("grace: %v", s.Grace),
+				"partition_policy: " + s.PartitionPolicy, fmt.Sprintf("lost_after: %v", s.LostAfter),
 				"on_isolation: " + s.OnIsolation, fmt.Sprintf("isolation_limit: %d", s.IsolationLimit),
 				"default_template_language: " + s.DefaultLanguage, fmt.Sprintf("queue_message: %q", s.QueueMessage),
 				fmt.Sprintf("session_duration: %v", s.SessionDuration), "origin: 'http://o'",
-				fmt.Sprintf("queueing_status_code: %d", s.QueueingStatus), fmt.Sprintf("epoch: %d", s.Epoch), "ticket_binding: " + s.TicketBinding,
+				fmt.Sprintf("queueing_status_code: %d", s.QueueingStatus), fmt.Sprintf("epoch: %d", s.Epoch),
+				"ticket_binding: " + s.TicketBinding,
 			}
 			lines = rapid.Permutation(lines).Draw(t, "order")
 			b.WriteString("  - " + strings.Join(lines, "\n    ") + "\n")
@@ -327,7 +350,8 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(data)
 	for _, s := range []string{
-		good, "rooms: []", "rooms: [*a]", "&a rooms: [*a]", "rooms: &a [*a]", "? [a]\n: b", "rooms:\n  - <<: *a", "!!map {rooms: !!seq []}",
+		good, "rooms: []", "rooms: [*a]", "&a rooms: [*a]", "rooms: &a [*a]", "? [a]\n: b", "rooms:\n  - <<: *a",
+		"!!map {rooms: !!seq []}",
 		"%YAML 1.1\n---\nrooms: []", "\ufeffrooms: []", "rooms: [{name: |\n  a\n}]", "\"rooms\": ['a', >\n  x]",
 	} {
 		f.Add([]byte(s))

@@ -14,7 +14,10 @@ import (
 // Format writes any settings so that Parse reads the same.
 func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 	plain := func(name string) room.Settings {
-		return room.Settings{Name: name, Host: name + ".example", TotalActiveUsers: 9, NewUsersPerMinute: 5, Origin: "http://10.0.0.1"}
+		return room.Settings{
+			Name: name, Host: name + ".example", TotalActiveUsers: 9, NewUsersPerMinute: 5,
+			Origin: "http://10.0.0.1",
+		}
 	}
 	same := func(what string, doc room.Document) {
 		t.Helper()
@@ -28,22 +31,35 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 		}
 	}
 	same("nothing", room.Document{})
-	same("hosts", room.Document{Rooms: []room.Settings{plain("a"), plain("b")}, Hosts: []room.Host{{Name: "c.example", Origin: "https://x.example:8443"}}})
+	same("hosts", room.Document{
+		Rooms: []room.Settings{plain("a"), plain("b")},
+		Hosts: []room.Host{{Name: "c.example", Origin: "https://x.example:8443"}},
+	})
 	routes := plain("routes")
 	routes.AdditionalRoutes = []room.Route{{Host: "b.example", Path: "/Sale:-1"}, {Host: "c.example"}}
 	same("routes", room.Document{Rooms: []room.Settings{routes}})
 
 	bypass := plain("rules")
-	bypass.Rules = []room.Rule{{Expression: `http.host eq "a: b"`, Description: "- #x", Disabled: true}, {Expression: "ssl"}}
+	bypass.Rules = []room.Rule{
+		{Expression: `http.host eq "a: b"`, Description: "- #x", Disabled: true},
+		{Expression: "ssl"},
+	}
 	same("rules", room.Document{Rooms: []room.Settings{bypass}})
 
 	events := plain("events")
 	start := time.Date(2026, 11, 22, 20, 0, 0, 5_000_000, time.UTC).UnixMilli()
 	events.Events = []room.Event{
-		{Name: "launch", Description: "- #x", Prequeue: start - 600_000, Start: start, End: start + 3_600_000, Suspended: true, Shuffle: true, Overrides: room.Overrides{
-			"total_active_users": 7, "new_users_per_minute": 8, "session_duration": 90 * time.Second, "disable_session_renewal": false, "queueing_method": "reject", "waiting_page": "page.html",
-		}},
-		{Name: "next", Start: start + 3_600_000, End: start + 7_200_000, Overrides: room.Overrides{"disable_session_renewal": true}},
+		{
+			Name: "launch", Description: "- #x", Prequeue: start - 600_000, Start: start, End: start + 3_600_000,
+			Suspended: true, Shuffle: true, Overrides: room.Overrides{
+				"total_active_users": 7, "new_users_per_minute": 8, "session_duration": 90 * time.Second,
+				"disable_session_renewal": false, "queueing_method": "reject", "waiting_page": "page.html",
+			},
+		},
+		{
+			Name: "next", Start: start + 3_600_000, End: start + 7_200_000,
+			Overrides: room.Overrides{"disable_session_renewal": true},
+		},
 	}
 	same("events", room.Document{Rooms: []room.Settings{events}})
 
@@ -53,7 +69,11 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 		var values []any
 		switch s.Field(&room.Settings{}).(type) {
 		case *string:
-			values = []any{"yes", "null", "0x10", "~", "- a", "{}", "a: b", "#x", " x ", "ö\u2028\u00a0\x7f\"'\\", "1e3", "2026-01-01", "de-DE", "close", "strict", "none", "lax", "always", "never", "passthrough", "random", "https://a.example", "a.example", "site"}
+			values = []any{
+				"yes", "null", "0x10", "~", "- a", "{}", "a: b", "#x", " x ", "ö\u2028\u00a0\x7f\"'\\", "1e3",
+				"2026-01-01", "de-DE", "close", "strict", "none", "lax", "always", "never", "passthrough", "random",
+				"https://a.example", "a.example", "site",
+			}
 		case *int:
 			values = []any{1, 7, 200, 429, 503, 2147483647}
 		case *uint32:

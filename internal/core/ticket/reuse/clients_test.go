@@ -72,7 +72,8 @@ func TestCopiesInAnyRhythm(t *testing.T) {
 					}
 					inside := copiesInside(session, clients, every, at)
 					if gone := 2*every > newRoom(session).life; inside > 1 || inside == 0 && !gone {
-						t.Errorf("sessions of %d s, %d clients every %d s, %s: %d inside", session/1000, clients, every/1000, name, inside)
+						t.Errorf("sessions of %d s, %d clients every %d s, %s: %d inside", session/1000, clients, every/1000,
+							name, inside)
 					}
 				}
 			}
@@ -81,7 +82,9 @@ func TestCopiesInAnyRhythm(t *testing.T) {
 }
 
 // copiesInside returns how many clients are inside after five sessions.
-func copiesInside(session int64, clients int, every int64, at func(rng *rand.Rand, i int, round, every int64) int64) (inside int) {
+func copiesInside(session int64, clients int, every int64,
+	at func(rng *rand.Rand, i int, round, every int64) int64,
+) (inside int) {
 	r := newRoom(session)
 	rng := rand.New(rand.NewPCG(uint64(clients), uint64(every)))
 	jars := make([]pass, clients)
@@ -193,7 +196,8 @@ func TestHonestBrowsers(t *testing.T) {
 		}
 		for _, p := range []float64{0.001, 0.01, 0.05} {
 			out := browser{late: 30_000, stalled: p, stall: 30_000}.lost(session, n)
-			t.Logf("sessions of %d s, %.1f %% of the answers stall untold for up to 30 s: %d of %d lost", session/1000, 100*p, out, n)
+			t.Logf("sessions of %d s, %.1f %% of the answers stall untold for up to 30 s: %d of %d lost", session/1000,
+				100*p, out, n)
 		}
 	}
 }

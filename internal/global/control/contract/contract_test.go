@@ -33,13 +33,16 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	h := newHeld(t, api.URL)
 	site(t, x, h, "shop.example")
 	ctx := t.Context()
-	rooms := waiting_rooms.NewWaitingRoomService(option.WithAPIToken(api.Token), option.WithBaseURL(api.URL+"/"), option.WithHTTPClient(&http.Client{Transport: h}))
-	query := params[waiting_rooms.QueryParam]("Name", "shop", "Host", "shop.example", "TotalActiveUsers", int64(300), "NewUsersPerMinute", int64(200))
+	rooms := waiting_rooms.NewWaitingRoomService(option.WithAPIToken(api.Token), option.WithBaseURL(api.URL+"/"),
+		option.WithHTTPClient(&http.Client{Transport: h}))
+	query := params[waiting_rooms.QueryParam]("Name", "shop", "Host", "shop.example", "TotalActiveUsers", int64(300),
+		"NewUsersPerMinute", int64(200))
 	made, err := rooms.New(ctx, params[waiting_rooms.WaitingRoomNewParams]("ZoneID", api.Zone, "Query", query))
 	if err != nil || made.Name != "shop" || made.SessionDuration != 5 || len(made.ID) != 32 {
 		t.Fatalf("%+v %v", made, err)
 	}
-	testkit.Eventually(t, "the room is in force at the edge", func() bool { _, ticket := visit(t, x, "shop.example"); return ticket })
+	testkit.Eventually(t, "the room is in force at the edge",
+		func() bool { _, ticket := visit(t, x, "shop.example"); return ticket })
 
 	_, err = rooms.New(ctx, params[waiting_rooms.WaitingRoomNewParams]("ZoneID", api.Zone, "Query", query))
 	var refused *waiting_rooms.Error
@@ -47,16 +50,19 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 		t.Errorf("a second room of that name: %v", err)
 	}
 	set(&query, "SessionDuration", int64(10), "Path", "/sale")
-	put, err := rooms.Update(ctx, made.ID, params[waiting_rooms.WaitingRoomUpdateParams]("ZoneID", api.Zone, "Query", query))
+	put, err := rooms.Update(ctx, made.ID, params[waiting_rooms.WaitingRoomUpdateParams]("ZoneID", api.Zone,
+		"Query", query))
 	if err != nil || put.ID != made.ID || put.Path != "/sale" || put.SessionDuration != 10 {
 		t.Errorf("%+v %v", put, err)
 	}
-	edited, err := rooms.Edit(ctx, made.ID, params[waiting_rooms.WaitingRoomEditParams]("ZoneID", api.Zone, "Query", params[waiting_rooms.QueryParam]("TotalActiveUsers", int64(400))))
+	edited, err := rooms.Edit(ctx, made.ID, params[waiting_rooms.WaitingRoomEditParams]("ZoneID", api.Zone, "Query",
+		params[waiting_rooms.QueryParam]("TotalActiveUsers", int64(400))))
 	if err != nil || edited.TotalActiveUsers != 400 || edited.Path != "/sale" {
 		t.Errorf("%+v %v", edited, err)
 	}
 	names := []string{}
-	for pages := rooms.ListAutoPaging(ctx, params[waiting_rooms.WaitingRoomListParams]("ZoneID", api.Zone, "PerPage", 5.)); pages.Next(); {
+	for pages := rooms.ListAutoPaging(ctx, params[waiting_rooms.WaitingRoomListParams]("ZoneID", api.Zone, "PerPage",
+		5.)); pages.Next(); {
 		names = append(names, pages.Current().Name)
 	}
 	ofAccount, err := rooms.List(ctx, params[waiting_rooms.WaitingRoomListParams]("AccountID", api.Account))
@@ -67,15 +73,18 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	if err != nil || status.Status != waiting_rooms.StatusGetResponseStatusNotQueueing {
 		t.Errorf("%+v %v", status, err)
 	}
-	shown, err := rooms.Page.Preview(ctx, params[waiting_rooms.PagePreviewParams]("ZoneID", api.Zone, "CustomHTML", "<p>{{waitTime}}</p>"))
+	shown, err := rooms.Page.Preview(ctx, params[waiting_rooms.PagePreviewParams]("ZoneID", api.Zone, "CustomHTML",
+		"<p>{{waitTime}}</p>"))
 	if err != nil || !strings.Contains(shown.PreviewURL, "/preview/") {
 		t.Errorf("%+v %v", shown, err)
 	}
-	settings, err := rooms.Settings.Update(ctx, params[waiting_rooms.SettingUpdateParams]("ZoneID", api.Zone, "SearchEngineCrawlerBypass", false))
+	settings, err := rooms.Settings.Update(ctx, params[waiting_rooms.SettingUpdateParams]("ZoneID", api.Zone,
+		"SearchEngineCrawlerBypass", false))
 	if err != nil || settings.SearchEngineCrawlerBypass {
 		t.Errorf("%+v %v", settings, err)
 	}
-	if _, err = rooms.Settings.Edit(ctx, params[waiting_rooms.SettingEditParams]("ZoneID", api.Zone, "SearchEngineCrawlerBypass", false)); err != nil {
+	if _, err = rooms.Settings.Edit(ctx, params[waiting_rooms.SettingEditParams]("ZoneID", api.Zone,
+		"SearchEngineCrawlerBypass", false)); err != nil {
 		t.Error(err)
 	}
 	if _, err = rooms.Settings.Get(ctx, params[waiting_rooms.SettingGetParams]("ZoneID", api.Zone)); err != nil {
@@ -103,17 +112,20 @@ func manageEvents(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, i
 	at := func(d time.Duration) string {
 		return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339)
 	}
-	query := params[waiting_rooms.EventQueryParam]("Name", "launch", "EventStartTime", at(24*time.Hour), "EventEndTime", at(25*time.Hour), "TotalActiveUsers", int64(500), "NewUsersPerMinute", int64(400))
+	query := params[waiting_rooms.EventQueryParam]("Name", "launch", "EventStartTime", at(24*time.Hour), "EventEndTime",
+		at(25*time.Hour), "TotalActiveUsers", int64(500), "NewUsersPerMinute", int64(400))
 	made, err := rooms.Events.New(ctx, id, params[waiting_rooms.EventNewParams]("ZoneID", zone, "EventQuery", query))
 	if err != nil || made.Name != "launch" || made.TotalActiveUsers != 500 || len(made.ID) != 32 {
 		t.Fatalf("%+v %v", made, err)
 	}
 	set(&query, "PrequeueStartTime", at(23*time.Hour), "DisableSessionRenewal", true)
-	put, err := rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery", query))
+	put, err := rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone,
+		"EventQuery", query))
 	if err != nil || put.ID != made.ID || !put.DisableSessionRenewal || put.PrequeueStartTime == "" {
 		t.Errorf("%+v %v", put, err)
 	}
-	edited, err := rooms.Events.Edit(ctx, id, made.ID, params[waiting_rooms.EventEditParams]("ZoneID", zone, "EventQuery", params[waiting_rooms.EventQueryParam]("Suspended", true)))
+	edited, err := rooms.Events.Edit(ctx, id, made.ID, params[waiting_rooms.EventEditParams]("ZoneID", zone, "EventQuery",
+		params[waiting_rooms.EventQueryParam]("Suspended", true)))
 	if err != nil || !edited.Suspended || !edited.DisableSessionRenewal {
 		t.Errorf("%+v %v", edited, err)
 	}
@@ -126,17 +138,20 @@ func manageEvents(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, i
 		t.Errorf("%+v %v", details, err)
 	}
 	n := 0
-	for pages := rooms.Events.ListAutoPaging(ctx, id, params[waiting_rooms.EventListParams]("ZoneID", zone, "PerPage", 5.)); pages.Next(); {
+	for pages := rooms.Events.ListAutoPaging(ctx, id, params[waiting_rooms.EventListParams]("ZoneID", zone, "PerPage",
+		5.)); pages.Next(); {
 		n++
 	}
 	var refused *waiting_rooms.Error
 	set(&query, "TotalActiveUsers", int64(-1))
-	if _, err = rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery", query)); !errors.As(err, &refused) || refused.Errors[0].Code != 1002 {
+	if _, err = rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery",
+		query)); !errors.As(err, &refused) || refused.Errors[0].Code != 1002 {
 		t.Errorf("no limit: %v", err)
 	}
 	set(&query, "TotalActiveUsers", int64(500), "ShuffleAtEventStart", true)
 	testkit.Eventually(t, "a draw is taken, once all edges are heard", func() bool {
-		e, err := rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery", query))
+		e, err := rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone,
+			"EventQuery", query))
 		return err == nil && e.ShuffleAtEventStart
 	})
 	gone, err := rooms.Events.Delete(ctx, id, made.ID, params[waiting_rooms.EventDeleteParams]("ZoneID", zone))
@@ -149,28 +164,34 @@ func manageEvents(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, i
 func manageRules(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, id string) {
 	t.Helper()
 	ctx := t.Context()
-	rule := params[waiting_rooms.RuleNewParamsRules]("Action", waiting_rooms.RuleNewParamsRulesActionBypassWaitingRoom, "Expression", "ssl")
+	rule := params[waiting_rooms.RuleNewParamsRules]("Action", waiting_rooms.RuleNewParamsRulesActionBypassWaitingRoom,
+		"Expression", "ssl")
 	made, err := rooms.Rules.New(ctx, id, params[waiting_rooms.RuleNewParams]("ZoneID", zone, "Rules", rule))
 	if err != nil || len(made.Result) != 1 {
 		t.Fatalf("%+v %v", made, err)
 	}
 	list := []waiting_rooms.RuleUpdateParamsRule{
-		params[waiting_rooms.RuleUpdateParamsRule]("Action", waiting_rooms.RuleUpdateParamsRulesActionBypassWaitingRoom, "Expression", "not ssl"),
-		params[waiting_rooms.RuleUpdateParamsRule]("Action", waiting_rooms.RuleUpdateParamsRulesActionBypassWaitingRoom, "Expression", "ssl"),
+		params[waiting_rooms.RuleUpdateParamsRule]("Action", waiting_rooms.RuleUpdateParamsRulesActionBypassWaitingRoom,
+			"Expression", "not ssl"),
+		params[waiting_rooms.RuleUpdateParamsRule]("Action", waiting_rooms.RuleUpdateParamsRulesActionBypassWaitingRoom,
+			"Expression", "ssl"),
 	}
 	put, err := rooms.Rules.Update(ctx, id, params[waiting_rooms.RuleUpdateParams]("ZoneID", zone, "Rules", list))
 	if err != nil || len(put.Result) != 2 || put.Result[1].ID != made.Result[0].ID {
 		t.Fatalf("%+v %v", put, err)
 	}
-	edited, err := rooms.Rules.Edit(ctx, id, put.Result[0].ID, params[waiting_rooms.RuleEditParams]("ZoneID", zone, "Action", waiting_rooms.RuleEditParamsActionBypassWaitingRoom, "Expression", "cf.client.bot", "Enabled", false))
-	if err != nil || len(edited.Result) != 2 || edited.Result[0].Enabled || edited.Result[0].Expression != "cf.client.bot" {
+	edited, err := rooms.Rules.Edit(ctx, id, put.Result[0].ID, params[waiting_rooms.RuleEditParams]("ZoneID", zone,
+		"Action", waiting_rooms.RuleEditParamsActionBypassWaitingRoom, "Expression", "cf.client.bot", "Enabled", false))
+	if err != nil || len(edited.Result) != 2 || edited.Result[0].Enabled ||
+		edited.Result[0].Expression != "cf.client.bot" {
 		t.Errorf("%+v %v", edited, err)
 	}
 	left, err := rooms.Rules.Delete(ctx, id, put.Result[0].ID, params[waiting_rooms.RuleDeleteParams]("ZoneID", zone))
 	if err != nil || len(left.Result) != 1 {
 		t.Errorf("%+v %v", left, err)
 	}
-	if got, err := rooms.Rules.Get(ctx, id, params[waiting_rooms.RuleGetParams]("ZoneID", zone)); err != nil || len(got.Result) != 1 || got.Result[0].Expression != "ssl" {
+	if got, err := rooms.Rules.Get(ctx, id, params[waiting_rooms.RuleGetParams]("ZoneID", zone)); err != nil ||
+		len(got.Result) != 1 || got.Result[0].Expression != "ssl" {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -202,7 +223,8 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 	h := newHeld(t, x.Info.Control.URL)
 	site(t, x, h, "shop.example")
 	rooms := "/zones/" + x.Info.Control.Zone + "/waiting_rooms"
-	made := own[struct{ ID string }](t, x, h, "POST", rooms, `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200}`)
+	made := own[struct{ ID string }](t, x, h, "POST", rooms,
+		`{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200}`)
 	own[any](t, x, h, "PATCH", rooms+"/"+made.ID, `{"total_active_users":301}`)
 	own[any](t, x, h, "GET", "/vestibule/status?room=shop", "")
 	token := own[struct{ ID, Value string }](t, x, h, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`)
@@ -239,7 +261,8 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 				Permits int
 			} `json:"data_centers"`
 		}](t, x, h, "GET", "/vestibule/fleet", "")
-		return fleet.Leader != "" && len(fleet.DataCenters) == 1 && fleet.DataCenters[0].Name == "nairobi" && fleet.DataCenters[0].Told && fleet.DataCenters[0].Permits > 0
+		return fleet.Leader != "" && len(fleet.DataCenters) == 1 && fleet.DataCenters[0].Name == "nairobi" &&
+			fleet.DataCenters[0].Told && fleet.DataCenters[0].Permits > 0
 	})
 	testkit.Eventually(t, "the list of data centres is made", func() bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.Info.Control.URL+"/vestibule/data_centers", nil)
@@ -271,7 +294,8 @@ func TestTheClientsSayThatRoomsComeFromAFile(t *testing.T) {
 	api := x.Info.Control
 	h := newHeld(t, api.URL)
 	ctx := t.Context()
-	rooms := waiting_rooms.NewWaitingRoomService(option.WithAPIToken(api.Token), option.WithBaseURL(api.URL+"/"), option.WithHTTPClient(&http.Client{Transport: h}))
+	rooms := waiting_rooms.NewWaitingRoomService(option.WithAPIToken(api.Token), option.WithBaseURL(api.URL+"/"),
+		option.WithHTTPClient(&http.Client{Transport: h}))
 	var id string
 	testkit.Eventually(t, "the room of the file is there", func() bool {
 		all, err := rooms.List(ctx, params[waiting_rooms.WaitingRoomListParams]("AccountID", api.Account))
@@ -283,7 +307,8 @@ func TestTheClientsSayThatRoomsComeFromAFile(t *testing.T) {
 	says := "rooms come from " + filepath.Join(filepath.Dir(x.Info.Split), "rooms.yaml") + ": change them there"
 	_, err := rooms.Delete(ctx, id, params[waiting_rooms.WaitingRoomDeleteParams]("ZoneID", api.Zone))
 	var refused *waiting_rooms.Error
-	if !errors.As(err, &refused) || refused.StatusCode != 400 || refused.Errors[0].Code != 1101 || !strings.Contains(err.Error(), says) {
+	if !errors.As(err, &refused) || refused.StatusCode != 400 || refused.Errors[0].Code != 1101 ||
+		!strings.Contains(err.Error(), says) {
 		t.Errorf("%v, want %s", err, says)
 	}
 	old, err := v0.NewWithAPIToken(api.Token, v0.BaseURL(api.URL), v0.HTTPClient(&http.Client{Transport: h}))
@@ -315,7 +340,10 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := v0.WaitingRoom{Name: "shop", Host: "shop.example", TotalActiveUsers: 300, NewUsersPerMinute: 200, QueueingMethod: "FIFO"}
+		want := v0.WaitingRoom{
+			Name: "shop", Host: "shop.example", TotalActiveUsers: 300, NewUsersPerMinute: 200,
+			QueueingMethod: "FIFO",
+		}
 		made, err := client.CreateWaitingRoom(ctx, api.Zone, want)
 		if err != nil || made.Path != "/" || made.QueueingStatusCode != 200 {
 			t.Fatalf("%+v %v", made, err)
@@ -340,7 +368,8 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 		if status, err := client.WaitingRoomStatus(ctx, api.Zone, made.ID); err != nil || status.Status != "not_queueing" {
 			t.Errorf("%+v %v", status, err)
 		}
-		if shown, err := client.WaitingRoomPagePreview(ctx, api.Zone, "<p>{{waitTime}}</p>"); err != nil || shown.PreviewURL == "" {
+		if shown, err := client.WaitingRoomPagePreview(ctx, api.Zone, "<p>{{waitTime}}</p>"); err != nil ||
+			shown.PreviewURL == "" {
 			t.Errorf("%+v %v", shown, err)
 		}
 		zone := v0.ZoneIdentifier(api.Zone)
@@ -348,15 +377,20 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 		if _, err := client.GetWaitingRoomSettings(ctx, zone); err != nil {
 			t.Error(err)
 		}
-		if _, err := client.PatchWaitingRoomSettings(ctx, zone, v0.PatchWaitingRoomSettingsParams{SearchEngineCrawlerBypass: &off}); err != nil {
+		if _, err := client.PatchWaitingRoomSettings(ctx, zone,
+			v0.PatchWaitingRoomSettingsParams{SearchEngineCrawlerBypass: &off}); err != nil {
 			t.Error(err)
 		}
-		if _, err := client.UpdateWaitingRoomSettings(ctx, zone, v0.UpdateWaitingRoomSettingsParams{SearchEngineCrawlerBypass: &off}); err != nil {
+		if _, err := client.UpdateWaitingRoomSettings(ctx, zone,
+			v0.UpdateWaitingRoomSettingsParams{SearchEngineCrawlerBypass: &off}); err != nil {
 			t.Error(err)
 		}
 		start := time.Now().Add(24 * time.Hour).Truncate(time.Second).UTC()
 		before := start.Add(-time.Hour)
-		event, err := client.CreateWaitingRoomEvent(ctx, api.Zone, made.ID, v0.WaitingRoomEvent{Name: "launch", EventStartTime: start, EventEndTime: start.Add(time.Hour), PrequeueStartTime: &before})
+		event, err := client.CreateWaitingRoomEvent(ctx, api.Zone, made.ID, v0.WaitingRoomEvent{
+			Name:           "launch",
+			EventStartTime: start, EventEndTime: start.Add(time.Hour), PrequeueStartTime: &before,
+		})
 		if err != nil || !event.EventStartTime.Equal(start) || event.PrequeueStartTime == nil || event.TotalActiveUsers != 0 {
 			t.Fatalf("%+v %v", event, err)
 		}
@@ -366,7 +400,8 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 			t.Errorf("%+v %v", written, err)
 		}
 		written.Suspended = true
-		if changed, err := client.ChangeWaitingRoomEvent(ctx, api.Zone, made.ID, written); err != nil || !changed.Suspended || changed.TotalActiveUsers != 50 {
+		if changed, err := client.ChangeWaitingRoomEvent(ctx, api.Zone, made.ID, written); err != nil || !changed.Suspended ||
+			changed.TotalActiveUsers != 50 {
 			t.Errorf("%+v %v", changed, err)
 		}
 		events, err := client.ListWaitingRoomEvents(ctx, api.Zone, made.ID)
@@ -376,7 +411,8 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 		if one, err := client.WaitingRoomEvent(ctx, api.Zone, made.ID, event.ID); err != nil || one.Name != "launch" {
 			t.Errorf("%+v %v", one, err)
 		}
-		if full, err := client.WaitingRoomEventPreview(ctx, api.Zone, made.ID, event.ID); err != nil || full.SessionDuration != 7 || full.TotalActiveUsers != 50 {
+		if full, err := client.WaitingRoomEventPreview(ctx, api.Zone, made.ID, event.ID); err != nil ||
+			full.SessionDuration != 7 || full.TotalActiveUsers != 50 {
 			t.Errorf("%+v %v", full, err)
 		}
 		if err := client.DeleteWaitingRoomEvent(ctx, api.Zone, made.ID, event.ID); err != nil {
@@ -417,7 +453,10 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	between := httptest.NewServer(&httputil.ReverseProxy{Transport: h, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Header.Del("Accept-Encoding") }})
+	between := httptest.NewServer(&httputil.ReverseProxy{
+		Transport: h,
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Header.Del("Accept-Encoding") },
+	})
 	defer between.Close()
 	script := exec.CommandContext(ctx, "node", "rooms.mjs")
 	script.Dir = dir
@@ -472,13 +511,15 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 	if want.TotalActive = 400; told.Edited != want || told.Got != want || told.Deleted.ID != id {
 		t.Errorf("edited %+v, got %+v, deleted %+v", told.Edited, told.Got, told.Deleted)
 	}
-	if !reflect.DeepEqual(told.Twice, &refusal{400, []int{1002}}) || !reflect.DeepEqual(told.Gone, &refusal{404, []int{1001}}) {
+	if !reflect.DeepEqual(told.Twice, &refusal{400, []int{1002}}) ||
+		!reflect.DeepEqual(told.Gone, &refusal{404, []int{1001}}) {
 		t.Errorf("a second one of its name: %+v, gone: %+v", told.Twice, told.Gone)
 	}
 	if names := []string{"demo", "shop"}; !slices.Equal(told.Zone, names) || !slices.Equal(told.Account, names) {
 		t.Errorf("%v, %v", told.Zone, told.Account)
 	}
-	if told.Status.Status != "not_queueing" || !strings.Contains(told.Preview.URL, "/preview/") || len(told.Settings) != 3 {
+	if told.Status.Status != "not_queueing" || !strings.Contains(told.Preview.URL, "/preview/") ||
+		len(told.Settings) != 3 {
 		t.Errorf("%+v %+v %+v", told.Status, told.Preview, told.Settings)
 	}
 	for i, s := range told.Settings {
@@ -487,17 +528,21 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 		}
 	}
 	r := told.Rules
-	if len(r.Listed) != 1 || r.Listed[0].Description != "edited" || r.Listed[0].Version != "2" || !reflect.DeepEqual(r.Edited, r.Listed) {
+	if len(r.Listed) != 1 || r.Listed[0].Description != "edited" || r.Listed[0].Version != "2" ||
+		!reflect.DeepEqual(r.Edited, r.Listed) {
 		t.Errorf("one rule: %+v, %+v", r.Edited, r.Listed)
 	}
-	if len(r.Replaced) != 2 || r.Replaced[0].ID != r.Listed[0].ID || len(r.Deleted) != 1 || r.Deleted[0].Description != "two" {
+	if len(r.Replaced) != 2 || r.Replaced[0].ID != r.Listed[0].ID || len(r.Deleted) != 1 ||
+		r.Deleted[0].Description != "two" {
 		t.Errorf("rules %+v, of which %+v are left", r.Replaced, r.Deleted)
 	}
 	e := told.Events
-	if e.Made.Name != "launch" || e.Made.TotalActive != 500 || e.Put != (event{e.Made.ID, "launch", false, 600, e.Put.Duration}) || !e.Edited.Suspended || e.Got != e.Edited {
+	if e.Made.Name != "launch" || e.Made.TotalActive != 500 ||
+		e.Put != (event{e.Made.ID, "launch", false, 600, e.Put.Duration}) || !e.Edited.Suspended || e.Got != e.Edited {
 		t.Errorf("an event was made as %+v, put %+v, edited %+v, got %+v", e.Made, e.Put, e.Edited, e.Got)
 	}
-	if e.Details.Duration != 10 || e.Details.TotalActive != 600 || e.Deleted.ID != e.Made.ID || !slices.Equal(e.Listed, []string{"launch"}) {
+	if e.Details.Duration != 10 || e.Details.TotalActive != 600 || e.Deleted.ID != e.Made.ID ||
+		!slices.Equal(e.Listed, []string{"launch"}) {
 		t.Errorf("in full it is %+v; deleted %+v; listed %q", e.Details, e.Deleted, e.Listed)
 	}
 	if served := len(h.calls) - 1; served != 24 { // without put-host

@@ -75,9 +75,12 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	route, params, routeErr := h.router.FindRoute(r)
-	in := &openapi3filter.RequestValidationInput{Request: r.Clone(r.Context()), PathParams: params, Route: route, Options: &openapi3filter.Options{
-		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
-	}}
+	in := &openapi3filter.RequestValidationInput{
+		Request: r.Clone(r.Context()), PathParams: params, Route: route,
+		Options: &openapi3filter.Options{
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+		},
+	}
 	in.Request.Body = io.NopCloser(bytes.NewReader(body))
 	res, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
@@ -94,7 +97,8 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, nil
 	}
 	h.calls[route.Operation.OperationID]++
-	if err := openapi3filter.ValidateRequest(r.Context(), in); err != nil && res.StatusCode < 400 && r.Method != http.MethodPatch {
+	if err := openapi3filter.ValidateRequest(r.Context(), in); err != nil && res.StatusCode < 400 &&
+		r.Method != http.MethodPatch {
 		h.fault("%s %s: the document refuses what was taken: %v", r.Method, r.URL, err)
 	}
 	if err := openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
@@ -111,7 +115,8 @@ func tree(t *testing.T) *allinone.Tree {
 	x := begin(t, func(o *allinone.Options) { o.StoreRooms = true })
 	ask := fmt.Sprintf(`{"name":"demo","host":"localhost","total_active_users":3,"new_users_per_minute":60,"session_duration":1,"vestibule":{"origin":%q}}`, x.Info.Origin)
 	testkit.Eventually(t, "the API makes a room", func() bool {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, x.Info.Control.URL+"/zones/"+x.Info.Control.Zone+"/waiting_rooms", strings.NewReader(ask))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			x.Info.Control.URL+"/zones/"+x.Info.Control.Zone+"/waiting_rooms", strings.NewReader(ask))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +139,8 @@ func tree(t *testing.T) *allinone.Tree {
 func begin(t *testing.T, change func(*allinone.Options)) *allinone.Tree {
 	t.Helper()
 	o := allinone.Options{
-		DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Params: wire.DefaultParams(), Log: slog.New(slog.DiscardHandler),
+		DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Params: wire.DefaultParams(),
+		Log:              slog.New(slog.DiscardHandler),
 		TotalActiveUsers: 3, NewUsersPerMinute: 60, SessionDuration: time.Minute,
 	}
 	change(&o)
@@ -158,7 +164,8 @@ func begin(t *testing.T, change func(*allinone.Options)) *allinone.Tree {
 // site says which site is behind a host, as no client of the hosted product can.
 func site(t *testing.T, x *allinone.Tree, h *held, host string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, x.Info.Control.URL+"/vestibule/hosts/"+host, strings.NewReader(`{"origin":"`+x.Info.Origin+`"}`))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, x.Info.Control.URL+"/vestibule/hosts/"+host,
+		strings.NewReader(`{"origin":"`+x.Info.Origin+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,9 +36,9 @@ import (
 func main() {
 	g := gate{out: os.Stdout, proof: map[string]int{}}
 	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
-	flag.StringVar(&g.overlay, "overlay", ".tools/mutants/overlay.json", "overlay that the tests are built with, the same as this program's")
+	flag.StringVar(&g.overlay, "overlay", ".tools/mutants/overlay.json",
+		"overlay that the tests are built with, the same as this program's")
 	flag.IntVar(&g.seeds, "seeds", 64, "seeds of every target, from 1")
-	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every target: counts for the documents")
 	target := flag.String("target", "", "with -mutant: play one world of this target and tell what happens in it")
 	seed := flag.Uint64("seed", 1, "with -target: which")
 	flag.Parse()
@@ -61,7 +61,6 @@ type gate struct {
 	out   io.Writer
 	only  string
 	seeds int
-	all   bool
 	dir   string // of the test binaries
 
 	overlay string
@@ -114,7 +113,10 @@ func (g *gate) run(ctx context.Context) (err error) {
 	if g.folders, err = folders(ctx); err != nil {
 		return err
 	}
-	build := []string{"test", "-c", "-tags", "mutants", "-overlay", g.overlay, "-ldflags", "-s -w", "-o", g.dir + string(filepath.Separator)}
+	build := []string{
+		"test", "-c", "-tags", "mutants", "-overlay", g.overlay, "-ldflags", "-s -w", "-o",
+		g.dir + string(filepath.Separator),
+	}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
 		build = append(build, g.folders[pkg])
 	}
@@ -148,7 +150,8 @@ func (g *gate) run(ctx context.Context) (err error) {
 	if g.only == "" || g.only == "none" {
 		faults = append(faults, g.cleanWorlds()...)
 	}
-	fmt.Fprintf(g.out, "%d mutants killed in %v, %d seeds of %v in each world\n", killed, time.Since(start).Round(time.Second), g.seeds, 8*time.Minute)
+	fmt.Fprintf(g.out, "%d mutants killed in %v, %d seeds of %v in each world\n", killed,
+		time.Since(start).Round(time.Second), g.seeds, 8*time.Minute)
 	return errors.Join(faults...)
 }
 
@@ -235,12 +238,13 @@ func (g *gate) cleanTests(ctx context.Context, tests map[string][]string) []erro
 func (g *gate) cleanWorlds() (faults []error) {
 	for _, h := range sim.Targets {
 		seeds := g.seeds
-		if g.only == "" && !g.all {
+		if g.only == "" {
 			seeds = g.proof[h.Name]
 		}
 		kills := g.target(h, seeds, true)
 		for _, k := range kills {
-			faults = append(faults, fmt.Errorf("%s breaks a promise with all rules in force: seed %d: %s", h.Name, k.seed, k.fault))
+			faults = append(faults, fmt.Errorf("%s breaks a promise with all rules in force: seed %d: %s", h.Name, k.seed,
+				k.fault))
 		}
 		fmt.Fprintf(g.out, "%-24s %-4s  %-70s %s: %d of %d seeds broken\n", "none", "-", "-", h.Name, len(kills), seeds)
 	}
@@ -263,21 +267,18 @@ func (g *gate) kill(m mutant.Mutant, v verdict) error {
 	var worlds []string
 	survived := false
 	for _, h := range sim.Targets {
-		if !g.all && h.Name != k.target {
+		if h.Name != k.target {
 			continue
 		}
-		kills := g.target(h, g.seeds, g.all)
-		switch {
-		case len(kills) == 0 && h.Name == k.target:
+		kills := g.target(h, g.seeds, false)
+		if len(kills) == 0 {
 			survived = true
 			worlds = append(worlds, h.Name+" does not notice")
-		case len(kills) > 0 && g.all:
-			worlds = append(worlds, fmt.Sprintf("%s %d of %d", h.Name, len(kills), g.seeds))
-		case len(kills) > 0:
-			k := kills[0]
-			worlds = append(worlds, fmt.Sprintf("%s seed %d: %s", h.Name, k.seed, k.fault))
-			g.proof[h.Name] = max(g.proof[h.Name], k.seed)
+			continue
 		}
+		k := kills[0]
+		worlds = append(worlds, fmt.Sprintf("%s seed %d: %s", h.Name, k.seed, k.fault))
+		g.proof[h.Name] = max(g.proof[h.Name], k.seed)
 	}
 	fmt.Fprintf(g.out, "%-24s %-4d  %-70s %s\n", m.Name, m.Rule, strings.Join(v.failed, " "), strings.Join(worlds, ", "))
 	if survived {

@@ -143,7 +143,8 @@ func record(file, mutated string) (string, error) {
 	}
 	for context := 1; context <= len(src); context *= 2 {
 		// git diff exits with 1 if the files differ.
-		diff, err := exec.Command("git", "diff", "--no-index", "--no-color", fmt.Sprintf("-U%d", context), "--", file, mutated).Output()
+		diff, err := exec.Command("git", "diff", "--no-index", "--no-color", fmt.Sprintf("-U%d", context), "--", file,
+			mutated).Output()
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 			return "", fmt.Errorf("git diff %s: %w", file, err)

@@ -154,7 +154,8 @@ func Join(
 		for key, addr := range open {
 			if secret == "" {
 				log.Warn("the embedded NATS server accepts connections from other machines without a password: any client can grant permits and read keys; "+
-					"block others with a firewall, or set a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key),
+					"block others with a firewall, or set a password (docs/INTEGRATIONS.md, NATS credentials)",
+					slog.String("key", key),
 					slog.String("addr", addr))
 			} else {
 				log.Info("the embedded NATS server accepts connections from other machines with its password, which is sent unencrypted",

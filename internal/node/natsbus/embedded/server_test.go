@@ -83,7 +83,10 @@ func TestJoin(t *testing.T) {
 		url    bool
 	}{{"", false}, {"127.0.0.1:0", true}} {
 		var closer node.Closer
-		conn, server, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: c.listen, Replicas: 1}, &closer, quiet)
+		conn, server, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{
+			Embedded: true, Listen: c.listen,
+			Replicas: 1,
+		}, &closer, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +163,10 @@ func TestAServerAsksForItsPassword(t *testing.T) {
 			}
 			eventually(t, "its own node is connected", conn.Connected)
 			addr := strings.TrimPrefix(server.URL(), "nats://")
-			for who, want := range map[string]bool{"": !asks, "vestibule:wrong@": !asks, "somebody:" + secret + "@": !asks, "vestibule:" + secret + "@": true} {
+			for who, want := range map[string]bool{
+				"": !asks, "vestibule:wrong@": !asks, "somebody:" + secret + "@": !asks,
+				"vestibule:" + secret + "@": true,
+			} {
 				nc, err := nats.Connect("nats://"+who+addr, nats.Timeout(testkit.Patience))
 				if err == nil {
 					nc.Close()
@@ -176,13 +182,15 @@ func TestAServerAsksForItsPassword(t *testing.T) {
 			eventually(t, "the leaf node that knows the password has joined", func() bool { return server.Others() == 1 })
 			var said testkit.Log
 			stranger, err := embedded.Start(embedded.Options{
-				Name: "stranger", Dir: t.TempDir(), Domain: "stranger", Hubs: []string{"nats-leaf://" + leafs}, Log: slog.New(slog.NewTextHandler(&said, nil)),
+				Name: "stranger", Dir: t.TempDir(), Domain: "stranger", Hubs: []string{"nats-leaf://" + leafs},
+				Log: slog.New(slog.NewTextHandler(&said, nil)),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer stranger.Stop()
-			eventually(t, "a leaf node that does not is answered", func() bool { return said.Has("Authorization Violation") || server.Others() == 2 })
+			eventually(t, "a leaf node that does not is answered",
+				func() bool { return said.Has("Authorization Violation") || server.Others() == 2 })
 			if got := server.Others() == 2; got == asks {
 				t.Errorf("a leaf node without the password has joined: %v", got)
 			}
@@ -206,7 +214,10 @@ func TestOutlive(t *testing.T) {
 			t.Parallel()
 			var closer node.Closer
 			defer closer.Close(quiet)
-			conn, server, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: "127.0.0.1:0", Replicas: 1}, &closer, quiet)
+			conn, server, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{
+				Embedded: true, Listen: "127.0.0.1:0",
+				Replicas: 1,
+			}, &closer, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +249,8 @@ func TestOutlive(t *testing.T) {
 				other.Close()
 			}
 			<-out.Done()
-			if err := context.Cause(out); !c.waits && c.cause == nil && !errors.Is(err, context.Canceled) || c.cause != nil && !errors.Is(err, c.cause) {
+			if err := context.Cause(out); !c.waits && c.cause == nil && !errors.Is(err, context.Canceled) || c.cause != nil &&
+				!errors.Is(err, c.cause) {
 				t.Errorf("the cause is %v, want %v", err, c.cause)
 			}
 		})

@@ -1,0 +1,77 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"vestibule/internal/core/push"
+	"vestibule/internal/core/ticket"
+)
+
+// tools are made of the fleet's secret.
+type tools struct {
+	secret ticket.Secret
+	sealer *push.Sealer
+	sender *sender
+}
+
+// fleetSecret is the fleet's secret of notifications. It is safe for concurrent use.
+type fleetSecret struct {
+	mu    sync.Mutex
+	tools *tools // nil without a secret
+	none  bool   // there is none yet: no room notifies
+}
+
+// get returns the tools, nil without a secret.
+func (s *fleetSecret) get() *tools {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools
+}
+
+// missing reports whether the store has no secret.
+func (s *fleetSecret) missing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.none
+}
+
+// learn reads the secret from the store.
+func (s *fleetSecret) learn(ctx context.Context, o *Options) error {
+	ask, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	data, err := o.Store.Secret(ask)
+	if err != nil {
+		return err
+	}
+	had := s.get()
+	s.mu.Lock()
+	s.none = data == nil && had == nil
+	s.mu.Unlock()
+	if data == nil {
+		return nil
+	}
+	t := &tools{}
+	if err := json.Unmarshal(data, &t.secret); err != nil {
+		return fmt.Errorf("the secret of notifications: %w", err)
+	}
+	if had != nil && had.secret == t.secret {
+		return nil
+	}
+	if t.sealer, err = push.NewSealer(t.secret); err != nil {
+		return err
+	}
+	id, err := push.NewIdentity(t.secret)
+	if err != nil {
+		return err
+	}
+	if t.sender = newSender(id, o.Config.Contact, o.Config.Services, o.Out); o.Tune != nil {
+		o.Tune(t.sender.client)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools = t
+	return nil
+}
