@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -382,7 +383,7 @@ func TestTheModuleFollowsTheLine(t *testing.T) {
 			constructor(url) { super(url); this.addEventListener("message", () => heard++) }
 		};
 	}`))
-	for _, tc := range append(followed[:len(followed):len(followed)], counting) {
+	for _, tc := range append(slices.Clip(followed), counting) {
 		do(t, ctx, chromedp.Navigate(url+"/"))
 		browsertest.See(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf(`import("/.well-known/vestibule/client.js").then(m => {
 			m.onWait(() => {});
