@@ -1,6 +1,8 @@
 package edge
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -476,6 +478,35 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	eventually(t, "another one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	st.up.grant(sale, 1, 1)
 	<-done
+}
+
+// TestACappedVisitorIsToldSteadyNumbers: an answer in place of a hold bounds later ones, as any other does.
+func TestACappedVisitorIsToldSteadyNumbers(t *testing.T) {
+	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock, st.cfg.Held.Prefix = time.Hour, time.Hour, 0 })
+	st.fill(sale, 1000)
+	me := st.seal("sale", inLine(7))
+	told := func(line int) (ahead int) {
+		t.Helper()
+		st.up.view(sale, float64(line), 2, 1, 1<<60)
+		eventually(t, fmt.Sprintf("a line of %d is told", line), func() bool {
+			a := st.visitor().get(saleURL, "Cookie", me, "Accept", "application/json", gate.PollHeader, "1")
+			me, _, _ = strings.Cut(a.Header.Get("Set-Cookie"), ";")
+			var j struct {
+				Vestibule struct{ PeopleAhead, PeopleWaiting int }
+			}
+			if err := json.Unmarshal([]byte(a.body), &j); err != nil {
+				t.Fatalf("%v: %s", err, a.body)
+			}
+			ahead = j.Vestibule.PeopleAhead
+			n := j.Vestibule.PeopleWaiting
+			return n >= line && n <= line+1
+		})
+		return ahead
+	}
+	told(30)
+	if few, many := told(9), told(20); few < 1 || few > 9 || many > few {
+		t.Errorf("%d people ahead, then %d", few, many)
+	}
 }
 
 // A cookie that is broken in any way is no ticket: never an error and never a

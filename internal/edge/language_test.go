@@ -35,7 +35,7 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 	if a := st.visitor().get(saleURL, "Accept-Language", "fr", "Cookie", "vestibule_language=klingon"); a.Header.Get("Content-Language") != "fr-FR" {
 		t.Errorf("a language that there is not: %s", a.Header.Get("Content-Language"))
 	}
-	for _, elsewhere := range []string{"https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2F%5Cevil.example", "%2Fa%0d%0aSet-Cookie%3Ax", "evil", ""} {
+	for _, elsewhere := range []string{"https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2F%5Cevil.example", "%2Fa%0d%0aSet-Cookie%3Ax", "evil", "", "%2F.well-known%2Fvestibule%2Fleave%3Froom%3Dsale"} {
 		if a := v.get(list + "&to=de-DE&back=" + elsewhere); a.StatusCode != 303 || a.Header.Get("Location") != "/" {
 			t.Errorf("back=%s leads to %d %q", elsewhere, a.StatusCode, a.Header.Get("Location"))
 		}

@@ -151,7 +151,7 @@ async function poll(host, url, credentials, signal, how) {
 // wait polls at the room's interval until the visitor is admitted or no request needs the line any more.
 async function wait(line, state) {
 	const host = line.host, signal = line.cut.signal;
-	let fails = 0, asked = 0, how = "now", source, lead = false, wake = function () {};
+	let fails = 0, asked = 0, how = "now", was = state.state === "closed" ? "closed" : state.pausedBy || "", source, lead = false, wake = function () {};
 	function leads() { return locks ? lead : !globalThis.document || document.visibilityState === "visible" } // insecure pages have no locks
 	function within(seconds) { setTimeout(function () { wake() }, seconds * 1000) }
 	// The event stream ends a pause when the turn is near. Only pages of the host itself may read it.
@@ -160,8 +160,12 @@ async function wait(line, state) {
 		source = new EventSource(own + "events?room=" + encodeURIComponent(state.room));
 		source.onmessage = function (e) {
 			if (channel) channel.postMessage([state.room, e.data]);
-			const n = JSON.parse(e.data), near = Date.parse(state.place || state.joinedAt) <= Math.max(n.cutoff, n.park);
-			if (near && !n.pausedBy && Date.now() - asked > 2000) within(.05 + Math.random() * .45);
+			const n = JSON.parse(e.data), is = n.closed ? "closed" : n.pausedBy || "";
+			// Polls are held near the turn, but not before a start.
+			const near = !is && Date.parse(state.place || state.joinedAt) <= Math.max(n.cutoff, state.state === "before" ? 0 : n.park);
+			if (was === "closed" ? !is : was !== is) within(Math.random() * 1.5); // the line was closed or paused, or goes on
+			else if (near && Date.now() - asked > 2000) within(.05 + Math.random() * .45);
+			was = is;
 		};
 		source.addEventListener("over", function (e) {
 			source.close();
@@ -184,6 +188,7 @@ async function wait(line, state) {
 	let letGo = function () {};
 	if (locks) locks.request("vestibule", { signal: over.signal }, function () {
 		lead = true;
+		listen();
 		return new Promise(function (done) { letGo = done });
 	}).catch(function () {
 		lead = false; // another tab took it, or the line is over
@@ -220,7 +225,7 @@ async function wait(line, state) {
 			try {
 				state = await poll(host, line.url, line.credentials, signal, leads() ? how : "now");
 				fails = 0;
-				how = "1";
+				how = state.counting ? "now" : "1";
 			} catch (e) {
 				if (signal.aborted) return away();
 				how = "now";
@@ -323,5 +328,6 @@ function duration(state) {
 	if (low >= 86400) return words.wait_long;
 	const from = Math.max(1, Math.floor(low / size)), to = Math.max(1, Math.ceil(high / size)), count = new Intl.NumberFormat(state.language);
 	const forms = words[hours ? "hour" : "minute"], form = forms[new Intl.PluralRules(state.language).select(to)] || forms.other;
-	return from < to ? forms.other.replace("{n}", count.format(from) + "–" + count.format(to)) : form.replace("{n}", count.format(to));
+	if (from >= to) return form.replace("{n}", count.format(to));
+	return (form.includes("{n}") ? form : forms.other).replace("{n}", count.format(from) + "–\u2060" + count.format(to)); // no line break inside
 }

@@ -2,7 +2,7 @@
 "use strict";
 // For a custom page, which its Refresh header keeps current: reports when the page
 // goes away, and requests the page at the turn, not a refresh later.
-var at = "/.well-known/vestibule/", room = "?room=" + encodeURIComponent(now.room), begun = Date.now(), going = false, source;
+var at = "/.well-known/vestibule/", room = "?room=" + encodeURIComponent(now.room), begun = Date.now(), going = false, source, was = now.state == "closed" ? "closed" : null;
 function again(s) {
 	if (going) return;
 	going = true;
@@ -28,8 +28,13 @@ function listen() {
 	source.onmessage = function (e) {
 		var n = JSON.parse(e.data);
 		if (channel) channel.postMessage([now.room, e.data]);
-		// A poll near the turn is held; after an immediate answer the next poll waits.
-		if (!n.pausedBy && Date.parse(now.place || now.joinedAt) <= Math.max(n.cutoff, n.park)) again(Math.max(.05, 2 - (Date.now() - begun) / 1000) + Math.random() * .45);
+		// The line is closed, paused or open. A long one asks over ten seconds.
+		var is = n.closed ? "closed" : n.pausedBy || "", total = 0;
+		for (var i = 2; n.line && i < n.line.length; i += 3) total += n.line[i];
+		if (was == "closed" ? !is : was != null && is != was) again(Math.random() * Math.max(1.5, Math.min(10, total / 100)));
+		was = is;
+		// A poll near the turn is held, but not before a start; after an immediate answer the next poll waits.
+		if (!is && Date.parse(now.place || now.joinedAt) <= Math.max(n.cutoff, now.state == "before" ? 0 : n.park)) again(Math.max(.05, 2 - (Date.now() - begun) / 1000) + Math.random() * .45);
 	};
 	source.addEventListener("over", function (e) {
 		source.close();

@@ -161,6 +161,12 @@ func (e *Engine) GiveUp(now fleettime.Mono, v *Visit) bool {
 	return true
 }
 
+// Decline answers a request that Arrive decided to Hold and that the caller cannot hold: its visitor continues to wait.
+func (e *Engine) Decline(now fleettime.Mono, v *Visit) {
+	e.open(v.Room).giveUp(e.at(now), v)
+	v.Decision.Reason = Crowded
+}
+
 // Abandon ends the hold of v after its client disconnected. The visitor still has the ticket that it brought and is
 // counted as that ticket says. It returns false if Release has already decided.
 func (e *Engine) Abandon(now fleettime.Mono, v *Visit) bool {

@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"math"
 	"time"
 
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
@@ -21,6 +23,14 @@ type RoomConfig struct {
 	Shut    bool // nobody is admitted, or visitors may be gathering for an event: only a release calls visitors
 
 	Release Release // the newest of a room that is paused
+
+	Coming []Change // of the limits by events, in order; none during an event
+}
+
+// Change is a later change of T and R, such as the start of an event. If one is 0, nobody enters from then on.
+type Change struct {
+	At          fleettime.Time
+	Total, Rate uint64
 }
 
 // ConfigOf returns the settings of r that the ledger needs.
@@ -35,7 +45,26 @@ func ConfigOf(r *room.Room) RoomConfig {
 	if k := r.Control; k != nil && k.Pause != nil && k.Pause.Release != nil {
 		c.Release = releaseOf(k.Pause.Release)
 	}
+	if !shut && r.Phase.Kind == room.Base && (r.Control == nil || r.Control.Limits == nil) { // limits for now override events
+		c.Coming = coming(r)
+	}
 	return c
+}
+
+// coming returns the changes of the limits of a room without an event in force.
+func coming(r *room.Room) (changes []Change) {
+	for _, phase := range r.Plan[min(1, len(r.Plan)):] {
+		in := r.In(phase)
+		next := Change{fleettime.Time(phase.From), uint64(in.TotalActiveUsers), uint64(in.NewUsersPerMinute)}
+		switch {
+		case phase.Kind == room.Prequeue, in.QueueingMethod == room.MethodReject:
+			next.Total, next.Rate = 0, 0
+		case in.QueueingMethod == room.MethodPassthrough:
+			next.Total, next.Rate = math.MaxInt32, math.MaxInt32
+		}
+		changes = append(changes, next)
+	}
+	return changes
 }
 
 // Release is "let in the next N" as the store holds it.

@@ -219,14 +219,14 @@ func (e *engine) hold(
 	if !asks {
 		patience = min(patience, navigation)
 	}
-	if !e.held.Take(from) {
-		// Retry was the time to hold; this client polls instead.
-		d.Verdict, d.Reason, d.Retry = admission.Queue, admission.Crowded, e.soon()
-		return d
-	}
-	defer e.held.Give(from)
 	done := make(chan struct{})
 	v := &admission.Visit{Room: id, Ticket: d.Ticket, Brought: brought, Data: done}
+	if !e.held.Take(from) {
+		e.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Decline(now, v) })
+		v.Decision.Retry = e.soon() // this client polls instead
+		return v.Decision
+	}
+	defer e.held.Give(from)
 	start := e.startHold(v)
 	e.wake()
 

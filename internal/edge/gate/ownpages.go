@@ -279,7 +279,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 	if back == "" {
 		back = r.refererPath()
 	}
-	if !isPath(back) {
+	if !isPath(back) || IsOwn(back) { // the page after leaving answers a POST alone
 		back = rejoin(rm.Room, o.host)
 	}
 	to, ok := page.LangNamed(values.Get("to"))

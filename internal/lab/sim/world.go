@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 
@@ -101,7 +102,7 @@ type roomSet struct {
 // take reports whether a process takes rooms of an edition: newer ones or, if it looks at the clock, those of a new
 // phase.
 func (s *roomSet) take(edition uint64, rooms []ledger.RoomConfig, look bool) bool {
-	if look != (s.edition == edition) || look && slices.Equal(rooms, s.told) {
+	if look != (s.edition == edition) || look && reflect.DeepEqual(rooms, s.told) {
 		return false
 	}
 	s.edition, s.told = edition, rooms

@@ -1,10 +1,15 @@
 package preview
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/browsertest"
 	"vestibule/internal/page"
@@ -239,5 +245,209 @@ func TestARefusedStreamIsOpenedAgain(t *testing.T) {
 	waitFor(t, ctx, `waits.length >= 6`)
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`waits.slice(0, 6).join(" ")`)); got != "3 6 12 24 48 48" {
 		t.Errorf("the page opens its stream again after %s s, want 3 6 12 24 48 48", got)
+	}
+}
+
+// TestAPageOfAnOperatorFollowsTheLine: a custom page with our script loads again near its turn and when the line is
+// closed, paused or opened. It does not while nobody can enter: every load would be answered at once.
+func TestAPageOfAnOperatorFollowsTheLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, []byte("<!doctype html><title>wait</title><h1>{{state}}</h1>{{{liveScript}}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	streams := make(chan chan []byte, 8)
+	mux := http.NewServeMux()
+	mux.Handle("/", New(file, "", slog.New(slog.DiscardHandler)))
+	mux.HandleFunc("/.well-known/vestibule/events", listener(streams))
+	url := browsertest.Serve(t, mux)
+	ctx := browsertest.Open(t)
+	browsertest.See(t, ctx, atStart(`{ // loads counts the loads that the page sets out for
+		window.heard = window.loads = 0;
+		window.setTimeout = () => loads++;
+		const Source = EventSource;
+		window.EventSource = class extends Source {
+			constructor(url) { super(url); this.addEventListener("message", () => heard++) }
+		};
+	}`))
+
+	for _, tc := range followed {
+		do(t, ctx, chromedp.Navigate(url+"/"+tc.state))
+		if got := follow(t, ctx, <-streams, tc.messages); got != tc.loads {
+			t.Errorf("%s: the page sets out for %s loads, want %s", tc.name, got, tc.loads)
+		}
+	}
+}
+
+// following are messages of a stream to a visitor in a state.
+type following struct {
+	name, state string
+	messages    []page.Broadcast
+	loads       string // that a page has set out for after each message
+}
+
+var followed = func() []following {
+	everybody := &wire.View{Park: estimate.Open, Paces: []estimate.Pace{{Mu: 1}}} // of a short line is held when it polls
+	open, paused, stopped := page.Broadcast{View: everybody}, page.Broadcast{View: everybody, PausedBy: page.PausedByOperator}, page.Broadcast{View: everybody, PausedBy: page.PausedBySystem}
+	closed, gathers := page.Broadcast{View: everybody, Closed: true}, page.Broadcast{View: everybody, Starts: 1}
+	far := page.Broadcast{View: &wire.View{Paces: everybody.Paces}}
+	return []following{
+		{"in a short line", "queued", []page.Broadcast{open}, "1"},
+		{"far back", "queued", []page.Broadcast{far, far}, "0 0"},
+		{"closed", "rejected", []page.Broadcast{closed, closed, open}, "0 0 1"},
+		{"closed at an edge that is cut off", "closed", []page.Broadcast{stopped, stopped, far}, "0 0 1"},
+		{"the line is closed", "queued", []page.Broadcast{far, closed}, "0 1"},
+		{"before an event", "before", []page.Broadcast{gathers, gathers}, "0 0"},
+		{"paused", "paused-operator", []page.Broadcast{paused, paused, far}, "0 0 1"},
+		{"the line is paused", "queued", []page.Broadcast{far, paused}, "0 1"},
+	}
+}()
+
+// follow sends messages to an open page, and returns window.loads after each.
+func follow(t *testing.T, ctx context.Context, stream chan<- []byte, messages []page.Broadcast) string {
+	t.Helper()
+	var got []string
+	for i, m := range messages {
+		stream <- page.AppendBroadcast(nil, &m)
+		waitFor(t, ctx, fmt.Sprintf(`window.heard == %d`, i+1))
+		got = append(got, browsertest.See(t, ctx, chromedp.Evaluate[string](`String(loads)`)))
+	}
+	return strings.Join(got, " ")
+}
+
+// listener serves event streams: each gets its messages from a channel that it announces.
+func listener(streams chan<- chan []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		messages := make(chan []byte)
+		streams <- messages
+		w.Header().Set("Content-Type", "text/event-stream")
+		rc := http.NewResponseController(w)
+		for err := rc.Flush(); err == nil; err = rc.Flush() {
+			select {
+			case m := <-messages:
+				_, _ = w.Write(m)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+// newApp serves a page of an app and the browser module.
+func newApp() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<!doctype html><link rel=icon href=data:,><title>app</title>"))
+	})
+	mux.HandleFunc("/.well-known/vestibule/client.js", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/javascript")
+		_, _ = w.Write([]byte(page.Client))
+	})
+	mux.HandleFunc("/.well-known/vestibule/words.json", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(page.LangOf(r.URL.Query().Get("lang")).Words()))
+	})
+	mux.HandleFunc("/.well-known/vestibule/away", func(http.ResponseWriter, *http.Request) {})
+	return mux
+}
+
+// tell answers a request of an app that waits.
+func tell(w http.ResponseWriter, v *page.Visitor) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Vestibule-Decision", "wait")
+	_, _ = w.Write(page.AppendJSON(nil, v))
+}
+
+// TestTheModuleFollowsTheLine: the browser module polls near its turn, and when the line is closed, paused or opened,
+// but not while nobody can enter. While its place is counted no poll is held: the answer would show nothing new.
+func TestTheModuleFollowsTheLine(t *testing.T) {
+	streams, polls := make(chan chan []byte, 8), make(chan string, 8)
+	counting := following{name: "counting", state: "queued-counting"}
+	mux := newApp()
+	mux.HandleFunc("/api/{state}", func(w http.ResponseWriter, r *http.Request) {
+		if how := r.Header.Get("Vestibule-Poll"); how != "" && r.PathValue("state") == counting.state {
+			select {
+			case polls <- how:
+			case <-r.Context().Done():
+			}
+		}
+		for i := range page.Samples {
+			if s := &page.Samples[i]; s.Name == r.PathValue("state") {
+				tell(w, &s.Visitor)
+			}
+		}
+	})
+	mux.HandleFunc("/.well-known/vestibule/events", listener(streams))
+	url := browsertest.Serve(t, mux)
+	ctx := browsertest.Open(t)
+	browsertest.See(t, ctx, atStart(`{ // loads counts the polls that the module sets out for
+		window.heard = window.loads = 0;
+		const later = setTimeout;
+		window.setTimeout = (f, ms) => ms <= 1500 ? loads++ : later(f, ms == 2000 ? 0 : ms);
+		const Source = EventSource, clock = Date.now;
+		Date.now = () => clock() + 10000 * heard; // the last poll is long ago
+		window.EventSource = class extends Source {
+			constructor(url) { super(url); this.addEventListener("message", () => heard++) }
+		};
+	}`))
+	for _, tc := range append(slices.Clip(followed), counting) {
+		do(t, ctx, chromedp.Navigate(url+"/"))
+		browsertest.See(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf(`import("/.well-known/vestibule/client.js").then(m => {
+			m.onWait(() => {});
+			m.waitingFetch("/api/%s");
+			return true })`, tc.state), chromedp.EvalAwaitPromise))
+		if tc.messages == nil {
+			for range 4 {
+				if how := <-polls; how != "now" {
+					t.Errorf("%s: the module polls %q, want now", tc.name, how)
+				}
+			}
+			continue
+		}
+		if got := follow(t, ctx, <-streams, tc.messages); got != tc.loads {
+			t.Errorf("%s: the module sets out for %s polls, want %s", tc.name, got, tc.loads)
+		}
+	}
+}
+
+// TestTheBoxSpeaksAsThePage: the box of the module tells the wait in the words of the page, in every language.
+func TestTheBoxSpeaksAsThePage(t *testing.T) {
+	waits := [][2]time.Duration{{8 * time.Minute, 11 * time.Minute}, {time.Minute, 2 * time.Minute}, {3 * time.Hour, 5 * time.Hour}}
+	visitor := func(lang string, wait int) *page.Visitor {
+		v := page.Samples[0].Visitor
+		v.Lang = page.LangOf(lang)
+		v.Decision.Low, v.Decision.Wait, v.Decision.High = waits[wait][0], waits[wait][0], waits[wait][1]
+		return &v
+	}
+	mux := newApp()
+	mux.HandleFunc("/api/{lang}/{wait}", func(w http.ResponseWriter, r *http.Request) {
+		wait, err := strconv.Atoi(r.PathValue("wait"))
+		if err != nil {
+			t.Error(err)
+		}
+		tell(w, visitor(r.PathValue("lang"), wait))
+	})
+	mux.HandleFunc("/.well-known/vestibule/events", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	url := browsertest.Serve(t, mux)
+	ctx := browsertest.Open(t)
+	do(t, ctx, chromedp.Navigate(url))
+	for _, lang := range room.Languages {
+		for i := range waits {
+			_, after, _ := strings.Cut(string(page.Builtin().Render(nil, visitor(lang, i))), "<dd id=wait>")
+			want, _, _ := strings.Cut(after, "</div>")
+			got := browsertest.See(t, ctx, chromedp.Evaluate[string](fmt.Sprintf(`import("/.well-known/vestibule/client.js").then(async m => {
+				const quit = new AbortController(), box = () => document.getElementById("vestibule-wait"), until = async ok => {
+					for (let i = 0; i < 300 && !ok(); i++) await new Promise(done => setTimeout(done, 10));
+				};
+				m.waitingFetch("/api/%s/%d", {signal: quit.signal}).catch(() => {});
+				await until(() => box()?.firstChild.textContent);
+				const text = box()?.innerText;
+				quit.abort();
+				await until(() => !box());
+				return text || "";
+			})`, lang, i), chromedp.EvalAwaitPromise))
+			if want == "" || !strings.Contains(got, want) {
+				t.Errorf("%s: the box says %q, the page %q", lang, got, want)
+			}
+		}
 	}
 }

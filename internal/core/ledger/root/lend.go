@@ -86,7 +86,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
 		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt, Paused: p.Shut,
 		Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID},
-		Held: s.held, Overdue: s.overdue,
+		Held: s.held, Overdue: s.overdue, Coming: p.Coming,
 	})
 	p.lendPasses(s)
 	if len(s.loans) == 0 {

@@ -2,9 +2,11 @@ package root_test
 
 import (
 	"testing"
+	"time"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
 
@@ -159,5 +161,56 @@ func TestIdlePermitsPayADebtFirst(t *testing.T) {
 	}
 	if led := l.root.Ledger(sale); led.Free < 0 || l.view.Queues() {
 		t.Errorf("free %d once they are returned; visitors queue: %v", led.Free, l.view.Queues())
+	}
+}
+
+// TestTheForecastKnowsTheNextEvent: in a full room visitors are told to wait until an event raises the limits, and not
+// until the sessions of before have ended. Nobody is told to enter while visitors gather for an event.
+func TestTheForecastKnowsTheNextEvent(t *testing.T) {
+	l := newLender(t, "16:33:20", 40, 6000)
+	settings := room.Settings{Name: "sale", TotalActiveUsers: 40, NewUsersPerMinute: 6000, SessionDuration: 5 * time.Minute}
+	event := room.Event{
+		Start: int64(l.wall) + 600_000, End: int64(l.wall) + 3_600_000,
+		Overrides: room.Overrides{"total_active_users": 2000, "new_users_per_minute": 6000},
+	}
+	wait := func(prequeue time.Duration) (time.Duration, bool) {
+		t.Helper()
+		if prequeue > 0 {
+			event.Prequeue = event.Start - prequeue.Milliseconds()
+		}
+		settings.Events = []room.Event{event}
+		l.set(func(r *ledger.RoomConfig) {
+			r.Coming = ledger.ConfigOf(&room.Room{ID: sale, Settings: settings, Plan: settings.Plan()}).Coming
+		})
+		for range 8 {
+			l.crowd("dublin", 1, false, 1000, 20)
+			l.crowd("nairobi", 1, false, 0, 20)
+			l.grants()
+		}
+		return l.view.Wait(999)
+	}
+	if w, ok := wait(0); !ok || w < 9*time.Minute || w > 11*time.Minute {
+		t.Errorf("the last of 1,000 is told to wait %v %v, want the 10 minutes until an event lets it in", w, ok)
+	}
+	if w, ok := l.view.Wait(50); !ok || w > 9*time.Minute {
+		t.Errorf("the 50th is told to wait %v %v, want less than until the event", w, ok)
+	}
+	wait(570 * time.Second)
+	if w, ok := l.view.Wait(10); !ok || w < 9*time.Minute || w > 11*time.Minute {
+		t.Errorf("the tenth is told to wait %v %v, want the 10 minutes until visitors have gathered", w, ok)
+	}
+	event.Overrides = room.Overrides{"queueing_method": room.MethodReject}
+	event.Prequeue = 0
+	if w, ok := wait(0); ok && w < 50*time.Minute {
+		t.Errorf("the last is told to wait %v, want longer than the event that lets nobody in", w)
+	}
+	for name, r := range map[string]room.Room{
+		"limits for now": {Control: &room.Control{Limits: &room.Limits{}}}, "an event": {Phase: room.Phase{Kind: room.Active}},
+		"a prequeue": {Phase: room.Phase{Kind: room.Prequeue}, Closed: true},
+	} {
+		r.Settings, r.Plan = settings, settings.Plan()
+		if coming := ledger.ConfigOf(&r).Coming; coming != nil {
+			t.Errorf("under %s the limits are to change: %v", name, coming)
+		}
 	}
 }

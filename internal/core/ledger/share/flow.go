@@ -5,6 +5,7 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 )
 
 // Flow estimates how visitors join, enter, stay and abandon.
@@ -30,7 +31,7 @@ type Flow struct {
 // forecast returns the expected pace of admissions and the ranges of waits. It computes them every two seconds, and
 // when a limit changes.
 func (f *Flow) forecast(
-	now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits,
+	now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits, coming []ledger.Change,
 ) ([]estimate.Pace, estimate.Ranges) {
 	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute && life == f.life
 	if !same && f.life != 0 {
@@ -39,9 +40,20 @@ func (f *Flow) forecast(
 	f.life = life
 	if !same || f.paces == nil || now.Sub(f.forecastAt) >= forecastEvery {
 		f.forecastAt, f.bounds = now, x
-		f.paces, f.ranges = f.turnover.Paces(x), f.spread.Ranges(f.turnover.Doubt(x))
+		f.paces = f.turnover.Changed(f.turnover.Paces(x), x, after(ft, coming))
+		f.ranges = f.spread.Ranges(f.turnover.Doubt(x))
 	}
 	return estimate.Later(f.paces, now.Sub(f.forecastAt)), f.ranges
+}
+
+// after returns the changes that begin after ft, within the longest wait that is told.
+func after(ft fleettime.Time, coming []ledger.Change) (changes []estimate.Change) {
+	for _, c := range coming {
+		if in := c.At.Sub(ft); in > 0 && in < estimate.MaxWait {
+			changes = append(changes, estimate.Change{In: in, Total: float64(c.Total), PerMinute: float64(c.Rate)})
+		}
+	}
+	return changes
 }
 
 type flowSample struct {

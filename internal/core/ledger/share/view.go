@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/wire"
 )
 
@@ -39,6 +40,7 @@ type Prospect struct {
 	Held         float64              // called visitors at the edges
 	Overdue      float64              // called visitors that have not asked for ten seconds
 	Tally        Tally
+	Coming       []ledger.Change
 	Own          bool // Total and Limit are those lent to the data centre
 }
 
@@ -113,7 +115,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	if v.Line.Total() >= 0.5 || x.closed() {
 		v.Paces, v.Ranges = x.Flow.forecast(now, ft, x.Tally.Life, estimate.Limits{
 			Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail())),
-		})
+		}, x.Coming)
 	}
 	if !x.Own {
 		v.Changed = x.Flow.changed
