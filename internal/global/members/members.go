@@ -151,8 +151,8 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
 					st.At.UTC().Format(time.RFC3339))
 				if c.Overcommit != 0 {
-					what += fmt.Sprintf("; %d sessions may go on at edges that were counted as lost, until these report or "+
-						"another regional leads there", c.Overcommit)
+					what += fmt.Sprintf("; %d sessions may go on at edges that are cut off or count as lost, until these report; "+
+						"where they have ended, vestibule fleet forget", c.Overcommit)
 				}
 				if !c.Told {
 					what = "it does not report; at its last report, " + what

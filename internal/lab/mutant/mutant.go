@@ -61,7 +61,7 @@ const (
 	BeliedEnded
 	LateWordUncounted
 	ForgetTheLiving
-	ForgetUnmetered
+	LossUnmetered
 	ForgottenIsFree
 	StampsAdrift
 	TimelessUnpin
@@ -245,7 +245,7 @@ var list = [count]Mutant{
 	BeliedEnded:       {Name: "belied-ended", Rule: 5, Says: "an edge that is heard after another one told that it has ended is taken to have ended all the same"},
 	LateWordUncounted: {Name: "late-word-uncounted", Rule: 5, Says: "what an edge tells of that was given up and is alive counts nowhere until it is renewed"},
 	ForgetTheLiving:   {Name: "forget-the-living", Rule: 5, Says: "an operator can declare an edge ended that is heard"},
-	ForgetUnmetered:   {Name: "forget-unmetered", Rule: 5, Says: "what an edge may go on renewing that an operator declared ended is told nowhere"},
+	LossUnmetered:     {Name: "loss-unmetered", Rule: 5, Says: "what an edge may go on renewing that was declared lost after lost_after is told nowhere"},
 	ForgottenIsFree:   {Name: "forgotten-is-free", Rule: 5, Says: "what an edge held that an operator declared ended is free at once"},
 	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that is unsure of the time stamps by its clock as it stands"},
 	TimelessUnpin:     {Name: "timeless-unpin", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},

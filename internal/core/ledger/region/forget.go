@@ -3,6 +3,7 @@ package region
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -28,9 +29,10 @@ type Forgotten struct {
 // name if instance is 0; or every edge that does not report if the name is empty, also unknown edges.
 //
 // Tickets that the edge stamped under partition_policy serve may have been renewed a moment ago, and count until they
-// would expire then; with over, those of edges of a predecessor count no more. If the edge is alive after all, its
-// sessions beyond that are reported as overcommit until it reports. An edge of a predecessor is waited for no less than
-// before, but no longer than an ended one. Forget returns one of the errors above if no edge can be declared ended.
+// would expire then; with over, those of edges of a predecessor count no more. So does overcommit of the edge. If the
+// edge is alive after all, its later sessions come on top of the limit, and count once it reports. An edge of a
+// predecessor is waited for no less than before, but no longer than an ended one. Forget returns one of the errors above
+// if no edge can be declared ended.
 func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, over bool) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
@@ -41,6 +43,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 	if !a.clock.synced(now) {
 		return out, fmt.Errorf("forget %s: %w", name, ErrTimeless)
 	}
+	latest := a.lifecycle.latest(now)
 	for _, e := range a.roster.edges {
 		if (name != "" && e.name != name) || (instance != 0 && e.instance != instance) {
 			continue
@@ -55,8 +58,8 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 			wait := a.lifecycle.lapseAfter() - now.Sub(e.receivedAt)
 			return out, fmt.Errorf("forget %s: %w: try again in %v", name, ErrHeard, wait.Round(time.Second)+time.Second)
 		}
-		e.declaredEnded = true
-		a.roster.markEnded(e, a.lifecycle.latest(now))
+		e.declaredEnded, e.contradicted, e.endedAtGrant = true, false, 0 // its reports contradict earlier words alone
+		a.roster.markEnded(e, latest)
 		switch {
 		case over && e.missing():
 			for b, acc := range a.rooms.accounts(e) {
@@ -72,6 +75,11 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 		out.Instances = append(out.Instances, e.instance)
 		for b, acc := range a.rooms.accounts(e) {
 			out.Sessions += acc.reserved.count(&b.counts)
+		}
+	}
+	for _, instance := range a.rooms.endOvercommit(now, &a.roster, name, instance, latest) {
+		if !slices.Contains(out.Instances, instance) {
+			out.Instances = append(out.Instances, instance)
 		}
 	}
 	switch {
