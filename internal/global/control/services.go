@@ -72,7 +72,7 @@ func newServices(o Options) *services {
 	}
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
-	room := &roomService{rooms, at}
+	room := &roomService{rooms, at, said}
 	log := &auditService{rooms, o.Audit}
 	return &services{
 		rooms:     room,
