@@ -137,8 +137,8 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 		if !blocks {
 			continue
 		}
-		u := Unknown{Name: d.name, Heard: d.silence(now), Alive: d.heard && now.Sub(d.recv) <= silentAfter, Gone: d.removed}
-		if !d.heard && u.Heard <= silentAfter {
+		u := Unknown{Name: d.name, Heard: d.silence(now), Alive: d.heard && now.Sub(d.recv) <= SilentAfter, Gone: d.removed}
+		if !d.heard && u.Heard <= SilentAfter {
 			continue // it has not found this leader yet
 		}
 		if !u.Alive && wait > 0 && a.clock.Bound(now) != fleettime.Unsynced {
@@ -154,9 +154,9 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 func (a *Allocator) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) (s stop.Stop) {
 	defer func() { s.Centre = t.Name }()
 	switch {
-	case t.Heard > silentAfter && (t.Gone || t.Standing == wire.Unlisted):
+	case t.Heard > SilentAfter && (t.Gone || t.Standing == wire.Unlisted):
 		return s // it was removed, or has drained and stopped: nobody expects it to report
-	case t.Heard > silentAfter:
+	case t.Heard > SilentAfter:
 		s.Reason, s.Ended = stop.Silent, a.centres.only(t.Name)
 		if a.clock.Bound(now) != fleettime.Unsynced {
 			s.Since = a.clock.Now(now).Add(-t.Heard)
@@ -226,7 +226,7 @@ func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
 		t := CentreTotals{
-			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter,
+			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < SilentAfter,
 			Heard: d.silence(now), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed,
 			Bound: fleettime.Unsynced,
 		}
