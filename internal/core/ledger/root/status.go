@@ -105,6 +105,15 @@ func (a *Allocator) Totals(id room.ID) Ledger {
 	return l
 }
 
+// Admitted returns the visitors that entered a room in the last minute, as far as this coordinator knows.
+func (a *Allocator) Admitted(now fleettime.Mono, id room.ID) uint64 {
+	p := a.pools.byID[id]
+	if p == nil {
+		return 0
+	}
+	return p.flow.LastMinute(now, p.progress.Tally(0, 0).Admitted)
+}
+
 // Unknown is a data centre whose ledger the coordinator waits for. Until all ledgers are known, it lends only permits
 // that were returned.
 type Unknown struct {
