@@ -1,8 +1,12 @@
 package ledger_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/core/ledger/region"
 )
 
 // Silence is never read as emptiness.
@@ -307,6 +311,19 @@ func TestRule5WhoMovedFromAnEndedEdgeIsToldForATicketLife(t *testing.T) {
 		if _, told := w.overcommit(); told != want {
 			t.Errorf("%d are told, want %d", told, want)
 		}
+	}
+}
+
+// The refusal of a mistyped name has the names of the silent edges.
+func TestForgetNamesTheSilentEdges(t *testing.T) {
+	w := scenario(t, `
+		fleet total=10 rate=600 session=20s edges=2
+		advance 2s
+		crash d1
+		advance 5s`)
+	n := w.centres[0].newest()
+	if _, err := n.core.Forget(n.read(w.now), "d", 0, false); !errors.Is(err, region.ErrUnknown) || !strings.HasSuffix(err.Error(), "; silent are: d1") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -134,7 +134,7 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 	refuse := func(format string, args ...any) error { return &RefusedError{fmt.Errorf(format, args...)} }
 	i := m.Find(name)
 	if i < 0 {
-		return refuse("data centre %q: %w", name, node.ErrNoMember)
+		return &RefusedError{m.Unknown(name)}
 	}
 	if m.List[i].State != node.Draining {
 		return refuse("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name,

@@ -139,12 +139,8 @@ func Verify(ctx context.Context, dir, place, server string) (n Verified, err err
 	case len(places) == 0:
 		return n, &UnwrittenError{fmt.Errorf("%s: no users are written there: see nats-config write", dir)}
 	case len(users) == 0:
-		meant := room.Suggest(place, places)
-		if meant != "" {
-			meant = fmt.Sprintf(", did you mean %q?", meant)
-		}
-		return n, &UnwrittenError{fmt.Errorf("%s: no users of a place %q are written there%s (places: %s)", dir, place, meant,
-			strings.Join(places, ", "))}
+		return n, &UnwrittenError{fmt.Errorf("%s: no users of a place %q are written there%s (places: %s)", dir, place,
+			room.Meant(place, places), strings.Join(places, ", "))}
 	}
 	var faults []error
 	for _, u := range users {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -23,6 +24,20 @@ type Forgotten struct {
 	Instances []uint64      // instances that were declared ended
 	Sessions  int64         // sessions that still count, in all rooms
 	Within    time.Duration // time until none of them counts
+}
+
+// silentNames returns the names of silent edges for an error, "" for none.
+func (r *roster) silentNames() string {
+	var names []string
+	for _, e := range r.edges {
+		if e.state != left && !e.reporting() && !slices.Contains(names, e.name) && len(names) < 8 {
+			names = append(names, e.name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; silent are: " + strings.Join(names, ", ")
 }
 
 // Forget declares, on an operator's word, that an edge has ended: the given instance; all silent instances of the
@@ -87,7 +102,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 	case heard:
 		return out, fmt.Errorf("forget %s: %w", name, ErrReporting)
 	default:
-		return out, fmt.Errorf("forget %s: %w", name, ErrUnknown)
+		return out, fmt.Errorf("forget %s: %w%s", name, ErrUnknown, a.roster.silentNames())
 	}
 	a.advance(now)
 	out.Within = a.rooms.longestLife(now) + 3*time.Second
