@@ -21,6 +21,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
 )
@@ -50,7 +51,8 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 	log := slog.New(slog.DiscardHandler)
 	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: audit.NewJournal(f.audit)})
 	o := Options{
-		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
+		Refuses: notices.NewPoster(nil).Refuses,
+		Name:    "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
 			if err != nil || data == nil {
