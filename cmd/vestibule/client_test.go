@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
 )
 
@@ -152,5 +154,36 @@ func TestTheClientsExitCodes(t *testing.T) {
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"rooms", "list", server}, &out, &out); code != exitUnreachable {
 		t.Errorf("a server that is not there: %d %s", code, out.String())
+	}
+}
+
+// TestTextsThatLookLikeJSON: the value of each setting with a text is sent as text, other values as they are.
+func TestTextsThatLookLikeJSON(t *testing.T) {
+	for i := range room.Schema {
+		s := &room.Schema[i]
+		_, isText := s.Field(&room.Settings{}).(*string)
+		if s.Key == "waiting_page" { // a file
+			continue
+		}
+		b, err := body([]string{"vestibule." + s.Key + "=2026"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(b)
+		if want := map[bool]string{true: `"2026"`, false: `2026`}[isText]; err != nil || string(data) != `{"vestibule":{"`+s.Key+`":`+want+`}}` {
+			t.Errorf("%s: %s %v", s.Key, data, err)
+		}
+	}
+	for in, want := range map[string]string{
+		"description=7": `{"description":"7"}`, "queue_message=null": `{"queue_message":null}`, `name="a"`: `{"name":"a"}`,
+		"position.before=12": `{"position":{"before":"12"}}`, "position.index=2": `{"position":{"index":2}}`,
+	} {
+		b, err := body([]string{in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := json.Marshal(b); err != nil || string(data) != want {
+			t.Errorf("%s: %s %v", in, data, err)
+		}
 	}
 }

@@ -93,7 +93,7 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
 		{Name: "lima", State: "draining", Told: true, Overcommit: 4},
 	}})
-	s.does(node.ExitError, "4 sessions may go on at edges that were counted as lost, until these report or another regional leads", "remove", "lima")
+	s.does(node.ExitError, "4 sessions may go on at edges that are cut off or count as lost, until these report", "remove", "lima")
 	s.does(node.ExitOK, "lima         active", "add", "lima")
 	s.does(node.ExitOK, "lima         removed", "remove", "lima", "--force")
 

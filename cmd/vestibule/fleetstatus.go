@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/global/control/api"
 )
 
@@ -21,9 +22,6 @@ func newFleetStatusCmd() *cobra.Command {
 	addWatch(cmd, &watch)
 	return cmd
 }
-
-// silentAfter is the silence in seconds after which a data centre is called silent, as in the API's stops.
-const silentAfter = 10
 
 func showFleet(c *client) error {
 	got, err := call[api.Fleet](c, http.MethodGet, ofOurs("fleet"), nil)
@@ -49,7 +47,7 @@ func showFleet(c *client) error {
 			state, clock := d.State, "unknown"
 			switch {
 			case d.Told:
-			case d.HeardSeconds > silentAfter:
+			case d.HeardSeconds > root.SilentAfter.Seconds():
 				state += ", silent"
 			default: // it waits itself, or is not initialized
 				state += ", permits unknown"

@@ -283,9 +283,11 @@ reads, and every removed one is refused. Run it after each reload.`,
 		}
 		for url := range strings.SplitSeq(cfg.NATS.URL, ",") {
 			n, err := natsconf.Verify(cmd.Context(), cfg.Out, cfg.Place, url)
+			if advice := natsconf.Advice(err); advice != "" {
+				return fmt.Errorf("%s:\n%w\n%s", url, err, advice)
+			}
 			if err != nil {
-				return fmt.Errorf("%s:\n%w\nreload the server (SIGHUP), of global before those of data centres, and verify again",
-					url, err)
+				return err
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users are let in and %d removed ones are refused\n", url,
 				n.Users, n.Removed); err != nil {

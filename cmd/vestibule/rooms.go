@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/global/control/api"
 )
 
@@ -186,13 +186,20 @@ func pairs(after int) cobra.PositionalArgs {
 	}
 }
 
-// words are settings with a text, which may look like a number.
-var words = []string{"name", "description", "queue_message", "host", "path", "cookie_suffix", "identity", "expression"}
+// texts are the keys of texts, which may look like a number: those of settings, and of rules, events and routes.
+var texts = func() map[string]bool {
+	all := map[string]bool{
+		"description": true, "cookie_suffix": true, "expression": true, "before": true, "after": true,
+	}
+	for i := range room.Schema {
+		_, all[room.Schema[i].Key] = room.Schema[i].Field(&room.Settings{}).(*string)
+	}
+	return all
+}()
 
-// isWord reports whether the value of a key is text although it is JSON: a number, true or false.
-func isWord(key, value string) bool {
-	last := key[strings.LastIndexByte(key, '.')+1:]
-	return slices.Contains(words, last) && value != "null" && !strings.ContainsAny(value[:1], `"[{`)
+// isText reports whether the value of a key is text although it is JSON: a number, true or false.
+func isText(key, value string) bool {
+	return texts[key[strings.LastIndexByte(key, '.')+1:]] && value != "null" && !strings.ContainsAny(value[:1], `"[{`)
 }
 
 // body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative. The
@@ -215,7 +222,7 @@ func body(pairs []string) (object, error) {
 			key, v = "custom_page_html", string(page)
 		case key == "waiting_page":
 			key, v = "custom_page_html", nil
-		case json.Valid([]byte(value)) && !isWord(key, value):
+		case json.Valid([]byte(value)) && !isText(key, value):
 			v = json.RawMessage(value)
 		case strings.HasSuffix(key, "_time"):
 			at, err := parseTime(value, time.Now())

@@ -80,7 +80,11 @@ func serve(cmd *cobra.Command, o *allinone.Options) (err error) {
 // checkServe returns the faults of flag combinations.
 func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
 	o.StoreRooms = f.Changed("rooms") && o.RoomsFile == ""
-	if o.RoomsFile == "" && o.Origin == "" {
+	switch {
+	case o.RoomsFile != "" || o.Origin != "":
+	case o.StoreRooms:
+		faults = append(faults, errors.New("origin: must be given: it is the site of rooms of the API"))
+	default:
 		faults = append(faults, errors.New("origin: must be given, or rooms"))
 	}
 	if !f.Changed("rooms") {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/edge/front"
 )
 
@@ -355,11 +356,10 @@ var wantNames = [numWants]string{"connections", "connections_to_origins", "memor
 
 // shedding is what an edge says about connections that it has closed. It is under the lock of its connections.
 type shedding struct {
-	last   time.Time    // of the newest
-	of     netip.Prefix // of the newest
-	want   want         // of the newest
-	logged time.Time
-	n      int // since the log
+	last  time.Time    // of the newest
+	of    netip.Prefix // of the newest
+	want  want         // of the newest
+	lines fleettime.Minutely[time.Time]
 }
 
 // noteShed counts closed connections. The caller holds the lock.
@@ -367,12 +367,12 @@ func (x *connections) noteShed(now time.Time, of netip.Prefix, n int, what want)
 	x.metrics.shed.WithLabelValues(wantNames[what]).Add(float64(n))
 	s := &x.shedding
 	s.last, s.of, s.want = now, of, what
-	if s.n += n; now.Sub(s.logged) < time.Minute {
+	closed, due := s.lines.Count(now, n)
+	if !due {
 		return
 	}
 	x.log.Warn(shedAlarm+": block the prefix in front of the edge, or raise the limit of open files, or GOMEMLIMIT",
-		slog.String("short_of", wantNames[what]), slog.String("prefix", of.String()), slog.Int("closed", s.n))
-	s.logged, s.n = now, 0
+		slog.String("short_of", wantNames[what]), slog.String("prefix", of.String()), slog.Int("closed", closed))
 }
 
 // shedAlarm is the alarm of an edge that closes connections for want of free ones.

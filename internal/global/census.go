@@ -153,8 +153,8 @@ func beyondOf(name string, l *root.Ledger) []string {
 		return []string{fmt.Sprintf("room %s counts %d sessions beyond its permits: after a loss or a takeover, sessions that "+
 			"moved count twice until their earlier tickets expire, or an edge or a data centre that was counted as lost lives; nobody enters there until they end", name, n)}
 	}
-	return []string{fmt.Sprintf("room %s may have %d sessions beyond its permits, at nodes that are cut off or were declared lost: connect them, or end them for certain",
-		name, n)}
+	return []string{fmt.Sprintf("room %s may have %d sessions beyond its permits, at nodes that are cut off or count as lost: connect them; "+
+		"once an edge has ended for certain, vestibule fleet forget", name, n)}
 }
 
 // logWaits logs the missing ledgers when they change.

@@ -66,7 +66,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
 		Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view,
 		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
-		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post,
+		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post, Refuses: s.poster.Refuses,
 	})
 	var secure *tls.Config
 	if cfg.Cert != "" {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -111,7 +110,7 @@ func (cur *currentTerm) numbersMessages(now time.Time) []numbersMessage {
 		out = append(out, numbersMessage{At: now, Leader: leader, Stops: rest})
 	}
 	for _, r := range rooms {
-		x := numbersOf(cur.leading.alloc.Totals(r.ID))
+		x := cur.leading.numbers(r.ID)
 		if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
 			continue
 		}
@@ -180,12 +179,19 @@ func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
 	return out
 }
 
-// numbersOf returns the numbers of a room from its ledger.
+// numbers returns the numbers of a room.
+func (l *leadership) numbers(id room.ID) control.Numbers {
+	n := numbersOf(l.alloc.Totals(id))
+	n.PerMinute = float64(l.alloc.Admitted(l.s.Clock.Now(), id))
+	return n
+}
+
+// numbersOf returns the numbers of a room from its ledger, without its admissions.
 func numbersOf(l root.Ledger) control.Numbers {
 	n := control.Numbers{Complete: l.Complete, Longest: -1, Release: l.Passes.Release, LetIn: int(l.Passes.Spent)}
 	if v := l.View; v != nil {
 		n.Active, n.Waiting = int(v.Active), int(v.Line.Total()+0.5)
-		n.Beyond, n.PerMinute = max(0, n.Active-int(l.Total)), math.Round(v.Mu*600)/10
+		n.Beyond = max(0, n.Active-int(l.Total))
 		if wait, ok := estimate.Estimate(v.Line.Total(), v.Paces, v.Theta); ok {
 			n.Longest = wait.Seconds()
 		}
@@ -236,7 +242,7 @@ func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok b
 	}
 	s.mu.Lock()
 	if l := s.leading; l != nil {
-		x, ok = numbersOf(l.alloc.Totals(id)), true
+		x, ok = l.numbers(id), true
 		x.At, x.Leader = now, l.lender()
 		x.Stops = stopsOf(l.stopped, name)
 	}

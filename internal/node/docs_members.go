@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/strictjson"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
@@ -179,11 +180,20 @@ func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	return next, nil
 }
 
+// Unknown returns the error for a name that is not in the list.
+func (m *Members) Unknown(name string) error {
+	names := make([]string, len(m.List))
+	for i := range m.List {
+		names[i] = m.List[i].Name
+	}
+	return fmt.Errorf("data centre %q: %w%s", name, ErrNoMember, room.Meant(name, names))
+}
+
 // Drain returns the list with a data centre draining.
 func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 	i := m.Find(name)
 	if i < 0 {
-		return nil, fmt.Errorf("data centre %q: %w", name, ErrNoMember)
+		return nil, m.Unknown(name)
 	}
 	if m.List[i].State == Draining {
 		return nil, fmt.Errorf("data centre %q: is draining already", name)
@@ -200,7 +210,7 @@ func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 func (m *Members) Remove(now time.Time, name string) (*Members, error) {
 	i := m.Find(name)
 	if i < 0 {
-		return nil, fmt.Errorf("data centre %q: %w", name, ErrNoMember)
+		return nil, m.Unknown(name)
 	}
 	if m.count() == 1 {
 		return nil, fmt.Errorf("data centre %q is the last one: a fleet has at least one", name)

@@ -26,6 +26,9 @@ type Outbound struct {
 	Roots     *x509.CertPool // nil for the system's
 }
 
+// Allows reports whether clients connect to an address.
+func (o *Outbound) Allows(a netip.Addr) bool { return Public(a) || within(a, o.Networks) }
+
 // Client returns a client that connects to allowed addresses only, checked after a name is resolved, and that follows
 // no redirect.
 func (o Outbound) Client() *http.Client {
@@ -36,7 +39,7 @@ func (o Outbound) Client() *http.Client {
 			if err != nil {
 				return err
 			}
-			if !Public(at.Addr()) && !within(at.Addr(), o.Networks) {
+			if !o.Allows(at.Addr()) {
 				return ErrPrivate
 			}
 			return nil

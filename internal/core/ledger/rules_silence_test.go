@@ -1,7 +1,12 @@
 package ledger_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"time"
+
+	"vestibule/internal/core/ledger/region"
 )
 
 // Silence is never read as emptiness.
@@ -253,8 +258,77 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 	}
 }
 
-// The possible overcommit by an edge that was declared ended is reported.
-func TestRule5WhatWasForgottenIsTold(t *testing.T) {
+// overcommit returns the number of sessions beyond T in the first room, and how many may be as its data centre reports.
+func (w *world) overcommit() (over, told int64) {
+	r := w.rooms[0]
+	return int64(w.active(r, nil)) - int64(r.total), w.centres[0].newest().core.Ledger(r.id).Overcommit
+}
+
+// The possible overcommit by an edge that was declared lost is reported until an operator declares the edge ended and
+// its tickets have expired.
+func TestRule5WhatWasLostIsTold(t *testing.T) {
+	const lost = `
+		fleet total=10 rate=600 session=20s edges=2 lost_after=30s
+		advance 2s
+		arrive d1 n=6
+		advance 5s clicking=2s
+		cut d1
+		excuse # it is alive when it is declared lost
+		advance 60s clicking=2s
+		arrive d2 n=20
+		advance 5s clicking=2s
+		`
+	if over, told := scenario(t, lost).overcommit(); over <= 0 || told < over {
+		t.Errorf("%d sessions beyond T, %d are told", over, told)
+	}
+	w := scenario(t, lost+`crash d1
+		forget d1`)
+	if _, told := w.overcommit(); told == 0 {
+		t.Error("its last tickets may be valid, and nothing is told")
+	}
+	w.run(26 * time.Second)
+	if _, told := w.overcommit(); told != 0 {
+		t.Errorf("its last tickets have expired, and %d are told", told)
+	}
+}
+
+// A session that appeared elsewhere while its edge was silent may have returned there. Once that edge is declared
+// ended, it ends there with its last ticket.
+func TestRule5WhoMovedFromAnEndedEdgeIsToldForATicketLife(t *testing.T) {
+	w := scenario(t, `
+		fleet total=4 rate=60 session=1m edges=2
+		advance 2s
+		arrive d1 ann
+		advance 10s
+		cut d1
+		advance 10s
+		click ann at=d2
+		advance 5s
+		crash d1
+		forget d1`)
+	for _, want := range []int64{1, 0} {
+		w.run(35 * time.Second)
+		if _, told := w.overcommit(); told != want {
+			t.Errorf("%d are told, want %d", told, want)
+		}
+	}
+}
+
+// The refusal of a mistyped name has the names of the silent edges.
+func TestForgetNamesTheSilentEdges(t *testing.T) {
+	w := scenario(t, `
+		fleet total=10 rate=600 session=20s edges=2
+		advance 2s
+		crash d1
+		advance 5s`)
+	n := w.centres[0].newest()
+	if _, err := n.core.Forget(n.read(w.now), "d", 0, false); !errors.Is(err, region.ErrUnknown) || !strings.HasSuffix(err.Error(), "; silent are: d1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// An edge that was declared ended by mistake and reported since can be declared ended again.
+func TestAnEdgeEndsAgainAfterAWrongWord(t *testing.T) {
 	w := scenario(t, `
 		fleet total=10 rate=600 session=20s edges=2
 		advance 2s
@@ -264,13 +338,17 @@ func TestRule5WhatWasForgottenIsTold(t *testing.T) {
 		excuse # it is alive when it is declared ended
 		advance 10s clicking=2s
 		forget d1
-		advance 40s clicking=2s
-		arrive d2 n=20
-		advance 5s clicking=2s`)
+		advance 5s
+		mend d1
+		advance 5s clicking=2s
+		leave
+		crash d1
+		advance 5s
+		forget d1
+		advance 30s`)
 	r := w.rooms[0]
-	l := w.centres[0].newest().core.Ledger(r.id)
-	if over := int64(w.active(r, nil)) - 10; over <= 0 || l.Overcommit < over {
-		t.Errorf("%d sessions beyond T, %d are told", over, l.Overcommit)
+	if l := w.centres[0].newest().core.Ledger(r.id); l.Active != 0 || l.Overcommit != 0 {
+		t.Errorf("%d sessions count and %d may be valid beyond, want none", l.Active, l.Overcommit)
 	}
 }
 

@@ -1,6 +1,17 @@
 package room
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
+
+// Meant returns [Suggest] as the end of an error: it begins with a comma, and is empty if no key is close.
+func Meant(key string, known []string) string {
+	if s := Suggest(key, known); s != "" {
+		return fmt.Sprintf(", did you mean %q?", s)
+	}
+	return ""
+}
 
 // Suggest returns the known key that key is probably a misspelling of, "" if none is close.
 func Suggest(key string, known []string) string {

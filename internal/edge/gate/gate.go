@@ -58,7 +58,7 @@ type Gate struct {
 	proofs   int               // Options.Proofs
 	toTLS    bool              // Options.ToTLS
 	hsts     map[string]string // Options.HSTS
-	loopSaid atomic.Int64      // clock reading of the last log line about a loop
+	loops    loopLog
 	covers   func(serverName, host string) bool
 	log      *slog.Logger
 

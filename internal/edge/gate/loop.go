@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/edge/origin"
@@ -56,11 +56,23 @@ func (r *Request) hop(host string, last *lastHop) (n int, via string) {
 // lastHop is the Via of a request before, without that of its visitor.
 type lastHop struct{ host, version, via string }
 
+// loopLog is the log line about loops.
+type loopLog struct {
+	mu   sync.Mutex
+	line fleettime.Minutely[fleettime.Mono]
+}
+
+// due reports whether the line is to be written now.
+func (l *loopLog) due(now fleettime.Mono) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, due := l.line.Count(now, 1)
+	return due
+}
+
 // noteLoop logs that a site's address leads here, once a minute: visitors can claim it too.
 func (g *Gate) noteLoop(host string, to *origin.Origin) {
-	now := g.clock.Now()
-	last := g.loopSaid.Load()
-	if last != 0 && now.Sub(fleettime.Mono(last)) < time.Minute || !g.loopSaid.CompareAndSwap(last, int64(now)) {
+	if !g.loops.due(g.clock.Now()) {
 		return
 	}
 	g.log.Warn("a request has passed an edge for this host already: the address of the site leads back to an edge",

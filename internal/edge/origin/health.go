@@ -36,16 +36,10 @@ type Origin struct {
 	failed  atomic.Int32 // failed requests in a row
 	probing atomic.Bool
 
-	mu     sync.Mutex
-	since  fleettime.Mono // time of the first of them
-	down   bool
-	logged [faults]logged
-}
-
-// logged is when a fault was last logged, and how often it happened since.
-type logged struct {
-	at   fleettime.Mono
-	more int
+	mu    sync.Mutex
+	since fleettime.Mono // time of the first of them
+	down  bool
+	lines [faults]fleettime.Minutely[fleettime.Mono]
 }
 
 // The faults that are logged once a minute for each site.
@@ -55,21 +49,12 @@ const (
 	faults
 )
 
-// logEvery is the interval of lines about one fault of one site.
-const logEvery = time.Minute
-
-// logs reports whether a fault is to be logged now, and how often it happened since the last line.
-func (o *Origin) logs(now fleettime.Mono, fault int) (more int, ok bool) {
+// logs counts a fault. It reports whether it is due for a line, and how many were not since the last one.
+func (o *Origin) logs(now fleettime.Mono, fault int) (more int, due bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := &o.logged[fault]
-	if l.at != 0 && now.Sub(l.at) < logEvery {
-		l.more++
-		return 0, false
-	}
-	more = l.more
-	*l = logged{at: max(now, 1)}
-	return more, true
+	all, due := o.lines[fault].Count(now, 1)
+	return max(0, all-1), due
 }
 
 // New returns an origin of unknown health, which counts as up.

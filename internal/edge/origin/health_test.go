@@ -27,7 +27,7 @@ func TestASiteIsLoggedOnceAMinute(t *testing.T) {
 		m.BrokeOff(a, "shop", io.EOF)
 		now += second / 10
 	}
-	want := map[string]int{"origin does not answer": 4, "breaks off": 2, "more_since_last_line=600": 3}
+	want := map[string]int{"origin does not answer": 4, "breaks off": 2, "more_since_last_line=599": 3}
 	for text, n := range want {
 		if got := strings.Count(out.String(), text); got != n {
 			t.Errorf("%q stands %d times, want %d:\n%s", text, got, n, &out)

@@ -112,6 +112,7 @@ func start(t testing.TB) *fixture {
 			f.calls[operation]++
 		},
 		History: f,
+		Refuses: notices.NewPoster(nil).Refuses,
 		Post: func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result {
 			return notices.Result{Err: errors.New("the receiver answered 503"), Status: 503}
 		},

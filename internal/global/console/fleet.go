@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/push"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
@@ -116,10 +117,10 @@ func (v *fleetView) centre(now time.Time, d *api.DataCenter) centreView {
 	switch {
 	case d.State != wire.Listed.String():
 		st = state{Key: "paused", Word: title(d.State)}
-	case !d.Told:
+	case !d.Told && d.HeardSeconds > root.SilentAfter.Seconds():
 		st = state{Key: "trouble", Word: "Silent"}
-	case !d.Adopted:
-		st = state{Key: "paused", Word: "Joining"}
+	case !d.Told: // it waits itself, or is not initialized
+		st = state{Key: "paused", Word: "Permits unknown"}
 	}
 	clock := "unknown"
 	if b := d.ClockBoundSeconds; b != nil {

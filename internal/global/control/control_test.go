@@ -21,6 +21,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
 )
@@ -56,7 +57,8 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 		Journal: audit.NewJournal(f.audit),
 	})
 	o := Options{
-		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
+		Refuses: notices.NewPoster(nil).Refuses,
+		Name:    "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
 			if err != nil || data == nil {

@@ -124,12 +124,13 @@ func (c *controls) change(
 			return nil, err
 		}
 		next.Rooms[id] = &said
-		for key, other := range next.Rooms { // drop deleted rooms and expired controls
-			if c.rooms.find(state, key) == nil || other.At(now) == nil {
-				delete(next.Rooms, key)
-			}
-		}
+		maps.DeleteFunc(next.Rooms, func(_ string, other *room.Control) bool { return other.At(now) == nil })
 		data, err := room.EncodeControls(next)
+		if err == nil && (len(next.Rooms) > room.MaxRooms || len(data) > c.shared.Limit()) {
+			// Those of a deleted room are kept while there is space, so that it comes back paused.
+			maps.DeleteFunc(next.Rooms, func(key string, _ *room.Control) bool { return c.rooms.find(state, key) == nil })
+			data, err = room.EncodeControls(next)
+		}
 		if err == nil && len(data) > c.shared.Limit() {
 			err = refusef(http.StatusBadRequest, codeInvalid,
 				"the controls of all rooms have %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
@@ -159,6 +160,20 @@ func (c *controls) change(
 	}
 	return nil, refusef(http.StatusServiceUnavailable, codeNotNow,
 		"the controls were changed concurrently: nothing was changed, try again")
+}
+
+// notes returns a warning if a room is under controls that were set before it began or came back.
+func (c *controls) notes(r *roomstore.Room) []api.Note {
+	said := c.known()
+	if said == nil {
+		return nil
+	}
+	names := controlNames(said.Rooms[room.PublicID(r.Known())].At(c.fleet()))
+	if len(names) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("room %s is under controls from before: %s", r.Name, strings.Join(names, ", "))
+	return []api.Note{{Code: codeKept, Message: text}}
 }
 
 // controlService serves the controls of rooms.

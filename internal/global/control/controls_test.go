@@ -139,8 +139,7 @@ func TestControlsThatAreRefused(t *testing.T) {
 
 func soon() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
 
-// TestControlsOfManyWriters: each change applies on top of all others. The controls of a deleted room go with the
-// next change, and a store restored to an older state gets this node's version.
+// TestControlsOfManyWriters: each change applies on top of all others. A store restored to an older state gets this node's version.
 func TestControlsOfManyWriters(t *testing.T) {
 	f := start(t)
 	ids := []string{f.made()}
@@ -182,8 +181,54 @@ func TestControlsOfManyWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+ids[1]+"/controls", `{"pause":null}`)
-	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-2 ||
-		after.Version <= c.Version {
-		t.Errorf("%+v: %d rooms are paused, want %d: %v", a, len(after.Rooms), len(ids)-2, err)
+	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-1 || after.Version <= c.Version {
+		t.Errorf("%+v: %d rooms are paused, want %d: %v", a, len(after.Rooms), len(ids)-1, err)
+	}
+}
+
+// full are documents of at most a size.
+type full struct {
+	Shared
+	limit int
+}
+
+func (s full) Limit() int { return s.limit }
+
+// TestARoomComesBackPaused: a deleted room keeps its controls through changes of others, as long as the store has space
+// for them.
+func TestARoomComesBackPaused(t *testing.T) {
+	f := start(t)
+	id := f.made()
+	other := f.ask(Editor, "POST", "{z}", strings.Replace(shop, "shop", "other", 1)+`,"path":"/other"}`).field("id").(string)
+	pause := func(id, body string) *room.Controls {
+		if a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", body); a.code != http.StatusOK {
+			t.Fatalf("%+v", a)
+		}
+		c, _, err := f.parts.controls.controls.read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	pause(id, `{"pause":{"message":"Ten minutes."}}`)
+	path := "/vestibule/rooms/" + id + "/revisions"
+	revisions := f.ask(Editor, "GET", path, "").list()
+	if a := f.ask(Editor, "DELETE", "{z}/"+id, ""); a.code != http.StatusOK {
+		t.Fatalf("%+v", a)
+	}
+	f.controls = pause(other, `{"pause":{}}`)
+	a := f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, revisions[0]["revision"]), "")
+	if a.code != http.StatusOK || len(a.Messages) != 1 || !strings.Contains(a.Messages[0].Message, "room shop is under controls from before: pause") {
+		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Viewer, "GET", "/vestibule/rooms/"+id+"/controls", ""); inForce(a)["queue_message"] != "Ten minutes." {
+		t.Errorf("it came back with %v", a.Result)
+	}
+	if a := f.ask(Editor, "DELETE", "{z}/"+id, ""); a.code != http.StatusOK {
+		t.Fatalf("%+v", a)
+	}
+	f.parts.controls.controls.shared = full{f.docs, len(f.docs.Data[controlsDocument])}
+	if c := pause(other, `{"pause":{"message":"A little longer."}}`); len(c.Rooms) != 1 || c.Rooms[other] == nil {
+		t.Errorf("where space is short, the controls of %d rooms are stored, want 1", len(c.Rooms))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
@@ -123,7 +124,12 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 	}
 	all, err := s.members.View(ctx) // without it the regional answers, or nobody
 	if err == nil && !slices.ContainsFunc(all.DataCenters, func(d api.Member) bool { return d.Name == dc }) {
-		return nil, refusef(http.StatusNotFound, codeNotFound, "no data centre %q is listed or reports", short(dc))
+		names := make([]string, len(all.DataCenters))
+		for i := range all.DataCenters {
+			names[i] = all.DataCenters[i].Name
+		}
+		return nil, refusef(http.StatusNotFound, codeNotFound, "no data centre %q is listed or reports%s", short(dc),
+			room.Meant(dc, names))
 	}
 	what := struct {
 		Forget string `json:"forget"`

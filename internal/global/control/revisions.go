@@ -189,5 +189,5 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 		}
 		return d.Replace(r.Name, *settings)
 	})
-	return s.rooms.changed(ctx, state, name, err)
+	return s.rooms.begun(ctx, state, name, err)
 }

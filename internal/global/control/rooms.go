@@ -17,6 +17,7 @@ import (
 type roomService struct {
 	*catalog
 	clock
+	controls *controls
 }
 
 func (s *roomService) list(ctx context.Context, q *request) (any, error) {
@@ -73,7 +74,17 @@ func (s *roomService) create(ctx context.Context, q *request) (any, error) {
 		d.Put(settings)
 		return nil
 	})
-	return s.changed(ctx, state, name, err)
+	return s.begun(ctx, state, name, err)
+}
+
+// begun returns the result of the creation or the return of the room called name.
+func (s *roomService) begun(ctx context.Context, state *roomstore.State, name string, err error) (any, error) {
+	out, err := s.changed(ctx, state, name, err)
+	if t, ok := out.(tagged); ok {
+		t.notes = append(t.notes, s.controls.notes(state.Room(name))...)
+		return t, err
+	}
+	return out, err
 }
 
 // changed returns the result of a change of the room called name.

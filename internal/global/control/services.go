@@ -37,6 +37,9 @@ type Options struct {
 	// Post posts a notice to a webhook, as a test.
 	Post func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result
 
+	// Refuses returns why notices cannot be posted to a URL, nil if they can.
+	Refuses func(url string) error
+
 	Shared   Shared                // the document of the controls that nodes read
 	Controls func() *room.Controls // those that this node applies, nil for none
 	Board    func() *draw.Board    // public state of draws, nil for none
@@ -72,7 +75,7 @@ func newServices(o Options) *services {
 	}
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
-	room := &roomService{rooms, at}
+	room := &roomService{rooms, at, said}
 	log := &auditService{rooms, o.Audit}
 	return &services{
 		rooms:     room,
@@ -88,7 +91,7 @@ func newServices(o Options) *services {
 		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
 		audit:     log,
 		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms, o.Link},
-		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Log},
+		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Refuses, o.Log},
 		previews:  newPreviews(),
 		zone:      &zoneService{at, o.Docs, o.Audit, o.Log},
 		visitors:  &visitorService{rooms, o.Fleet, o.Find},

@@ -15,7 +15,7 @@ type Numbers struct {
 	Active    int       // sessions
 	Waiting   int       // waiting visitors
 	Longest   float64   // wait in seconds of the last visitor in the queue; negative if unknown
-	PerMinute float64   // recent admissions per minute
+	PerMinute float64   // admissions of the last minute
 	Beyond    int       // sessions beyond T
 	Complete  bool      // every data centre is heard
 	At        time.Time // when the numbers were read

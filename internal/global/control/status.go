@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -77,11 +76,8 @@ func (s *statusService) named(
 			for _, r := range who.only(state.Rooms) {
 				known = append(known, r.Name)
 			}
-			meant := room.Suggest(name, known)
-			if meant != "" {
-				meant = fmt.Sprintf(", did you mean %q?", meant)
-			}
-			missing.Notes = append(missing.Notes, refusef(0, codeNotFound, "no room %q%s", short(name), meant).Notes...)
+			missing.Notes = append(missing.Notes,
+				refusef(0, codeNotFound, "no room %q%s", short(name), room.Meant(name, known)).Notes...)
 		}
 	}
 	if len(missing.Notes) > 0 {

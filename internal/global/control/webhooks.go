@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -30,6 +31,7 @@ type webhookService struct {
 	hooks   notices.Webhooks
 	journal *audit.Journal
 	post    func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result
+	refuses func(url string) error // nil if it is posted to
 	log     *slog.Logger
 }
 
@@ -90,7 +92,16 @@ func (s *webhookService) create(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return showWebhook(id, w, key), nil
+	return s.changed(id, w, key), nil
+}
+
+// changed returns the result of a change of a webhook, with a warning if no notice will reach it.
+func (s *webhookService) changed(id string, w *notices.Webhook, key notices.Key) any {
+	out := tagged{result: showWebhook(id, w, key)}
+	if err := s.refuses(w.URL); err != nil {
+		out.notes = []api.Note{{Code: codeKept, Message: fmt.Sprintf("webhook %s gets no notice: %v", w.Name, err)}}
+	}
+	return out
 }
 
 func (s *webhookService) patch(ctx context.Context, q *request) (any, error) {
@@ -107,7 +118,7 @@ func (s *webhookService) patch(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return showWebhook(id, &after, key), nil
+	return s.changed(id, &after, key), nil
 }
 
 func (s *webhookService) delete(ctx context.Context, q *request) (any, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,29 @@ func TestWebhooks(t *testing.T) {
 	}
 	if a := f.ask(Admin, "POST", path+"/test", ""); a.code != 404 {
 		t.Errorf("deleted: %+v", a)
+	}
+}
+
+// A webhook whose address no notice reaches is made with a warning.
+func TestAWebhookToAPrivateAddressIsMadeWithAWarning(t *testing.T) {
+	f := start(t)
+	const warning = "webhook w gets no notice: the address is not public: add its network to notices.networks, if it is meant"
+	for url, want := range map[string]string{
+		"http://127.0.0.1:9/h": warning, "http://localhost:9/h": warning, "https://10.1.2.3/h": warning,
+		"https://[::1]/h": warning, "https://8.8.8.8/h": "", "https://hooks.example/h": "",
+	} {
+		a := f.ask(Admin, "POST", "/vestibule/webhooks", `{"name":"w","url":"`+url+`"}`)
+		got := ""
+		for _, m := range a.Messages {
+			got += m.Message
+		}
+		if a.code != 200 || got != want || a.field("secret") == nil {
+			t.Errorf("%s: %+v", url, a)
+		}
+	}
+	f.parts.webhooks.refuses = notices.NewPoster([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}).Refuses
+	if a := f.ask(Admin, "POST", "/vestibule/webhooks", `{"name":"w","url":"https://10.1.2.3/h"}`); a.code != 200 || len(a.Messages) != 0 {
+		t.Errorf("in an allowed network: %+v", a)
 	}
 }
 

@@ -134,7 +134,7 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 	refuse := func(format string, args ...any) error { return &RefusedError{fmt.Errorf(format, args...)} }
 	i := m.Find(name)
 	if i < 0 {
-		return refuse("data centre %q: %w", name, node.ErrNoMember)
+		return &RefusedError{m.Unknown(name)}
 	}
 	if m.List[i].State != node.Draining {
 		return refuse("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name,
@@ -151,8 +151,8 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
 					st.At.UTC().Format(time.RFC3339))
 				if c.Overcommit != 0 {
-					what += fmt.Sprintf("; %d sessions may go on at edges that were counted as lost, until these report or "+
-						"another regional leads there", c.Overcommit)
+					what += fmt.Sprintf("; %d sessions may go on at edges that are cut off or count as lost, until these report; "+
+						"where they have ended, vestibule fleet forget", c.Overcommit)
 				}
 				if !c.Told {
 					what = "it does not report; at its last report, " + what

@@ -23,6 +23,7 @@ const postWithin = 15 * time.Second
 // Poster posts notices to webhooks. An editor of webhooks chooses their URLs, so it connects only to public addresses
 // and those that the configuration allows, and follows no redirect.
 type Poster struct {
+	out    node.Outbound
 	client *http.Client
 }
 
@@ -31,7 +32,25 @@ var errPrivate = errors.New("the address is not public: add its network to notic
 
 // NewPoster returns a poster that may also connect to addresses of networks.
 func NewPoster(networks []netip.Prefix) *Poster {
-	return &Poster{node.Outbound{Networks: networks, Timeout: postWithin}.Client()}
+	out := node.Outbound{Networks: networks, Timeout: postWithin}
+	return &Poster{out, out.Client()}
+}
+
+// Refuses returns why this poster connects to no address of a URL with an IP address, nil if it does. Where a name
+// leads is known once a notice is posted.
+func (p *Poster) Refuses(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil //nolint:nilerr // CheckURL says it
+	}
+	host := u.Hostname()
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if a, err := netip.ParseAddr(host); err == nil && !p.out.Allows(a) {
+		return errPrivate
+	}
+	return nil
 }
 
 // Post makes one attempt. The text of its error names no address, which may be a secret.

@@ -61,7 +61,7 @@ var closures = []closure{
 		"edge", "one edge of four is killed", both(10*time.Second, 10*time.Second), false,
 		restarted(syscall.SIGKILL, anEdge),
 	},
-	{
+	{ // only the edge knows the sessions that moved to it: its data centre waits for it, and misses the goal
 		"silent", "an edge is silent while its regionals and global are killed", both(30*time.Second, 10*time.Second), false,
 		silentEdge,
 	},
@@ -316,7 +316,10 @@ func regionalLost(ctx context.Context, t *trial) (time.Duration, error) {
 	return 0, errors.Join(stopped, lost)
 }
 
-// silentEdge stops an edge while its regionals and global are replaced. It goes on after a minute.
+// silentFor is how long the edge is silent: less than its lease, its tickets and its admissions of R last.
+const silentFor = time.Minute
+
+// silentEdge stops an edge while its regionals and global are replaced.
 func silentEdge(ctx context.Context, t *trial) (time.Duration, error) {
 	n := t.chosen(anEdge)[0]
 	n.claim()
@@ -325,7 +328,7 @@ func silentEdge(ctx context.Context, t *trial) (time.Duration, error) {
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
-	time.AfterFunc(time.Minute, func() {
+	time.AfterFunc(silentFor, func() {
 		_ = n.signal(syscall.SIGCONT) // it may have ended with the run
 		well()
 		n.free()

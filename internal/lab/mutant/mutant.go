@@ -61,7 +61,7 @@ const (
 	BeliedEnded
 	LateWordUncounted
 	ForgetTheLiving
-	ForgetUnmetered
+	LossUnmetered
 	ForgottenIsFree
 	StampsAdrift
 	TimelessUnpin
@@ -276,9 +276,10 @@ var list = [count]struct {
 		"late-word-uncounted", 5, "what an edge tells of that was given up and is alive counts nowhere until it is renewed",
 	},
 	ForgetTheLiving: {"forget-the-living", 5, "an operator can declare an edge ended that is heard"},
-	ForgetUnmetered: {
-		"forget-unmetered", 5, "what an edge may go on renewing that an operator declared ended is told nowhere",
+	LossUnmetered: {
+		"loss-unmetered", 5, "what an edge may go on renewing that was declared lost after lost_after is told nowhere",
 	},
+
 	ForgottenIsFree: {"forgotten-is-free", 5, "what an edge held that an operator declared ended is free at once"},
 	StampsAdrift:    {"stamps-adrift", 5, "an edge that is unsure of the time stamps by its clock as it stands"},
 	TimelessUnpin: {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"vestibule/internal/core/fleettime"
 )
 
 // link is the state of a connection as reported by its handlers. The client itself cannot be asked: while
@@ -35,36 +37,26 @@ type link struct {
 // lines are the log lines of asynchronous errors. The zero value has none.
 type lines struct {
 	mu   sync.Mutex
-	last map[string]line // by text
+	last map[string]*fleettime.Minutely[time.Time] // by text
 }
 
-// line is the last line of a text.
-type line struct {
-	at   time.Time
-	more int // errors since
-}
-
-// lineEvery is the least time between two lines of one text, maxLines the number of texts that are told apart.
-const (
-	lineEvery = time.Minute
-	maxLines  = 64
-)
+// maxLines is the number of texts that are told apart.
+const maxLines = 64
 
 // note counts an error. It reports whether it is due for a line, and how many were not since the last one.
 func (l *lines) note(now time.Time, text string) (more int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last, known := l.last[text]
-	if known && now.Sub(last.at) < lineEvery {
-		last.more++
-		l.last[text] = last
-		return 0, false
+	line := l.last[text]
+	if line == nil {
+		if l.last == nil || len(l.last) >= maxLines {
+			l.last = map[string]*fleettime.Minutely[time.Time]{}
+		}
+		line = &fleettime.Minutely[time.Time]{}
+		l.last[text] = line
 	}
-	if l.last == nil || len(l.last) >= maxLines {
-		l.last = map[string]line{}
-	}
-	l.last[text] = line{at: now}
-	return last.more, true
+	all, due := line.Count(now, 1)
+	return max(0, all-1), due
 }
 
 // next returns a channel that is closed on the next reconnect.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node/natsbus"
 )
@@ -86,12 +89,40 @@ func Remove(dir string, users []string) error {
 	return nil
 }
 
+// placesOf lists the places of users.
+func placesOf(users []string) []string {
+	var out []string
+	for _, u := range users {
+		place, _, _ := strings.Cut(u, "/")
+		out = append(out, place)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// UnwrittenError means that a folder has no users of a place: no server was asked.
+type UnwrittenError struct{ error }
+
+// Advice returns the next step after an error of [Verify]; "" if the error says it.
+func Advice(err error) string {
+	var unwritten *UnwrittenError
+	var address *url.Error
+	var dial *net.OpError
+	switch {
+	case err == nil, errors.As(err, &unwritten), errors.As(err, &address), errors.Is(err, context.Canceled):
+		return ""
+	case errors.Is(err, nats.ErrNoServers), errors.As(err, &dial) && dial.Op == "dial":
+		return "no server answers there: start it, or correct the address"
+	}
+	return "reload the server (SIGHUP), of global before those of data centres, and verify again"
+}
+
 // Verified counts the users that [Verify] tried.
 type Verified struct{ Users, Removed int }
 
 // Verify connects to a server of a place as each user with a certificate in the folder, and makes the reads of its
 // role. Each removed user must be refused. The error has a line for each fault.
-func Verify(ctx context.Context, dir, place, url string) (n Verified, err error) {
+func Verify(ctx context.Context, dir, place, server string) (n Verified, err error) {
 	users, err := written(dir)
 	if err != nil {
 		return n, err
@@ -102,13 +133,18 @@ func Verify(ctx context.Context, dir, place, url string) (n Verified, err error)
 	}
 	// The servers of global and those of data centres have one authority: a user must exist at its own place alone.
 	elsewhere := func(u string) bool { return !strings.HasPrefix(u, place+"/") }
+	places := placesOf(users)
 	users, removed = slices.DeleteFunc(users, elsewhere), slices.DeleteFunc(removed, elsewhere)
-	if len(users) == 0 {
-		return n, fmt.Errorf("%s: no users of %s are written there", dir, place)
+	switch {
+	case len(places) == 0:
+		return n, &UnwrittenError{fmt.Errorf("%s: no users are written there: see nats-config write", dir)}
+	case len(users) == 0:
+		return n, &UnwrittenError{fmt.Errorf("%s: no users of a place %q are written there%s (places: %s)", dir, place,
+			room.Meant(place, places), strings.Join(places, ", "))}
 	}
 	var faults []error
 	for _, u := range users {
-		if err := try(ctx, dir, dir, u, url); err != nil {
+		if err := try(ctx, dir, dir, u, server); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", strings.TrimSuffix(u, ".crt"), err))
 		}
 		n.Users++
@@ -120,7 +156,7 @@ func Verify(ctx context.Context, dir, place, url string) (n Verified, err error)
 		return n, errors.Join(faults[0], fmt.Errorf("and so do all %d users", len(users)))
 	}
 	for _, u := range removed {
-		switch err := try(ctx, dir, filepath.Join(dir, removedDir), u, url); {
+		switch err := try(ctx, dir, filepath.Join(dir, removedDir), u, server); {
 		case errors.Is(err, nats.ErrAuthorization):
 			n.Removed++
 		case err == nil, errors.Is(err, errReads):
@@ -136,7 +172,7 @@ func Verify(ctx context.Context, dir, place, url string) (n Verified, err error)
 var errReads = errors.New("is let in, but does not reach the documents")
 
 // try connects as a user and reads the state of the documents, if its role does.
-func try(ctx context.Context, dir, from, user, url string) error {
+func try(ctx context.Context, dir, from, user, server string) error {
 	place, rest, _ := strings.Cut(user, "/")
 	in, file, _ := strings.Cut(rest, "/")
 	name, role := strings.TrimSuffix(file, ".crt"), nodeFolders[in]
@@ -145,7 +181,7 @@ func try(ctx context.Context, dir, from, user, url string) error {
 		inbox = "_INBOX." + natsbus.OperatorInbox
 	}
 	cert := filepath.Join(from, filepath.FromSlash(user))
-	c, err := nats.Connect(url, nats.RootCAs(filepath.Join(dir, "ca.crt")),
+	c, err := nats.Connect(server, nats.RootCAs(filepath.Join(dir, "ca.crt")),
 		nats.ClientCert(cert, strings.TrimSuffix(cert, ".crt")+".key"), nats.CustomInboxPrefix(inbox), nats.NoReconnect(),
 		nats.Timeout(5*time.Second))
 	if err != nil {

@@ -1,12 +1,15 @@
 package natsconf_test
 
 import (
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/testkit"
@@ -104,5 +107,39 @@ func TestVerifySaysWhatAReloadDid(t *testing.T) {
 	}
 	if _, why := verify(wire.Root); why != "" {
 		t.Errorf("global: %s", why)
+	}
+}
+
+// What is wrong before a server is asked is said as such: a reload would not help.
+func TestVerifyNamesThePlaces(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"nairobi/edges/edge-0.crt", "nairobi/edges/edge-0.key", "global/globals/global-0.crt", "ca.crt"} {
+		name := filepath.Join(dir, filepath.FromSlash(file))
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ dir, place, want string }{
+		{dir, "niarobi", `no users of a place "niarobi" are written there, did you mean "nairobi"? (places: global, nairobi)`},
+		{dir, "mars", `no users of a place "mars" are written there (places: global, nairobi)`},
+		{filepath.Join(dir, "ca"), "nairobi", "no users are written there: see nats-config write"},
+	} {
+		_, err := natsconf.Verify(t.Context(), c.dir, c.place, "tls://127.0.0.1:4222")
+		if err == nil || !strings.HasSuffix(err.Error(), c.want) || natsconf.Advice(err) != "" {
+			t.Errorf("%s: %v, %q", c.place, err, natsconf.Advice(err))
+		}
+	}
+	for err, want := range map[error]string{
+		nats.ErrNoServers:            "no server answers there: start it, or correct the address",
+		nats.ErrAuthorization:        "reload the server (SIGHUP), of global before those of data centres, and verify again",
+		&net.OpError{Op: "dial"}:     "no server answers there: start it, or correct the address",
+		&url.Error{Err: os.ErrExist}: "",
+	} {
+		if got := natsconf.Advice(err); got != want {
+			t.Errorf("%v: %q", err, got)
+		}
 	}
 }

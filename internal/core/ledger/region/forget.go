@@ -3,6 +3,8 @@ package region
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -24,13 +26,28 @@ type Forgotten struct {
 	Within    time.Duration // time until none of them counts
 }
 
+// silentNames returns the names of silent edges for an error, "" for none.
+func (r *roster) silentNames() string {
+	var names []string
+	for _, e := range r.edges {
+		if e.state != left && !e.reporting() && !slices.Contains(names, e.name) && len(names) < 8 {
+			names = append(names, e.name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; silent are: " + strings.Join(names, ", ")
+}
+
 // Forget declares, on an operator's word, that an edge has ended: the given instance; all silent instances of the
 // name if instance is 0; or every edge that does not report if the name is empty, also unknown edges.
 //
 // Tickets that the edge stamped under partition_policy serve may have been renewed a moment ago, and count until they
-// would expire then; with over, those of edges of a predecessor count no more. If the edge is alive after all, its
-// sessions beyond that are reported as overcommit until it reports. An edge of a predecessor is waited for no less than
-// before, but no longer than an ended one. Forget returns one of the errors above if no edge can be declared ended.
+// would expire then; with over, those of edges of a predecessor count no more. So does overcommit of the edge. If the
+// edge is alive after all, its later sessions come on top of the limit, and count once it reports. An edge of a
+// predecessor is waited for no less than before, but no longer than an ended one. Forget returns one of the errors above
+// if no edge can be declared ended.
 func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, over bool) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
@@ -41,6 +58,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 	if !a.clock.synced(now) {
 		return out, fmt.Errorf("forget %s: %w", name, ErrTimeless)
 	}
+	latest := a.lifecycle.latest(now)
 	for _, e := range a.roster.edges {
 		if (name != "" && e.name != name) || (instance != 0 && e.instance != instance) {
 			continue
@@ -55,8 +73,8 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 			wait := a.lifecycle.lapseAfter() - now.Sub(e.receivedAt)
 			return out, fmt.Errorf("forget %s: %w: try again in %v", name, ErrHeard, wait.Round(time.Second)+time.Second)
 		}
-		e.declaredEnded = true
-		a.roster.markEnded(e, a.lifecycle.latest(now))
+		e.declaredEnded, e.contradicted, e.endedAtGrant = true, false, 0 // its reports contradict earlier words alone
+		a.roster.markEnded(e, latest)
 		switch {
 		case over && e.missing():
 			for b, acc := range a.rooms.accounts(e) {
@@ -74,12 +92,17 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 			out.Sessions += acc.reserved.count(&b.counts)
 		}
 	}
+	for _, instance := range a.rooms.endOvercommit(now, &a.roster, name, instance, latest) {
+		if !slices.Contains(out.Instances, instance) {
+			out.Instances = append(out.Instances, instance)
+		}
+	}
 	switch {
 	case len(out.Instances) > 0 || name == "":
 	case heard:
 		return out, fmt.Errorf("forget %s: %w", name, ErrReporting)
 	default:
-		return out, fmt.Errorf("forget %s: %w", name, ErrUnknown)
+		return out, fmt.Errorf("forget %s: %w%s", name, ErrUnknown, a.roster.silentNames())
 	}
 	a.advance(now)
 	out.Within = a.rooms.longestLife(now) + 3*time.Second

@@ -72,7 +72,7 @@ func (b *roomLedger) unpin(ent *idEntry, by *edge) {
 		if acc.edge.num == ent.edge() {
 			acc.reserved.pinned--
 			if acc.edge != by {
-				b.dirty = b.overcommit.add(acc.edge.instance, 1) || b.dirty // the session may return to the silent edge unnoticed
+				b.dirty = b.overcommit.add(acc.edge, 1) || b.dirty // the session may return to the silent edge unnoticed
 			}
 		}
 	}

@@ -154,6 +154,30 @@ func (r *rooms) removeOvercommit(instances []uint64) {
 	}
 }
 
+// endOvercommit lets the overcommit of the edges of a name end with the tickets that they stamped by latest: an operator
+// declared them ended. No instance means all, no name every edge. It returns the instances; one that reports stays.
+func (r *rooms) endOvercommit(now fleettime.Mono, of *roster, name string, instance uint64, latest fleettime.Time) (
+	ended []uint64,
+) {
+	life := int64(r.longestLife(now) / time.Second)
+	for _, b := range r.list {
+		for i := range b.overcommit {
+			s := &b.overcommit[i]
+			if (name != "" && s.edge != name) || (instance != 0 && s.instance != instance) {
+				continue
+			}
+			if e := of.find(s.edge, s.instance); e != nil && e.reporting() {
+				continue
+			}
+			if s.until == 0 {
+				s.until = latest.Second() + 2 + life + b.life.unknown()
+			}
+			ended = append(ended, s.instance)
+		}
+	}
+	return ended
+}
+
 // free moves the watermark to wm and frees the seconds before it, unless hold.
 func (r *rooms) free(wm fleettime.Time, hold bool) {
 	frees := !hold && wm > r.watermark && wm != math.MaxInt64
@@ -169,6 +193,7 @@ func (r *rooms) free(wm fleettime.Time, hold bool) {
 		if b.counts.total() != before {
 			b.dirty, b.stale = true, true
 		}
+		b.dirty = b.overcommit.expire(b.counts.freed) || b.dirty
 	}
 }
 

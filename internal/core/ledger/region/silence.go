@@ -52,8 +52,8 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	}
 	for b, acc := range s.rooms.accounts(e) {
 		if acc.reserved.silent && (ended || e.silent > b.lostWait()) {
-			if !ended || e.declaredEnded {
-				b.dirty = b.overcommit.add(e.instance, acc.reserved.sum()) || b.dirty // it may be alive after all
+			if !ended {
+				b.dirty = b.overcommit.add(e, acc.reserved.sum()) || b.dirty // it may be alive after all
 			}
 			acc.unpinAll(now, end)
 			unpinned = true
@@ -72,7 +72,6 @@ func (s *silence) reserveLost(now fleettime.Mono, e *edge, blank bool) {
 	switch {
 	case e.ended != 0 && s.clock.past(now, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2):
 		e.become(left)
-		s.countDeclared(e, blank)
 		return
 	case blank: // the free permits are unknown too
 		s.countSilence(now, e)
@@ -105,23 +104,6 @@ func (s *silence) countSilence(now fleettime.Mono, e *edge) {
 	if waited := uint32(min(e.silent/time.Second, math.MaxUint32)); waited >= e.waited+waitedEvery {
 		e.waited = waited
 		s.stored.patchEntry(e, func(r *wire.RosterEntry) { r.Waited = waited })
-	}
-}
-
-// countDeclared counts the unknown number of sessions of an edge that an operator declared ended as overcommit: every
-// permit without another use.
-func (s *silence) countDeclared(e *edge, blank bool) {
-	if !e.declaredEnded {
-		return
-	}
-	for _, b := range s.rooms.list {
-		n, _ := b.unallocated()
-		if blank {
-			n = int64(b.Total) - b.active()
-		}
-		if !b.Cap {
-			b.dirty = b.overcommit.add(e.instance, n) || b.dirty
-		}
 	}
 }
 

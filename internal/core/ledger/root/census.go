@@ -33,7 +33,7 @@ func (f *fleet) Census(now fleettime.Mono) Census {
 	outdated := c.outdated()
 	out.Unfounded = c.members == 0 && out.Newest == 0
 	for _, d := range c.all {
-		given := (d.draining || d.removed) && d.told() && now.Sub(d.recv) < silentAfter && !f.pools.out(d)
+		given := (d.draining || d.removed) && d.told() && now.Sub(d.recv) < SilentAfter && !f.pools.out(d)
 		out.Unfounded = out.Unfounded && (!d.listed || d.told())
 		if d.listed && d.draining && !outdated && given && d.stored >= c.members {
 			out.Drained = append(out.Drained, d.name)
@@ -44,7 +44,7 @@ func (f *fleet) Census(now fleettime.Mono) Census {
 		switch id := (Identity{Name: d.name, ClusterID: d.clusterID, Copy: c.isCopy(d), Gone: d.removed}); {
 		case d.listed && d.clusterID != d.recorded:
 			out.Enrolled = append(out.Enrolled, id)
-		case d.heard && !d.listed && now.Sub(d.recv) <= silentAfter:
+		case d.heard && !d.listed && now.Sub(d.recv) <= SilentAfter:
 			out.Unlisted = append(out.Unlisted, id)
 		}
 	}

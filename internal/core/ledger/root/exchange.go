@@ -176,5 +176,5 @@ func (a *Allocator) reclaim(now fleettime.Mono) {
 
 // Leaving reports whether a live aggregator is shutting down.
 func (f *fleet) Leaving(now fleettime.Mono) bool {
-	return slices.ContainsFunc(f.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < silentAfter })
+	return slices.ContainsFunc(f.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < SilentAfter })
 }

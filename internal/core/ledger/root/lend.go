@@ -119,7 +119,7 @@ func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, f
 	s.reset(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > silentAfter || l != nil && l.drops {
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > SilentAfter || l != nil && l.drops {
 			if l != nil {
 				s.addSilent(now, l, p.centres.lendingTo(now, d, l))
 			}
@@ -349,8 +349,8 @@ func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospec
 	return v
 }
 
-// silentAfter is the silence after which the idle permits of a data centre no longer count as supply.
-const silentAfter = 10 * time.Second
+// SilentAfter is the silence after which a data centre is called silent, and its idle permits no longer count as supply.
+const SilentAfter = 10 * time.Second
 
 // spread returns the idle targets of the data centres, which sum to at most n. Without a queue, the demand until the
 // next report comes first, and the rest, except for the reserve, is divided by share. With a queue, permits go to

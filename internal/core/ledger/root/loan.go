@@ -288,11 +288,14 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 		return
 	}
 	l := p.loan(d)
+	if d.removed && silent > wait { // by the operator's word nothing of it can be valid
+		l.unreturned, l.overcommit = 0, 0
+	}
 	if silent <= wait || l.reclaimed && l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0 ||
 		(p.Cap && p.notBefore != 0 && now < p.notBefore) {
 		return
 	}
-	p.void(l, !p.Cap)
+	p.void(l, !p.Cap && !d.removed)
 }
 
 // reclaimAfter returns the time after its last report at which a data centre cannot have a valid session of the room
@@ -344,7 +347,7 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 	p.passes.ApplyReport(&l.passes, r)
 	if l.active <= uint64(max(0, l.permits.Sessions.Held())) {
 		l.unreturned = 0
-	} else if l.unreturned > 0 {
+	} else if l.unreturned > 0 || !p.Cap && !d.blank && r.Gen < l.gen { // it is alive, and its loan was voided
 		l.unreturned = int64(l.active) - l.permits.Sessions.Held()
 	}
 	for _, e := range r.Ends {

@@ -422,6 +422,36 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	}
 }
 
+// An operator who removes a data centre by force says that it is lost: once nothing of it can be valid, no overcommit is
+// reported, unless it is heard after all.
+func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
+	for _, silent := range []time.Duration{0, 2 * time.Minute} { // before it is removed
+		r := newRoster(t, 2, true, founding("dublin", "lima"))
+		r.add("dublin", "lima")
+		r.exchange(4)
+		lima := r.centres["lima"]
+		lima.active, lima.keepsBack = 3, true
+		r.exchange(2)
+		lima.deaf = true
+		r.now = r.now.Add(silent)
+		r.exchange(2)
+		r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}})
+		r.centres["dublin"].knows = 2
+		for range 4 { // a lease, and a session with a tenth
+			r.now = r.now.Add(time.Minute)
+			r.exchange(2)
+		}
+		if l := r.root.Ledger(sale); r.held("lima") != 0 || l.Free+r.held("dublin") != rosterTotal || l.Overcommit != 0 {
+			t.Fatalf("silent for %v, when nothing of it can be valid: %+v", silent, l)
+		}
+		lima.deaf = false
+		r.exchange(2)
+		if l := r.root.Ledger(sale); l.Overcommit != 3 {
+			t.Fatalf("silent for %v, when it told what it has: %+v", silent, l)
+		}
+	}
+}
+
 // A coordinator that takes over right after a removal by force waits for the removed data centre: its permits count
 // when it is heard, however late, and are lent to others only when none of them can be valid. Then the list stops
 // naming it.

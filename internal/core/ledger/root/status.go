@@ -105,6 +105,15 @@ func (f *fleet) Totals(id room.ID) Ledger {
 	return l
 }
 
+// Admitted returns the visitors that entered a room in the last minute, as far as this coordinator knows.
+func (a *Allocator) Admitted(now fleettime.Mono, id room.ID) uint64 {
+	p := a.pools.byID[id]
+	if p == nil {
+		return 0
+	}
+	return p.flow.LastMinute(now, p.progress.Tally(0, 0).Admitted)
+}
+
 // Unknown is a data centre whose ledger the coordinator waits for. Until all ledgers are known, it lends only permits
 // that were returned.
 type Unknown struct {
@@ -137,8 +146,8 @@ func (f *fleet) Unknown(now fleettime.Mono) []Unknown {
 		if !blocks {
 			continue
 		}
-		u := Unknown{Name: d.name, Heard: d.silence(now), Alive: d.heard && now.Sub(d.recv) <= silentAfter, Gone: d.removed}
-		if !d.heard && u.Heard <= silentAfter {
+		u := Unknown{Name: d.name, Heard: d.silence(now), Alive: d.heard && now.Sub(d.recv) <= SilentAfter, Gone: d.removed}
+		if !d.heard && u.Heard <= SilentAfter {
 			continue // it has not found this leader yet
 		}
 		if !u.Alive && wait > 0 && f.clock.Bound(now) != fleettime.Unsynced {
@@ -154,9 +163,9 @@ func (f *fleet) Unknown(now fleettime.Mono) []Unknown {
 func (f *fleet) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) (s stop.Stop) {
 	defer func() { s.Centre = t.Name }()
 	switch {
-	case t.Heard > silentAfter && (t.Gone || t.Standing == wire.Unlisted):
+	case t.Heard > SilentAfter && (t.Gone || t.Standing == wire.Unlisted):
 		return s // it was removed, or has drained and stopped: nobody expects it to report
-	case t.Heard > silentAfter:
+	case t.Heard > SilentAfter:
 		s.Reason, s.Ended = stop.Silent, f.centres.only(t.Name)
 		if f.clock.Bound(now) != fleettime.Unsynced {
 			s.Since = f.clock.Now(now).Add(-t.Heard)
@@ -226,7 +235,7 @@ func (f *fleet) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(f.centres.all))
 	for _, d := range f.centres.all {
 		t := CentreTotals{
-			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter,
+			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < SilentAfter,
 			Heard: d.silence(now), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed,
 			Bound: fleettime.Unsynced,
 		}

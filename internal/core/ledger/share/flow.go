@@ -126,6 +126,18 @@ func (f *Flow) mu(now fleettime.Mono, admitted uint64) float64 {
 	return (rate(time.Minute) + rate(flowSpan)) / 2
 }
 
+// LastMinute returns how many of the admissions were made in the last minute, as far as they are known.
+func (f *Flow) LastMinute(now fleettime.Mono, admitted uint64) uint64 {
+	first := admitted
+	for i := 1; i <= min(f.n, flowSamples); i++ {
+		s := &f.samples[(f.n-i)%flowSamples]
+		if first = s.admitted; now.Sub(s.at) >= time.Minute {
+			break
+		}
+	}
+	return admitted - first
+}
+
 // joining returns the rate at which visitors joined in the last minute, and its expected duration: as many visitors
 // are expected as joined in the last five minutes, and for as long as the line has existed.
 func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fading time.Duration) {

@@ -804,7 +804,7 @@ type Status struct {
 	MaxEstimatedTimeMinutes   int          `json:"max_estimated_time_minutes"`
 	Status                    StatusStatus `json:"status"`
 	Vestibule                 struct {
-		// AdmittedPerMinute recent admissions: the mean of the rates of the last minute and of the last five
+		// AdmittedPerMinute admissions of the last 60 seconds, as far as the leading global knows
 		AdmittedPerMinute float64   `json:"admitted_per_minute"`
 		AsOf              time.Time `json:"as_of"`
 

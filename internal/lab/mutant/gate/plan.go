@@ -53,7 +53,7 @@ var plan = map[mutant.ID]killer{
 	mutant.BeliedEnded:       {"ledger.TestRule5", ""},
 	mutant.LateWordUncounted: {"ledger.TestRule5", ""},
 	mutant.ForgetTheLiving:   {"ledger.TestRule5", ""},
-	mutant.ForgetUnmetered:   {"ledger.TestRule5", ""},
+	mutant.LossUnmetered:     {"ledger.TestRule5", ""},
 	mutant.ForgottenIsFree:   {"ledger.TestRule5", "twins"},
 	mutant.StampsAdrift:      {"ledger.TestRule5", ""},
 	mutant.TimelessUnpin:     {"ledger.TestRule5", ""},
