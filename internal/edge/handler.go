@@ -135,6 +135,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	}
 	w, r = s.patience.patient(w, r)
 	s.proxy.serve(w, r, o)
+	s.patience.hurryRest(r)
 }
 
 var _ http.Handler = (*Server)(nil)
