@@ -42,7 +42,7 @@ func TestAHandedConnectionLingers(t *testing.T) {
 				server, client := net.Pipe()
 				socket := &halfPipe{Conn: server}
 				h := &handed{Conn: socket, rest: []byte(c.text)}
-				defer client.Close() // it may be closed already
+				defer client.Close()           // it may be closed already
 				go io.Copy(io.Discard, client) //nolint:errcheck // it ends with the pipe
 				if buf := make([]byte, 1<<10); c.text != "" {
 					if _, err := h.Read(buf); err != nil {
