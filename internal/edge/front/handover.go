@@ -140,10 +140,10 @@ func (h *handed) Write(b []byte) (int, error) {
 }
 
 // Close closes the connection. Where an answer was written before the request was read, it waits for the visitor to
-// take the answer: see [lingers].
+// take the answer: see [lingerFor].
 func (h *handed) Close() error {
 	if h.wrote.Swap(false) && !h.tunnel.Load() && (h.faulty || !h.guard.Between()) && h.CloseWrite() == nil &&
-		h.SetReadDeadline(time.Now().Add(lingers)) == nil {
+		h.SetReadDeadline(time.Now().Add(lingerFor)) == nil {
 		io.Copy(io.Discard, h.Conn) //nolint:errcheck // the connection ends either way
 	}
 	return h.Conn.Close()

@@ -28,10 +28,10 @@ func TestAHandedConnectionLingers(t *testing.T) {
 		answer, upgrade bool
 		leaves, takes   time.Duration // the client leaves after this time, 0 for never
 	}{
-		"a body that comes":         {head, true, false, lingers / 2, lingers / 2},
-		"a client that stays":       {head, true, false, 0, lingers},
-		"a fault":                   {"GET / HTTP/1.1\r\n folded\r\n", true, false, 0, lingers},
-		"another request":           {"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET", true, false, 0, lingers},
+		"a body that comes":         {head, true, false, lingerFor / 2, lingerFor / 2},
+		"a client that stays":       {head, true, false, 0, lingerFor},
+		"a fault":                   {"GET / HTTP/1.1\r\n folded\r\n", true, false, 0, lingerFor},
+		"another request":           {"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET", true, false, 0, lingerFor},
 		"a whole request":           {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true, false, 0, 0},
 		"no answer":                 {head, false, false, 0, 0},
 		"bytes behind an upgrade":   {head, true, true, 0, 0},
