@@ -22,12 +22,11 @@ type patience struct {
 }
 
 // patient returns w and r for the proxy: each read of the body and each write of the answer must make progress within
-// the idle timeout.
+// the idle timeout. r is not the request of net/http, which looks at the body of that: it may expect 100-continue.
 func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	if hasBody(r) {
 		b := &patientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: p.idle, progress: progressOf(r)}
 		b.until(time.Now().Add(b.patience)) // also if the origin answers without reading it
-		r = r.WithContext(r.Context())      // net/http looks at the body of its own request: it may expect 100-continue
 		r.Body = b
 	}
 	return p.patientAnswer(w, r), r

@@ -16,6 +16,7 @@ import (
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/origin"
 )
 
 // Preflights are answered before admission, so the site of a closed room must not feel them: the edge answers from what
@@ -145,7 +146,7 @@ func keyOf(r *http.Request, o *gate.Outcome) preflightKey {
 
 // askSite returns the CORS headers of the site's answer, nil if its status is not a success.
 func (p *preflights) askSite(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
+	ctx, cancel := context.WithTimeout(origin.ForClient(r.Context(), o.Client), preflightTime)
 	defer cancel()
 	target := rawTarget(r)
 	o.MustGo(gate.Preflights, target)
