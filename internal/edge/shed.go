@@ -49,7 +49,7 @@ type debt struct {
 	busy   atomic.Int32 // requests that do not wait for the visitor
 	since  atomic.Int64 // while busy is 0: Unix time in microseconds from which on the visitor owes bytes
 	atSite calls
-	tunnel atomic.Bool // the connection is upgraded, outside of sessions
+	tunnel atomic.Bool // the connection is upgraded
 }
 
 // calls are the requests of a connection that wait for the visitor and hold connections to sites. It is safe for
@@ -145,8 +145,13 @@ func (c *visitorConn) owes(
 	if busy {
 		return 0, 0
 	}
-	if s := c.session.Load(); spare && s != 0 && c.of.sessions[s] <= connsOfSession && n <= callsOfSession {
-		patience = max(patience, owedForSession)
+	if s := c.session.Load(); s != 0 && c.of.sessions[s] <= connsOfSession && n <= callsOfSession {
+		switch {
+		case c.debt.tunnel.Load(): // it may rest
+			return 0, 0
+		case spare:
+			patience = max(patience, owedForSession)
+		}
 	}
 	if now.UnixMicro()-since < patience.Microseconds() {
 		return 0, 0

@@ -130,6 +130,22 @@ func TestSheddingOfManySessions(t *testing.T) {
 	}
 }
 
+// An upgraded connection of a session may rest, unless the session has more connections than a browser opens.
+func TestSheddingOfTunnels(t *testing.T) {
+	for n, closes := range map[int]bool{connsOfSession: false, connsOfSession + 1: true} {
+		x := newConnections(100, 50, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		for _, c := range x.bare(slices.Repeat([]string{"192.0.2.1"}, n)...) {
+			c.Identify(*c.client.Load(), 1)
+			c.Begin()
+			c.tunnels()
+			c.debt.since.Store(time.Now().Add(-time.Minute).UnixMicro())
+		}
+		if closed := x.shed(wantSites, true); closed > 0 != closes {
+			t.Errorf("%d of %d connections are closed", closed, n)
+		}
+	}
+}
+
 // At the limit a connection waits for a moment in which all others are busy. It is refused at once while they stay
 // busy.
 func TestAMomentWithoutDebtors(t *testing.T) {
