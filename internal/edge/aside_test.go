@@ -1,11 +1,15 @@
 package edge
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"vestibule/internal/core/room"
@@ -220,5 +224,61 @@ func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
 		if n := st.origin.requests() - before; n > 2*preflightsOfPrefix || codes[http.StatusServiceUnavailable] < preflightsOfPrefix { // a minute may begin meanwhile
 			t.Errorf("the site was asked %d times by one address; answers %v", n, codes)
 		}
+	})
+}
+
+// The site answers slowly, and one address prefix asks as much as it can: a visitor of another prefix gets an answer.
+func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		over := make(chan struct{})
+		var asked, refused atomic.Int32
+		st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/slow") {
+				asked.Add(1)
+				<-over
+			}
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		})
+		var all sync.WaitGroup
+		for i := range 2 * preflightsAtOnce {
+			v := st.visitor()
+			v.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{LocalAddr: attackFrom}).DialContext(ctx, "tcp", st.entrance())
+			}
+			all.Go(func() {
+				r, err := http.NewRequest(http.MethodOptions, fmt.Sprint("http://sale.example/slow", i), http.NoBody)
+				if err == nil {
+					for j := 0; j < len(preflight); j += 2 {
+						r.Header.Set(preflight[j], preflight[j+1])
+					}
+					var res *http.Response
+					if res, err = v.Do(r); err == nil {
+						if res.StatusCode == http.StatusServiceUnavailable {
+							refused.Add(1)
+						}
+						err = res.Body.Close()
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		eventually(t, "all are refused or asked", func() bool { return asked.Load()+refused.Load() == 2*preflightsAtOnce })
+		if n := asked.Load(); n != preflightsAtOnce/2 {
+			t.Errorf("one prefix asks %d questions", n)
+		}
+		if a := st.visitor().ask(http.MethodOptions, "http://sale.example/", "", preflight...); a.StatusCode != http.StatusNoContent {
+			t.Errorf("a preflight beside it: %d", a.StatusCode)
+		}
+		close(over)
+		all.Wait()
+		eventually(t, "no question is in progress", func() bool {
+			p := st.server.preflights
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.asking == 0 && p.askingOf.Prefixes() == 0
+		})
 	})
 }

@@ -529,6 +529,41 @@ func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
 	})
 }
 
+// A site answers before the body, which the client sends only if asked: the client gets the answer, and the connection
+// does not wait for the body for long.
+func TestAnAnswerBeforeTheBody(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		plain := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, time.Second })
+		secure := open(t, func(st *stage) { st.cfg.Reader = front; st.withTLS(); pair(t, st.cfg.TLS, 1) })
+		for _, st := range []*stage{plain, secure} {
+			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+			for _, length := range []int{1, 100 << 10, 1 << 20} {
+				c := st.dial()
+				if st == secure {
+					c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "shop.example"}) //nolint:gosec // the test's own certificate
+				}
+				text := fmt.Sprintf("POST /about HTTP/1.1\r\nHost: shop.example\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", length)
+				if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.WriteString(c, text); err != nil {
+					t.Fatal(err)
+				}
+				b := make([]byte, len("HTTP/1.1 401 "))
+				if _, err := io.ReadFull(c, b); err != nil || string(b) != "HTTP/1.1 401 " {
+					t.Errorf("a body of %d bytes, TLS %v: %v %q", length, st == secure, err, b)
+				}
+				if begun := time.Now(); st == plain && length == 1 {
+					if _, err := io.Copy(io.Discard, c); err != nil || time.Since(begun) > st.cfg.Timeouts.Idle/2 {
+						t.Errorf("the connection ends after %v: %v", time.Since(begun), err)
+					}
+				}
+				c.Close() // as in dial
+			}
+		}
+	})
+}
+
 // A request for an event stream with more bytes behind it is refused, and its connection closed, whatever part of the
 // bytes each reader has in its buffer.
 func TestBytesBehindAStreamsRequest(t *testing.T) {

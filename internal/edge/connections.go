@@ -77,6 +77,7 @@ type connections struct {
 	shedding
 	searches [numWants][2]lastSearch // by whether none was free
 
+	freed    chan struct{} // a place may be free
 	refusals chan struct{} // one place for each refusal in progress
 	refusing sync.WaitGroup
 }
@@ -85,7 +86,7 @@ func newConnections(limit, sites int, m *metrics, log *slog.Logger) *connections
 	m.connectionsMax.Set(float64(limit))
 	x := &connections{
 		max: limit, sites: sites, metrics: m, log: log, sessions: map[uint64]int{},
-		refusals: make(chan struct{}, keepFree/2),
+		freed: make(chan struct{}, 1), refusals: make(chan struct{}, keepFree/2),
 	}
 	for kind := range x.near {
 		x.near[kind] = map[netip.Prefix]*neighbours{}
@@ -213,6 +214,10 @@ func (x *connections) free(c *visitorConn) {
 	x.known(c)
 	x.unassign(c)
 	x.part(c)
+	select {
+	case x.freed <- struct{}{}:
+	default:
+	}
 }
 
 // known removes a connection from the fresh ones.
@@ -276,7 +281,7 @@ func (x *connections) acquire(c *net.TCPConn, direct bool) *visitorConn {
 		switch {
 		case oldest != nil:
 			x.Close(oldest.TCPConn)
-		case x.shed(wantConnections, true) == 0:
+		case x.shed(wantConnections, true) == 0 && !x.await():
 			return nil
 		}
 	}

@@ -130,11 +130,13 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			w = activeWriter{w, c}
 		}
 	}
+	ctx := origin.ForClient(r.Context(), o.Client)
 	if o.HasSession() {
-		r = r.WithContext(origin.WithSession(r.Context()))
+		ctx = origin.WithSession(ctx)
 	}
-	w, r = s.patience.patient(w, r)
+	w, r = s.patience.patient(w, r.WithContext(ctx))
 	s.proxy.serve(w, r, o)
+	s.patience.hurryRest(r)
 }
 
 var _ http.Handler = (*Server)(nil)

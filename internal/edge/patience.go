@@ -22,7 +22,7 @@ type patience struct {
 }
 
 // patient returns w and r for the proxy: each read of the body and each write of the answer must make progress within
-// the idle timeout.
+// the idle timeout. r is not the request of net/http, which looks at the body of that: it may expect 100-continue.
 func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	if hasBody(r) {
 		b := &patientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: p.idle, progress: progressOf(r)}
@@ -37,6 +37,13 @@ func (p *patience) patientAnswer(w http.ResponseWriter, r *http.Request) http.Re
 	return &patientWriter{
 		ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2,
 		draining: p.draining, progress: progressOf(r),
+	}
+}
+
+// hurryRest bounds what is left of the request when the site has answered: net/http reads it before the next one.
+func (p *patience) hurryRest(r *http.Request) {
+	if b, ok := r.Body.(*patientBody); ok && !b.whole.Load() {
+		b.rc.SetReadDeadline(time.Now().Add(p.header)) //nolint:errcheck // as in hurryBody
 	}
 }
 
@@ -58,6 +65,7 @@ type patientBody struct {
 	patience time.Duration
 	progress front.Progress
 	pace     front.Pace
+	whole    atomic.Bool // all of it was read
 	broken   atomic.Bool // the visitor did not send all of it, which is no fault of the site
 
 	mu     sync.Mutex
@@ -84,6 +92,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	case err == io.EOF: // Read returns io.EOF itself
 		// From here on net/http reads to notice the visitor's departure; a deadline would look like one.
 		b.until(time.Time{})
+		b.whole.Store(true)
 	case err != nil && !errors.Is(err, http.ErrBodyReadAfterClose):
 		b.broken.Store(true) // before the transport hears of it
 	}

@@ -16,12 +16,13 @@ import (
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/origin"
 )
 
 // Preflights are answered before admission, so the site of a closed room must not feel them: the edge answers from what
 // the site said before, and asks it only so often for each address prefix.
 const (
-	preflightsAtOnce   = 32
+	preflightsAtOnce   = 32 // questions in progress
 	preflightTime      = 5 * time.Second
 	preflightsKept     = 4096             // answers of sites
 	preflightKeptFor   = 60 * time.Second // an answer
@@ -34,10 +35,11 @@ type preflights struct {
 	proxy *proxy
 	log   *slog.Logger
 	asked *clientaddr.Rate
-	once  chan struct{} // questions in progress
 
-	mu   sync.Mutex
-	kept *simplelru.LRU[preflightKey, keptPreflight]
+	mu       sync.Mutex
+	kept     *simplelru.LRU[preflightKey, keptPreflight]
+	asking   int // questions in progress
+	askingOf *clientaddr.Quota
 }
 
 // preflightKey is the hash of everything that a site is asked with.
@@ -58,7 +60,11 @@ func newPreflights(p *proxy, log *slog.Logger) (*preflights, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &preflights{proxy: p, log: log, asked: asked, once: make(chan struct{}, preflightsAtOnce), kept: kept}, nil
+	askingOf, err := clientaddr.NewQuota(preflightsAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	return &preflights{proxy: p, log: log, asked: asked, kept: kept, askingOf: askingOf}, nil
 }
 
 // answer sets the answer to a preflight: which pages of other origins may send a request. The site gets only path,
@@ -68,14 +74,17 @@ func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 	now, key := time.Now(), keyOf(r, o)
 	fields, known := p.recall(key, now)
 	if !known {
-		if !p.mayAsk(now, clientaddr.Prefix(o.Client)) {
+		from := clientaddr.Prefix(o.Client)
+		if !p.mayAsk(now, from) {
 			o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "2"})
 			o.Refuse("preflight_refused", "Too many preflights at the moment.", http.StatusServiceUnavailable)
 			return
 		}
 		var err error
-		fields, err = p.askSite(r, o)
-		<-p.once
+		func() {
+			defer p.hasAsked(from)
+			fields, err = p.askSite(r, o)
+		}()
 		if err != nil {
 			p.log.Debug("preflight not answered by the site", slog.String("host", r.Host), slog.Any("error", err))
 		} else {
@@ -89,19 +98,25 @@ func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 	o.Kind, o.Status, o.Header = gate.Answered, http.StatusNoContent, append(o.Header, fields...)
 }
 
-// mayAsk takes a place for a question to the site, of a visitor's prefix, and reports whether there was one.
+// mayAsk takes a place for a question to the site, of a visitor's prefix, and reports whether there was one. hasAsked
+// returns it.
 func (p *preflights) mayAsk(now time.Time, from netip.Prefix) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	minute := now.Unix() / 60
-	if p.asked.Full(minute, from) {
+	if p.asked.Full(minute, from) || !p.askingOf.TakeShare(from, preflightsAtOnce-p.asking) {
 		return false
 	}
-	select {
-	case p.once <- struct{}{}:
-		p.asked.Add(minute, from)
-		return true
-	default:
-		return false
-	}
+	p.asking++
+	p.asked.Add(minute, from)
+	return true
+}
+
+func (p *preflights) hasAsked(from netip.Prefix) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asking--
+	p.askingOf.Give(from)
 }
 
 func (p *preflights) recall(key preflightKey, now time.Time) (fields []gate.Field, known bool) {
@@ -131,7 +146,7 @@ func keyOf(r *http.Request, o *gate.Outcome) preflightKey {
 
 // askSite returns the CORS headers of the site's answer, nil if its status is not a success.
 func (p *preflights) askSite(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
+	ctx, cancel := context.WithTimeout(origin.ForClient(r.Context(), o.Client), preflightTime)
 	defer cancel()
 	target := rawTarget(r)
 	o.MustGo(gate.Preflights, target)

@@ -101,7 +101,7 @@ func (x upstreamRequest) answered(r *http.Response) error {
 	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		upgraded(r.Request)
-		if c, ok := progressOf(r.Request).(*visitorConn); ok && !x.outcome.HasSession() {
+		if c, ok := progressOf(r.Request).(*visitorConn); ok {
 			c.tunnels()
 		}
 	}

@@ -143,7 +143,9 @@ func New(o Options) (_ *Server, err error) {
 	s.streams = &streams{hub, s.gate, s.log}
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
-	s.dials = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	if s.dials, err = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics); err != nil {
+		return nil, err
+	}
 	s.dials.Short = func(full bool) { s.conns.shed(wantSites, full) }
 	transport := origin.NewTransport(s.dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}

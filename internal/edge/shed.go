@@ -25,8 +25,9 @@ const (
 	shedAt = 70
 	// owedFor is how long a visitor may owe bytes above shedAt. At the limit even the newest debtor is closed.
 	owedFor = time.Second
-	// owedForSession is the same for a connection whose last request had a valid session, also at the limit: for up to
-	// connsOfSession connections of one session, more than any browser opens.
+	// owedForSession is the same for a connection whose last request had a valid session: for up to connsOfSession
+	// connections of one session, more than any browser opens. At the limit it ends for a large prefix, if no other
+	// connection can be closed: a client may have as many sessions as rooms admit.
 	owedForSession = 5 * time.Second
 	connsOfSession = 16
 	// callsOfSession is how many requests of each of them may wait for the visitor and hold connections to sites.
@@ -35,6 +36,10 @@ const (
 	shedPart = 64
 	// shedPause is the least time between two searches above shedAt, and at the limit after one that found nothing.
 	shedPause = 20 * time.Millisecond
+	// After emptySearches in a row at the limit a new connection is refused at once. They are forgotten after
+	// forgetSearches without a search.
+	emptySearches  = 3
+	forgetSearches = time.Second
 	// A prefix is large from 1/largePart of the most connections on, and from largePrefix connections on, of visitors or
 	// to sites.
 	largePart, largePrefix = 16, 4
@@ -45,7 +50,7 @@ type debt struct {
 	busy   atomic.Int32 // requests that do not wait for the visitor
 	since  atomic.Int64 // while busy is 0: Unix time in microseconds from which on the visitor owes bytes
 	atSite calls
-	tunnel atomic.Bool // the connection is upgraded, outside of sessions
+	tunnel atomic.Bool // the connection is upgraded
 }
 
 // calls are the requests of a connection that wait for the visitor and hold connections to sites. It is safe for
@@ -118,8 +123,11 @@ func (c *visitorConn) tunnels() {
 }
 
 // owes reports since when the visitor owes bytes, if it does so for at least patience, and for how many of what is
-// wanted. large is that of its prefix. The caller holds the lock of the connections.
-func (c *visitorConn) owes(now time.Time, patience time.Duration, of want, large bool) (since int64, n int) {
+// wanted. large is that of its prefix; spare gives a session its patience. The caller holds the lock of the
+// connections.
+func (c *visitorConn) owes(
+	now time.Time, patience time.Duration, of want, large, spare bool,
+) (since int64, n int) {
 	n, since = 1, c.debt.since.Load()
 	busy := c.debt.busy.Load() > 0 || c.rests.Load()
 	if of == wantSites {
@@ -139,7 +147,12 @@ func (c *visitorConn) owes(now time.Time, patience time.Duration, of want, large
 		return 0, 0
 	}
 	if s := c.session.Load(); s != 0 && c.of.sessions[s] <= connsOfSession && n <= callsOfSession {
-		patience = max(patience, owedForSession)
+		switch {
+		case c.debt.tunnel.Load(): // it may rest
+			return 0, 0
+		case spare:
+			patience = max(patience, owedForSession)
+		}
 	}
 	if now.UnixMicro()-since < patience.Microseconds() {
 		return 0, 0
@@ -260,18 +273,23 @@ func (x *connections) isLarge(n *neighbours, of want) bool {
 
 // debtors returns the connections without progress of one prefix, oldest debt first: of the prefix that keeps the most
 // connections from others by debts. It is the prefix of one visitor, unless a network has many times as many. Only a
-// large prefix is chosen by a debt younger than owedFor: a visitor that has just connected is not the cause. The caller
-// holds the lock.
-func (x *connections) debtors(now time.Time, patience time.Duration, of want) (prefix netip.Prefix, out []debtor) {
+// large prefix is chosen by a debt younger than owedFor: a visitor that has just connected is not the cause. Without
+// spare it is a large prefix, whose sessions have no patience of their own. The caller holds the lock.
+func (x *connections) debtors(
+	now time.Time, patience time.Duration, of want, spare bool,
+) (near *neighbours, out []debtor) {
 	var most [prefixKinds]*neighbours
 	var owing [prefixKinds]int
 	each := func(near *neighbours, debt func(c *visitorConn, since int64, n int)) {
 		large, patience := x.isLarge(near, of), patience
 		if !large {
+			if !spare {
+				return
+			}
 			patience = max(patience, owedFor)
 		}
 		for _, c := range near.conns {
-			if since, n := c.owes(now, patience, of, large); n > 0 {
+			if since, n := c.owes(now, patience, of, large, spare); n > 0 {
 				debt(c, since, n)
 			}
 		}
@@ -293,11 +311,11 @@ func (x *connections) debtors(now time.Time, patience time.Duration, of want) (p
 		chosen = most[ofNetwork]
 	}
 	if chosen == nil {
-		return prefix, nil
+		return nil, nil
 	}
 	each(chosen, func(c *visitorConn, since int64, _ int) { out = append(out, debtor{c, since}) })
 	slices.SortFunc(out, func(a, b debtor) int { return cmp.Compare(a.since, b.since) })
-	return chosen.prefix, out
+	return chosen, out
 }
 
 // shed closes connections without progress for want of something, and returns how many. full reports that nothing of it
@@ -309,14 +327,23 @@ func (x *connections) shed(of want, full bool) int {
 		patience = 0
 	}
 	x.mu.Lock()
-	if now.Before(last.next) && (!full || last.empty) {
+	if now.Before(last.next) && (!full || last.empty > 0) {
 		x.mu.Unlock()
 		return 0
 	}
-	prefix, list := x.debtors(now, patience, of)
+	near, list := x.debtors(now, patience, of, true)
+	if len(list) == 0 || !full && !x.isLarge(near, of) {
+		large, more := x.debtors(now, 0, of, false)
+		switch {
+		case full && large != nil:
+			near, list = large, more
+		case large != nil:
+			list = nil // a small prefix is not closed while a large one owes anything
+		}
+	}
 	list = list[:min(len(list), max(1, x.max/shedPart))]
-	if *last = (lastSearch{now.Add(shedPause), len(list) == 0}); len(list) > 0 {
-		x.noteShed(now, prefix, len(list), of)
+	if last.note(now, len(list)); len(list) > 0 {
+		x.noteShed(now, near.prefix, len(list), of)
 	}
 	for _, d := range list {
 		x.free(d.visitorConn)
@@ -331,7 +358,37 @@ func (x *connections) shed(of want, full bool) int {
 // lastSearch is the last search for connections without progress.
 type lastSearch struct {
 	next  time.Time // not before
-	empty bool      // it found nothing
+	empty int       // how many of the last searches in a row found nothing
+}
+
+// note notes a search that found n connections.
+func (l *lastSearch) note(now time.Time, n int) {
+	if n > 0 || now.Sub(l.next) > forgetSearches {
+		l.empty = 0
+	}
+	if n == 0 {
+		l.empty++
+	}
+	l.next = now.Add(shedPause)
+}
+
+// await waits until a place may be free or the next search is due. It reports false once the last searches found
+// nothing: then the edge is full, and a visitor should not wait to hear so. A single search may find nothing because the
+// requests of an attack are busy for a moment.
+func (x *connections) await() bool {
+	x.mu.Lock()
+	last := x.searches[wantConnections][index(true)]
+	x.mu.Unlock()
+	if last.empty > emptySearches {
+		return false
+	}
+	due := time.NewTimer(time.Until(last.next))
+	defer due.Stop()
+	select {
+	case <-x.freed:
+	case <-due.C:
+	}
+	return true
 }
 
 func index(b bool) int {

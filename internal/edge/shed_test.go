@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,6 +99,83 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 	}
 }
 
+// At the limit sessions keep no connections from others: those of a large prefix are closed however young their debts
+// are. Below it a small prefix is not closed while a large one owes anything.
+func TestSheddingOfManySessions(t *testing.T) {
+	x := newConnections(100, 50, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	inside, outside := x.bare("10.0.1.1")[0], x.bare("10.0.2.1")[0]
+	inside.Identify(*inside.client.Load(), 1)
+	inside.debt.since.Store(time.Now().Add(-owedForSession / 2).UnixMicro())
+	large := x.bare(slices.Repeat([]string{"192.0.2.1"}, 80)...)
+	for i, c := range large {
+		c.Identify(*c.client.Load(), uint64(2+i))
+		c.debt.since.Store(time.Now().UnixMicro())
+	}
+	if n := x.shed(wantConnections, false); n > 0 {
+		t.Errorf("%d connections are closed while others are free", n)
+	}
+	if n := x.shed(wantConnections, true); n != 1 || !outside.closed {
+		t.Errorf("%d connections are closed at the limit, an old debt: %v", n, outside.closed)
+	}
+	if n := x.shed(wantConnections, true); n != 1 || inside.closed {
+		t.Errorf("%d connections are closed, a session of a small prefix: %v", n, inside.closed)
+	}
+	for _, c := range large {
+		c.Close() // some are closed already
+	}
+	inside.debt.since.Store(time.Now().Add(-owedForSession).UnixMicro())
+	x.searches = [numWants][2]lastSearch{}
+	if n := x.shed(wantConnections, false); n != 1 || !inside.closed {
+		t.Errorf("%d connections are closed when no large prefix owes", n)
+	}
+}
+
+// An upgraded connection of a session may rest, unless the session has more connections than a browser opens.
+func TestSheddingOfTunnels(t *testing.T) {
+	for n, closes := range map[int]bool{connsOfSession: false, connsOfSession + 1: true} {
+		x := newConnections(100, 50, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		for _, c := range x.bare(slices.Repeat([]string{"192.0.2.1"}, n)...) {
+			c.Identify(*c.client.Load(), 1)
+			c.Begin()
+			c.tunnels()
+			c.debt.since.Store(time.Now().Add(-time.Minute).UnixMicro())
+		}
+		if closed := x.shed(wantSites, true); closed > 0 != closes {
+			t.Errorf("%d of %d connections are closed", closed, n)
+		}
+	}
+}
+
+// At the limit a connection waits for a moment in which all others are busy. It is refused at once while they stay
+// busy.
+func TestAMomentWithoutDebtors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newConnections(10, 10, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		all := x.bare(slices.Repeat([]string{"192.0.2.1"}, 10)...)
+		for _, c := range all {
+			c.Begin()
+		}
+		time.AfterFunc(shedPause/2, func() { all[0].Close() })
+		time.AfterFunc(shedPause*3/2, all[1].End)
+		begun := time.Now()
+		for _, after := range []time.Duration{shedPause / 2, shedPause * 2} {
+			if x.acquire(&net.TCPConn{}, false) == nil || time.Since(begun) > after {
+				t.Errorf("no place after %v", time.Since(begun))
+			}
+		}
+		if x.acquire(&net.TCPConn{}, false) != nil {
+			t.Error("there is an eleventh connection")
+		}
+		refused := time.Now()
+		if x.acquire(&net.TCPConn{}, false) != nil || time.Since(refused) > 0 {
+			t.Errorf("the next refusal takes %v", time.Since(refused))
+		}
+		if took := refused.Sub(begun); took > 10*shedPause {
+			t.Errorf("the refusal took %v", took)
+		}
+	})
+}
+
 // Groups of connections end with them.
 func TestPrefixesAreForgotten(t *testing.T) {
 	x := newConnections(1000, 500, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -130,6 +208,7 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 			"silent connections": "",
 			"slow heads of one session": "GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: SESSION\r\n\r\n" +
 				"GET / HTTP/1.1\r\n",
+			"slow bodies of many sessions": "POST / HTTP/1.1\r\nHost: sale.example\r\nCookie: EACH\r\nContent-Length: 100000\r\n\r\n",
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := open(t, func(st *stage) { st.cfg.Reader, st.maxFiles = front, 256 }) // 128 connections, 64 to origins
@@ -140,6 +219,7 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 				go func() {
 					defer close(done)
 					var held []net.Conn
+					id := uint64(1000)
 					for {
 						select {
 						case <-stop:
@@ -157,7 +237,11 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 						if err != nil {
 							continue
 						}
-						io.WriteString(c, attack) //nolint:errcheck // the edge may have closed it
+						text := attack
+						if id++; strings.Contains(text, "EACH") {
+							text = strings.ReplaceAll(text, "EACH", st.seal("sale", session(id)))
+						}
+						io.WriteString(c, text) //nolint:errcheck // the edge may have closed it
 						held = append(held, c)
 					}
 				}()

@@ -161,11 +161,15 @@ func NewQuota(perPrefix int) (*Quota, error) {
 }
 
 // Take reserves one resource and reports whether the quota allowed it; Give returns it.
-func (q *Quota) Take(p netip.Prefix) bool {
+func (q *Quota) Take(p netip.Prefix) bool { return q.TakeShare(p, q.max) }
+
+// TakeShare is Take with a quota of free, the number of free resources. So one prefix gets half of all, each of n
+// prefixes 1/(n+1) of them, and something is left for the next prefix.
+func (q *Quota) TakeShare(p netip.Prefix, free int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, _ := q.open.Get(p)
-	if n >= q.max {
+	if n >= min(free, q.max) {
 		return false
 	}
 	q.open.Add(p, n+1)

@@ -259,12 +259,15 @@ func (c *conn) endVisit() {
 	}
 }
 
-// end closes a connection after an answer. If the visitor has sent more than was read, it first waits for the
-// visitor to take the answer: a close would reset the connection and drop the answer.
+// lingerFor is how long a connection waits for the visitor to take the last bytes, if the visitor has sent more than was
+// read: a close would reset the connection and drop them.
+const lingerFor = 500 * time.Millisecond
+
+// end closes a connection after an answer; it lingers if the visitor has sent more than was read.
 func (c *conn) end() {
 	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun &&
 		e.CloseWrite() == nil {
-		over := time.Now().Add(500 * time.Millisecond)
+		over := time.Now().Add(lingerFor)
 		for c.visit.readUntil(over, 0) && c.read() {
 			c.r, c.w = 0, 0
 		}

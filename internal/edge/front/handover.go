@@ -2,9 +2,11 @@ package front
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/sse"
@@ -58,6 +60,7 @@ type handed struct {
 	tied   net.Conn // to a site, for this connection alone; nil for none
 	guard  http1.Guard
 	faulty bool        // the guard has found a fault: what the client sends from then on is dropped
+	wrote  atomic.Bool // since the last read that brought something
 	tunnel atomic.Bool // the connection is upgraded
 }
 
@@ -86,6 +89,9 @@ func (h *handed) TakeTied() net.Conn {
 // Read implements [net.Conn].
 func (h *handed) Read(b []byte) (int, error) {
 	n, err := h.read(b)
+	if n > 0 {
+		h.wrote.Store(false)
+	}
 	if n == 0 || h.faulty || h.tunnel.Load() {
 		return n, err
 	}
@@ -125,6 +131,22 @@ func (h *handed) CloseWrite() error {
 		return c.CloseWrite()
 	}
 	return nil
+}
+
+// Write implements [net.Conn].
+func (h *handed) Write(b []byte) (int, error) {
+	h.wrote.Store(true)
+	return h.Conn.Write(b)
+}
+
+// Close closes the connection. Where an answer was written before the request was read, it waits for the visitor to
+// take the answer: see [lingerFor].
+func (h *handed) Close() error {
+	if h.wrote.Swap(false) && !h.tunnel.Load() && (h.faulty || !h.guard.Between()) && h.CloseWrite() == nil &&
+		h.SetReadDeadline(time.Now().Add(lingerFor)) == nil {
+		io.Copy(io.Discard, h.Conn) //nolint:errcheck // the connection ends either way
+	}
+	return h.Conn.Close()
 }
 
 // Handed is a connection that the front gave to net/http, with bytes that the front had read.

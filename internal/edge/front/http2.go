@@ -33,8 +33,7 @@ const (
 	maxRequests = 10_000
 	maxLife     = time.Hour
 
-	goAwayFor = time.Second            // the client may take to hear that the connection ends
-	lingerFor = 500 * time.Millisecond // the client may take to read the last frames
+	goAwayFor = time.Second // the client may take to hear that the connection ends
 )
 
 // h2 is a connection with HTTP/2.

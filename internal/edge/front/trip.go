@@ -200,7 +200,12 @@ func (x *trip) connect(fresh bool) (*http1.Conn, error) {
 		}
 		up.Close() // it is of no use
 	}
-	return x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
+	if !fresh {
+		if up := x.opts.Pool.Kept(to.Scheme, to.Host); up != nil {
+			return up, nil
+		}
+	}
+	return x.opts.Pool.Get(origin.ForClient(x.base, x.outcome.Client), to.Scheme, to.Host, true)
 }
 
 // checkOffers ties the connection if the site offers a login that it binds to it. The error says that this cannot be.

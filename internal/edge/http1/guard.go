@@ -51,6 +51,9 @@ func (g *Guard) Asks(method string) { g.method = method }
 // InChunks reports whether the next byte is of a chunked body.
 func (g *Guard) InChunks() bool { return g.state == inChunks }
 
+// Between reports whether the last byte was the end of a message, or none was read.
+func (g *Guard) Between() bool { return g.state == inHead && g.lines == 0 && g.n == 0 }
+
 // Next returns how many bytes of b may be read. The error, [ErrAnswer], is for the byte behind them.
 func (g *Guard) Next(b []byte) (n int, err error) {
 	for n < len(b) {

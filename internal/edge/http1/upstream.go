@@ -74,13 +74,12 @@ const firstBuffer = 8 << 10
 // Get returns a connection to the site at host, with or without a port. Unless fresh, it may be a reused one: see
 // [Conn.Ask]. Errors are those of Dial and of TLS.
 func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn, error) {
-	to := site{scheme, host}
 	if !fresh {
-		if c := p.get(to); c != nil {
-			c.Reused, c.kept = true, true
+		if c := p.Kept(scheme, host); c != nil {
 			return c, nil
 		}
 	}
+	to := site{scheme, host}
 	addr := host
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		port := "80"
@@ -104,6 +103,15 @@ func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn,
 		}
 	}
 	return c, nil
+}
+
+// Kept returns a reused connection to the site at host, nil for none.
+func (p *Pool) Kept(scheme, host string) *Conn {
+	c := p.get(site{scheme, host})
+	if c != nil {
+		c.Reused, c.kept = true, true
+	}
+	return c
 }
 
 // Tie keeps a connection for one user alone, after its last response was read completely, and reports whether it may:

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/edge/clientaddr"
 )
 
 // ErrFull says that no connection to an origin came free in time.
 var ErrFull = errors.New("as many connections to origins are open as the limit of open files allows, and all are busy")
 
 // Dials opens connections to origins, and bounds how many are open at the same time. Where all places are taken, a
-// caller waits for timeouts.dial. It is safe for concurrent use.
+// caller waits for timeouts.dial. Address prefixes share the waiting: one visitor does not keep all others behind it. It
+// is safe for concurrent use.
 type Dials struct {
 	dial    func(context.Context, string, string) (net.Conn, error)
 	wait    time.Duration
@@ -26,6 +28,10 @@ type Dials struct {
 	reserve chan struct{} // for requests with a session
 	metrics *Metrics
 	own     atomic.Pointer[[]netip.AddrPort] // listeners of this process
+
+	mu        sync.Mutex
+	waiting   int // callers
+	waitingOf *clientaddr.Quota
 
 	// Short is called when few places are free for all requests, full means none. Nil for no call.
 	Short  func(full bool)
@@ -40,11 +46,21 @@ const (
 	shortEvery  = 50 * time.Millisecond
 )
 
+// leastWaiting is the least number of callers that may wait; else it is that of the places.
+const leastWaiting = 64
+
 type sessionKey struct{}
 
 // WithSession returns a context of requests with a valid session: they may take a place of the reserve.
 func WithSession(ctx context.Context) context.Context {
 	return context.WithValue(ctx, sessionKey{}, true)
+}
+
+type clientKey struct{}
+
+// ForClient returns a context of requests of a visitor.
+func ForClient(ctx context.Context, client netip.Addr) context.Context {
+	return context.WithValue(ctx, clientKey{}, client)
 }
 
 // Refuse makes connections to listeners of this process fail: a site there would be a loop, or what only operators may
@@ -53,10 +69,15 @@ func (d *Dials) Refuse(own []netip.AddrPort) { d.own.Store(&own) }
 
 // NewDials returns Dials that keep n connections at most; wait bounds how long a connection may take, and how long a
 // caller waits for a place.
-func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
+func NewDials(n int, wait time.Duration, m *Metrics) (*Dials, error) {
 	m.limit.Set(float64(n))
+	waitingOf, err := clientaddr.NewQuota(max(n, leastWaiting))
+	if err != nil {
+		return nil, err
+	}
 	d := &Dials{
 		wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m,
+		waitingOf: waitingOf,
 	}
 	dialer := &net.Dialer{Timeout: wait, KeepAlive: 30 * time.Second, ControlContext: d.refuseAddr}
 	d.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -64,7 +85,7 @@ func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
 		_, err := netip.ParseAddr(host)
 		return dialer.DialContext(context.WithValue(ctx, resolved{}, err != nil && !room.LoopbackName(host)), network, addr)
 	}
-	return d
+	return d, nil
 }
 
 // Limit returns how many connections may be open.
@@ -89,6 +110,12 @@ func (d *Dials) acquire(ctx context.Context) (chan struct{}, error) {
 		return reserve, nil
 	default:
 	}
+	client, _ := ctx.Value(clientKey{}).(netip.Addr) // the edge itself has none
+	from := clientaddr.Prefix(client)
+	if !d.mayWait(from) {
+		return nil, ErrFull
+	}
+	defer d.hasWaited(from)
 	d.metrics.waits.Inc()
 	late := time.NewTimer(d.wait)
 	defer late.Stop()
@@ -108,6 +135,24 @@ func (d *Dials) acquire(ctx context.Context) (chan struct{}, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// mayWait takes a place among the waiting callers, for a prefix, and reports whether there was one. hasWaited returns it.
+func (d *Dials) mayWait(from netip.Prefix) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.waitingOf.TakeShare(from, max(d.Limit(), leastWaiting)-d.waiting) {
+		return false
+	}
+	d.waiting++
+	return true
+}
+
+func (d *Dials) hasWaited(from netip.Prefix) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting--
+	d.waitingOf.Give(from)
 }
 
 // stillShort calls Short for a caller that waits, unless another one has just done so.

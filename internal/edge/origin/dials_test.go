@@ -2,9 +2,12 @@ package origin
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,7 +15,10 @@ import (
 
 // What frees places goes on while a caller waits: another caller may have taken the first place.
 func TestShortIsCalledWhileACallerWaits(t *testing.T) {
-	d := NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry()))
+	d, err := NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.places <- struct{}{}
 	var calls atomic.Int32
 	d.Short = func(full bool) {
@@ -26,6 +32,53 @@ func TestShortIsCalledWhileACallerWaits(t *testing.T) {
 	if _, err := d.acquire(t.Context()); err != nil || calls.Load() < 3 {
 		t.Errorf("%d calls, %v", calls.Load(), err)
 	}
+}
+
+// One prefix does not keep others behind its callers: half of those that may wait are left for them.
+func TestPrefixesShareTheWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.places <- struct{}{}
+		var full, served atomic.Int32
+		var all sync.WaitGroup
+		ask := func(client string) {
+			all.Go(func() {
+				_, err := d.acquire(ForClient(t.Context(), netip.MustParseAddr(client)))
+				switch {
+				case err == nil:
+					served.Add(1)
+				case errors.Is(err, ErrFull):
+					full.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		for range 2 * leastWaiting {
+			ask("192.0.2.1")
+		}
+		synctest.Wait()
+		if n := full.Load(); n != 2*leastWaiting-leastWaiting/2 {
+			t.Errorf("%d callers of one prefix are refused", n)
+		}
+		full.Store(0)
+		ask("198.51.100.1")
+		synctest.Wait()
+		if full.Load() > 0 {
+			t.Error("a caller of another prefix is refused")
+		}
+		for range leastWaiting/2 + 1 {
+			<-d.places
+			synctest.Wait()
+		}
+		all.Wait()
+		if served.Load() != leastWaiting/2+1 || d.waiting != 0 || d.waitingOf.Prefixes() != 0 {
+			t.Errorf("%d callers got a place, %d wait", served.Load(), d.waiting)
+		}
+	})
 }
 
 func TestDialRefusesAddressesThatAreNoSites(t *testing.T) {
