@@ -218,6 +218,11 @@ func TestNotificationInABrowser(t *testing.T) {
 	markers := 0
 	expect := func(want, text string) { // what is shown after a message; another room's tells that it was taken
 		t.Helper()
+		defer func() {
+			if t.Failed() {
+				t.Logf("after %d messages shown are %q", markers, notes())
+			}
+		}()
 		show(text)
 		markers++
 		room := fmt.Sprint("other", markers)
