@@ -38,10 +38,10 @@ func (u *Turnover) Changed(paces []Pace, x Limits, changes []Change) []Pace {
 		switch free := c.Total - inside; {
 		case free > 0:
 			burst := min(free, max(0, c.PerMinute-used))
-			rest := Pace{For: seconds((free - burst) / c.PerMinute * 60), Mu: c.PerMinute / 60}
+			rest := Pace{For: cut((free - burst) / c.PerMinute * 60), Mu: c.PerMinute / 60}
 			paces = []Pace{{For: time.Second, Mu: burst}, rest, steady}
 		case free < 0:
-			paces = []Pace{{For: seconds(stay * math.Log(inside/c.Total))}, steady}
+			paces = []Pace{{For: cut(stay * math.Log(inside/c.Total))}, steady}
 		default:
 			paces = []Pace{steady}
 		}
@@ -51,8 +51,6 @@ func (u *Turnover) Changed(paces []Pace, x Limits, changes []Change) []Pace {
 }
 
 func shut(c *Change) bool { return c.Total <= 0 || c.PerMinute <= 0 }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // until returns paces for the time d.
 func until(paces []Pace, d time.Duration) (out []Pace) {

@@ -61,6 +61,19 @@ func TestChangesAreForeseen(t *testing.T) {
 	}
 }
 
+// TestARoomThatFillsForYearsIsForeseen: a start with a large T and a small R fills the room for longer than a duration
+// can say.
+func TestARoomThatFillsForYearsIsForeseen(t *testing.T) {
+	var u Turnover
+	u.Observe(0, time.Minute, 0, 0)
+	x := Limits{Total: 10, PerMinute: 10}
+	for _, p := range u.Changed(u.Paces(x), x, []Change{{time.Minute, math.MaxInt32, 1}}) {
+		if p.For < 0 || p.Mu < 0 {
+			t.Errorf("%v", p)
+		}
+	}
+}
+
 // TestFewerPacesAdmitAsMany: a forecast with many phases before several changes is told in few.
 func TestFewerPacesAdmitAsMany(t *testing.T) {
 	var paces []Pace
