@@ -275,10 +275,8 @@ func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 		close(over)
 		all.Wait()
 		eventually(t, "no question is in progress", func() bool {
-			p := st.server.preflights
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.asking == 0 && p.askingOf.Prefixes() == 0
+			asking := st.server.preflights.asking
+			return asking.Free() == preflightsAtOnce && asking.Prefixes() == 0
 		})
 	})
 }

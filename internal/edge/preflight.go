@@ -36,10 +36,10 @@ type preflights struct {
 	log   *slog.Logger
 	asked *clientaddr.Rate
 
-	mu       sync.Mutex
-	kept     *simplelru.LRU[preflightKey, keptPreflight]
-	asking   int // questions in progress
-	askingOf *clientaddr.Quota
+	asking *clientaddr.Shares // questions in progress
+
+	mu   sync.Mutex
+	kept *simplelru.LRU[preflightKey, keptPreflight]
 }
 
 // preflightKey is the hash of everything that a site is asked with.
@@ -60,11 +60,11 @@ func newPreflights(p *proxy, log *slog.Logger) (*preflights, error) {
 	if err != nil {
 		return nil, err
 	}
-	askingOf, err := clientaddr.NewQuota(preflightsAtOnce)
+	asking, err := clientaddr.NewShares(preflightsAtOnce)
 	if err != nil {
 		return nil, err
 	}
-	return &preflights{proxy: p, log: log, asked: asked, kept: kept, askingOf: askingOf}, nil
+	return &preflights{proxy: p, log: log, asked: asked, kept: kept, asking: asking}, nil
 }
 
 // answer sets the answer to a preflight: which pages of other origins may send a request. The site gets only path,
@@ -82,7 +82,7 @@ func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 		}
 		var err error
 		func() {
-			defer p.hasAsked(from)
+			defer p.asking.Give(from)
 			fields, err = p.askSite(r, o)
 		}()
 		if err != nil {
@@ -98,25 +98,16 @@ func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 	o.Kind, o.Status, o.Header = gate.Answered, http.StatusNoContent, append(o.Header, fields...)
 }
 
-// mayAsk takes a place for a question to the site, of a visitor's prefix, and reports whether there was one. hasAsked
-// returns it.
+// mayAsk takes a place of asking for a question to the site, of a visitor's prefix, and reports whether there was one.
 func (p *preflights) mayAsk(now time.Time, from netip.Prefix) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	minute := now.Unix() / 60
-	if p.asked.Full(minute, from) || !p.askingOf.TakeShare(from, preflightsAtOnce-p.asking) {
+	if p.asked.Full(minute, from) || !p.asking.Take(from) {
 		return false
 	}
-	p.asking++
 	p.asked.Add(minute, from)
 	return true
-}
-
-func (p *preflights) hasAsked(from netip.Prefix) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asking--
-	p.askingOf.Give(from)
 }
 
 func (p *preflights) recall(key preflightKey, now time.Time) (fields []gate.Field, known bool) {

@@ -161,15 +161,13 @@ func NewQuota(perPrefix int) (*Quota, error) {
 }
 
 // Take reserves one resource and reports whether the quota allowed it; Give returns it.
-func (q *Quota) Take(p netip.Prefix) bool { return q.TakeShare(p, q.max) }
+func (q *Quota) Take(p netip.Prefix) bool { return q.take(p, q.max) }
 
-// TakeShare is Take with a quota of free, the number of free resources. So one prefix gets half of all, each of n
-// prefixes 1/(n+1) of them, and something is left for the next prefix.
-func (q *Quota) TakeShare(p netip.Prefix, free int) bool {
+func (q *Quota) take(p netip.Prefix, most int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, _ := q.open.Get(p)
-	if n >= min(free, q.max) {
+	if n >= most {
 		return false
 	}
 	q.open.Add(p, n+1)
@@ -193,6 +191,49 @@ func (q *Quota) Prefixes() int {
 	defer q.mu.Unlock()
 	return q.open.Len()
 }
+
+// Shares divides a number of places among prefixes. A prefix may hold as many as are free: one prefix gets half of all,
+// each of n prefixes 1/(n+1) of them, and something is left for the next prefix. It is safe for concurrent use.
+type Shares struct {
+	mu   sync.Mutex
+	free int
+	held *Quota // its maximum is not used
+}
+
+// NewShares returns n free places.
+func NewShares(n int) (*Shares, error) {
+	held, err := NewQuota(n)
+	return &Shares{free: n, held: held}, err
+}
+
+// Take takes a place and reports whether the share of the prefix allowed it; Give returns it.
+func (s *Shares) Take(p netip.Prefix) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.held.take(p, s.free) {
+		return false
+	}
+	s.free--
+	return true
+}
+
+// Give returns one place.
+func (s *Shares) Give(p netip.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held.Give(p)
+	s.free++
+}
+
+// Free returns the number of free places.
+func (s *Shares) Free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free
+}
+
+// Prefixes returns the number of prefixes that hold places.
+func (s *Shares) Prefixes() int { return s.held.Prefixes() }
 
 // Rate limits events per minute and prefix. It is safe for concurrent use.
 type Rate struct {

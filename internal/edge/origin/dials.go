@@ -29,9 +29,7 @@ type Dials struct {
 	metrics *Metrics
 	own     atomic.Pointer[[]netip.AddrPort] // listeners of this process
 
-	mu        sync.Mutex
-	waiting   int // callers
-	waitingOf *clientaddr.Quota
+	waiting *clientaddr.Shares // places of waiting callers
 
 	// Short is called when few places are free for all requests, full means none. Nil for no call.
 	Short  func(full bool)
@@ -71,13 +69,13 @@ func (d *Dials) Refuse(own []netip.AddrPort) { d.own.Store(&own) }
 // caller waits for a place.
 func NewDials(n int, wait time.Duration, m *Metrics) (*Dials, error) {
 	m.limit.Set(float64(n))
-	waitingOf, err := clientaddr.NewQuota(max(n, leastWaiting))
+	waiting, err := clientaddr.NewShares(max(n, leastWaiting))
 	if err != nil {
 		return nil, err
 	}
 	d := &Dials{
 		wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m,
-		waitingOf: waitingOf,
+		waiting: waiting,
 	}
 	dialer := &net.Dialer{Timeout: wait, KeepAlive: 30 * time.Second, ControlContext: d.refuseAddr}
 	d.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -112,10 +110,10 @@ func (d *Dials) acquire(ctx context.Context) (chan struct{}, error) {
 	}
 	client, _ := ctx.Value(clientKey{}).(netip.Addr) // the edge itself has none
 	from := clientaddr.Prefix(client)
-	if !d.mayWait(from) {
+	if !d.waiting.Take(from) {
 		return nil, ErrFull
 	}
-	defer d.hasWaited(from)
+	defer d.waiting.Give(from)
 	d.metrics.waits.Inc()
 	late := time.NewTimer(d.wait)
 	defer late.Stop()
@@ -135,24 +133,6 @@ func (d *Dials) acquire(ctx context.Context) (chan struct{}, error) {
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// mayWait takes a place among the waiting callers, for a prefix, and reports whether there was one. hasWaited returns it.
-func (d *Dials) mayWait(from netip.Prefix) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.waitingOf.TakeShare(from, max(d.Limit(), leastWaiting)-d.waiting) {
-		return false
-	}
-	d.waiting++
-	return true
-}
-
-func (d *Dials) hasWaited(from netip.Prefix) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiting--
-	d.waitingOf.Give(from)
 }
 
 // stillShort calls Short for a caller that waits, unless another one has just done so.

@@ -75,8 +75,8 @@ func TestPrefixesShareTheWaiting(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Wait()
-		if served.Load() != leastWaiting/2+1 || d.waiting != 0 || d.waitingOf.Prefixes() != 0 {
-			t.Errorf("%d callers got a place, %d wait", served.Load(), d.waiting)
+		if served.Load() != leastWaiting/2+1 || d.waiting.Free() != leastWaiting || d.waiting.Prefixes() != 0 {
+			t.Errorf("%d callers got a place, %d wait", served.Load(), leastWaiting-d.waiting.Free())
 		}
 	})
 }
