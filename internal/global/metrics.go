@@ -61,8 +61,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		control: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vestibule_control_requests_total",
 			Help: "Requests to the API, by operation of its document and class of the status.",
-		},
-			[]string{"operation", "status"}),
+		}, []string{"operation", "status"}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vestibule_global_notices_total",
 			Help: "Attempts to deliver a notice to operators, by what followed, and dropped notices.",

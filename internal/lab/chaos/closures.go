@@ -316,10 +316,7 @@ func regionalLost(ctx context.Context, t *trial) (time.Duration, error) {
 	return 0, errors.Join(stopped, lost)
 }
 
-// silentFor is how long the edge is silent: less than its lease, its tickets and its admissions of R last.
-const silentFor = time.Minute
-
-// silentEdge stops an edge while its regionals and global are replaced.
+// silentEdge stops an edge while its regionals and global are replaced. It goes on after a minute.
 func silentEdge(ctx context.Context, t *trial) (time.Duration, error) {
 	n := t.chosen(anEdge)[0]
 	n.claim()
@@ -328,7 +325,7 @@ func silentEdge(ctx context.Context, t *trial) (time.Duration, error) {
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
-	time.AfterFunc(silentFor, func() {
+	time.AfterFunc(time.Minute, func() {
 		_ = n.signal(syscall.SIGCONT) // it may have ended with the run
 		well()
 		n.free()

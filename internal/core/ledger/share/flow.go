@@ -128,14 +128,10 @@ func (f *Flow) mu(now fleettime.Mono, admitted uint64) float64 {
 
 // LastMinute returns how many of the admissions were made in the last minute, as far as they are known.
 func (f *Flow) LastMinute(now fleettime.Mono, admitted uint64) uint64 {
-	first := admitted
-	for i := 1; i <= min(f.n, flowSamples); i++ {
-		s := &f.samples[(f.n-i)%flowSamples]
-		if first = s.admitted; now.Sub(s.at) >= time.Minute {
-			break
-		}
+	if f.n == 0 {
+		return 0
 	}
-	return admitted - first
+	return admitted - f.since(now, time.Minute).admitted
 }
 
 // joining returns the rate at which visitors joined in the last minute, and its expected duration: as many visitors
@@ -166,8 +162,8 @@ func (f *Flow) theta(now fleettime.Mono, t *Tally, waiting float64) float64 {
 
 // since returns the newest sample that is at least d old, or the oldest one.
 func (f *Flow) since(now fleettime.Mono, d time.Duration) *flowSample {
-	for i := 1; i < min(f.n, flowSamples); i++ {
-		if s := &f.samples[(f.n-1-i)%flowSamples]; now.Sub(s.at) >= d {
+	for i := 1; i <= min(f.n, flowSamples); i++ {
+		if s := &f.samples[(f.n-i)%flowSamples]; now.Sub(s.at) >= d {
 			return s
 		}
 	}
