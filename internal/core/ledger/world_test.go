@@ -542,7 +542,7 @@ func (w *world) written(n *aggProc, d wire.Durable) {
 	if n.gone {
 		return
 	}
-	if n.dc.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
+	if n.dc.owner != n.term && !mutant.On("store-not-fencing") {
 		w.tell("%s/%d may not write any more and stops", n.dc.name, n.term)
 		n.gone = true
 		return

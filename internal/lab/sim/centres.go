@@ -210,7 +210,7 @@ func (cs *centres) takeStored(e *event) {
 	if n.gone && cs.chaos.IntN(2) == 0 {
 		return // it died during the write
 	}
-	if r.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
+	if r.owner != n.term && !mutant.On("store-not-fencing") {
 		if !n.gone {
 			cs.tracef("%s: a write of term %d is refused, it stops", r.name, n.term)
 		}

@@ -4,45 +4,46 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"vestibule/internal/lab/mutant"
 )
 
-// Every patch applies to the product, and contains every mutant.
+// Every patch applies to the product. They contain every mutant, and no other one.
 func TestThePatchesApplyAndHoldEveryMutant(t *testing.T) {
 	t.Chdir("../../../..")
 	dir := t.TempDir()
 	if err := writeAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	var all strings.Builder
+	found := map[string]bool{}
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		all.Write(data)
+		for _, m := range regexp.MustCompile(`mutant\.On\("(.*?)"\)`).FindAllSubmatch(data, -1) {
+			if found[string(m[1])] = true; !known(string(m[1])) {
+				t.Errorf("%s has the unknown mutant %s", name, m[1])
+			}
+		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range mutant.All() {
-		if !strings.Contains(all.String(), "mutant.On(mutant."+identifier(m.Name)+")") {
+		if !found[m.Name] {
 			t.Errorf("%s is in no patch", m.Name)
 		}
 	}
 }
 
-// identifier returns the Go name of a mutant: no-permit is NoPermit.
-func identifier(name string) string {
-	var b strings.Builder
-	for word := range strings.SplitSeq(name, "-") {
-		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
-	}
-	return b.String()
+func known(name string) bool {
+	_, ok := mutant.Named(name)
+	return ok
 }
 
 // A hunk may end with an added line.
