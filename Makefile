@@ -213,7 +213,7 @@ crowd: ## run crowds of real clients against four edges, and compare forecasts w
 
 .PHONY: siege
 siege: ## attack an edge from one address in 19 ways, those that match ONLY, beside visitors, with both fronts (10 minutes)
-	@missed=0; for f in fast nethttp; do $(GO) run ./internal/lab/siege -only '$(ONLY)' -front $$f || missed=1; done; exit $$missed
+	$(GO) test -count=1 -v -timeout 30m -run TestSiege ./internal/lab/e2e -args -siege -siege-only '$(ONLY)'
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## check style, package dependencies, and that the cores use no clock or random source

@@ -178,21 +178,23 @@ func listen(addr, cookie string) (net.Conn, string) {
 	return c, words[1]
 }
 
-// gauge returns a metric without labels, 0 if missing.
+// gauge returns the sum of a metric over its labels, 0 if missing.
 func gauge(t *testing.T, p *command, name string) int {
 	t.Helper()
 	f, err := page(client, p.at["metrics"]+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
+	sum := 0.0
 	for line := range strings.Lines(f.body) {
-		if text, ok := strings.CutPrefix(line, name+" "); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if text, ok := strings.CutPrefix(line, name); ok && (text[0] == ' ' || text[0] == '{') {
+			words := strings.Fields(text)
+			n, err := strconv.ParseFloat(words[len(words)-1], 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return int(n)
+			sum += n
 		}
 	}
-	return 0
+	return int(sum)
 }

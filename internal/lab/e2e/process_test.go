@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,10 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	if how := strings.Split(os.Getenv(attackVariable), ","); len(how) == 3 {
+		attacks[how[0]].run(context.Background(), how[1], how[2] == "true")
+		return
+	}
 	code := m.Run()
 	if built.dir != "" {
 		if err := os.RemoveAll(built.dir); err != nil {

@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"bufio"
@@ -16,6 +16,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+// attackVariable makes a process of this test attack an edge: the name of an attack, an address, and whether with TLS.
+const attackVariable = "VESTIBULE_ATTACK"
+
 // attack is the behaviour of one client address.
 type attack struct {
 	run        func(ctx context.Context, at string, secure bool)
@@ -24,22 +27,22 @@ type attack struct {
 }
 
 const (
-	held      = filesOfEdge // connections of an attack
-	attackers = 8           // goroutines that open them
-	opened    = 1_000       // connections opened or replaced in a second: more would measure the processor
+	held      = siegeFiles // connections of an attack
+	attackers = 8          // goroutines that open them
+	opened    = 1_000      // connections opened or replaced in a second: more would measure the processor
 )
 
 var attacks = map[string]attack{
-	"slow heads":         {run: holds("GET /other HTTP/1.1\r\nHost: "+host+"\r\n", "X: y\r\n")},
+	"slow heads":         {run: holds("GET /other HTTP/1.1\r\nHost: 127.0.0.1\r\n", "X: y\r\n")},
 	"slow bodies":        {run: holds(post("Content-Length: 100000"), "x")},
 	"short slow bodies":  {run: holds(post("Content-Length: 100"), "x")},
 	"slow chunks":        {run: holds(post("Transfer-Encoding: chunked"), "1\r\nx\r\n")},
 	"silent connections": {run: holds("", "")},
-	"unread answers":     {run: holds("GET /large HTTP/1.1\r\nHost: "+host+"\r\n\r\n", "")},
-	"websockets":         {run: holds("GET /other HTTP/1.1\r\nHost: "+host+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", "")},
-	"event streams": {run: holds("GET /.well-known/vestibule/events?room=full HTTP/1.1\r\nHost: "+host+"\r\n\r\n",
+	"unread answers":     {run: holds("GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "")},
+	"websockets":         {run: holds("GET /other HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", "")},
+	"event streams": {run: holds("GET /.well-known/vestibule/events?room=full HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 		"")},
-	"pipelines":         {run: floods(strings.Repeat("GET /other HTTP/1.1\r\nHost: "+host+"\r\n\r\n", 100))},
+	"pipelines":         {run: floods(strings.Repeat("GET /other HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 100))},
 	"short connections": {run: floods("")},
 	"half handshakes":   {run: holdsBare("\x16\x03\x01\x02\x00"), secureOnly: true},
 
@@ -54,7 +57,7 @@ var attacks = map[string]attack{
 }
 
 func post(framing string) string {
-	return "POST /other HTTP/1.1\r\nHost: " + host + "\r\n" + framing + "\r\n\r\n"
+	return "POST /other HTTP/1.1\r\nHost: 127.0.0.1\r\n" + framing + "\r\n\r\n"
 }
 
 func dial(at string, secure bool, protocols ...string) (net.Conn, error) {
@@ -63,13 +66,13 @@ func dial(at string, secure bool, protocols ...string) (net.Conn, error) {
 		return d.Dial("tcp", at)
 	}
 	return tls.DialWithDialer(d, "tcp", at, &tls.Config{
-		InsecureSkipVerify: true, ServerName: host,
+		InsecureSkipVerify: true, ServerName: "127.0.0.1",
 		NextProtos: protocols,
 	}) //nolint:gosec // the program's own certificate
 }
 
-// each runs a function in several goroutines until ctx ends.
-func each(ctx context.Context, run func(n int)) {
+// eachAttacker runs a function in several goroutines until ctx ends.
+func eachAttacker(ctx context.Context, run func(n int)) {
 	var all sync.WaitGroup
 	for n := range attackers {
 		all.Go(func() {
@@ -88,7 +91,7 @@ func holds(first, then string) func(context.Context, string, bool) {
 		var said [attackers]time.Time
 		pace := time.NewTicker(time.Second / opened)
 		defer pace.Stop()
-		each(ctx, func(n int) {
+		eachAttacker(ctx, func(n int) {
 			<-pace.C
 			if len(mine[n]) < held/attackers {
 				if c, err := dial(at, secure); err != nil {
@@ -120,7 +123,7 @@ func holdsBare(first string) func(context.Context, string, bool) {
 // floods opens connections, says all on each again and again, and reads nothing.
 func floods(text string) func(context.Context, string, bool) {
 	return func(ctx context.Context, at string, secure bool) {
-		each(ctx, func(int) {
+		eachAttacker(ctx, func(int) {
 			c, err := dial(at, secure)
 			if err != nil {
 				<-time.After(10 * time.Millisecond)
@@ -141,7 +144,7 @@ func floods(text string) func(context.Context, string, bool) {
 // one fails; each call gets the ID of the first of its own streams.
 func overHTTP2(send func(f *http2.Framer, stream uint32) error, calls int) attack {
 	return attack{secureOnly: true, strict: true, run: func(ctx context.Context, at string, _ bool) {
-		each(ctx, func(int) {
+		eachAttacker(ctx, func(int) {
 			c, err := dial(at, true, "h2")
 			if err != nil {
 				<-time.After(10 * time.Millisecond)
@@ -167,11 +170,11 @@ func overHTTP2(send func(f *http2.Framer, stream uint32) error, calls int) attac
 // streams are those of one call, from a number on.
 const streams = 50
 
-// ask begins requests for a path.
-func ask(f *http2.Framer, stream uint32, method, path string) error {
+// request begins requests for a path.
+func request(f *http2.Framer, stream uint32, method, path string) error {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
-	for _, h := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", host}, {":path", path}} {
+	for _, h := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "127.0.0.1"}, {":path", path}} {
 		if err := e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}
@@ -182,9 +185,9 @@ func ask(f *http2.Framer, stream uint32, method, path string) error {
 	})
 }
 
-func askAll(f *http2.Framer, stream uint32, path string) error {
+func requestAll(f *http2.Framer, stream uint32, path string) error {
 	for i := range uint32(streams) {
-		if err := ask(f, stream+2*i, "GET", path); err != nil {
+		if err := request(f, stream+2*i, "GET", path); err != nil {
 			return err
 		}
 	}
@@ -202,14 +205,14 @@ func priorities(f *http2.Framer, stream uint32) error {
 // emptyData is the body of one form, which never ends.
 func emptyData(f *http2.Framer, stream uint32) error {
 	if stream == 1 {
-		return ask(f, 1, "POST", "/other")
+		return request(f, 1, "POST", "/other")
 	}
 	return f.WriteData(1, false, nil)
 }
 
 func resets(f *http2.Framer, stream uint32) error {
 	for i := range uint32(streams) {
-		if err := errors.Join(ask(f, stream+2*i, "GET", "/other"),
+		if err := errors.Join(request(f, stream+2*i, "GET", "/other"),
 			f.WriteRSTStream(stream+2*i, http2.ErrCodeCancel)); err != nil {
 			return err
 		}
@@ -225,7 +228,7 @@ func lateResets(f *http2.Framer, stream uint32) (err error) {
 			err = errors.Join(err, f.WriteRSTStream(stream-2*(i+1), http2.ErrCodeCancel))
 		}
 	}
-	return errors.Join(err, askAll(f, stream, "/slow"))
+	return errors.Join(err, requestAll(f, stream, "/slow"))
 }
 
 // zeroWindows asks for long answers and allows none of them.
@@ -234,7 +237,7 @@ func zeroWindows(f *http2.Framer, stream uint32) error {
 		<-time.After(time.Second)
 		return f.WritePing(false, [8]byte{})
 	}
-	return askAll(f, stream, "/large")
+	return requestAll(f, stream, "/large")
 }
 
 // unread asks for long answers, allows them and reads none.
@@ -244,7 +247,7 @@ func unread(f *http2.Framer, stream uint32) error {
 	}
 	const all = 1<<31 - 1
 	return errors.Join(f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: all}),
-		f.WriteWindowUpdate(0, all-65535), askAll(f, stream, "/large"))
+		f.WriteWindowUpdate(0, all-65535), requestAll(f, stream, "/large"))
 }
 
 // continuations is one head that never ends.
