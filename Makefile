@@ -286,7 +286,7 @@ compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy a
 
 .PHONY: scale
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
-	$(GO) run ./internal/lab/bench -scale 1000
+	$(GO) test -count=1 -v -timeout 15m -run TestScale ./internal/lab/e2e -args -scale 1000
 
 NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes history k8s-check k8s
 

@@ -17,7 +17,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/figures"
@@ -50,18 +49,9 @@ var packages = []string{
 
 func main() {
 	benchtime := flag.String("benchtime", "1s", "as for go test")
-	rooms := flag.Int("scale", 0, "instead: what so many rooms cost the built binaries")
-	edges := flag.Int("edges", 50, "with -scale: of the data centre")
 	file := flag.String("json", "", "also write the figures to this file, for docs/FIGURES.md")
-	watch := flag.Duration("watch", 30*time.Second, "with -scale: for how long idle nodes are watched")
 	flag.Parse()
-	err := error(nil)
-	if *rooms > 0 {
-		err = scale(context.Background(), os.Stdout, *rooms, *edges, *watch)
-	} else {
-		err = run(context.Background(), os.Stdout, *benchtime, *file)
-	}
-	if err != nil {
+	if err := run(context.Background(), os.Stdout, *benchtime, *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -1,4 +1,4 @@
-// Package visitor is the HTTP client of the visitors that chaos, crowd, bench and the end-to-end tests send to
+// Package visitor is the HTTP client of the visitors that chaos and the end-to-end tests send to
 // real edges: a browser or an app with its own cookies and connections. The callers decide when and where it goes.
 package visitor
 
