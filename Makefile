@@ -209,7 +209,7 @@ upgrade: ## upgrade a fleet of the last release node by node to this build, and 
 
 .PHONY: crowd
 crowd: ## run crowds of real clients against four edges, and compare forecasts with actual waits (6 minutes)
-	$(GO) run ./internal/lab/crowd -only "$(ONLY)"
+	$(GO) test -count=1 -v -parallel 3 -timeout 30m -run 'TestCrowds/$(ONLY)' ./internal/lab/e2e -args -crowds
 
 .PHONY: siege
 siege: ## attack an edge from one address in 19 ways, those that match ONLY, beside visitors, with both fronts (10 minutes)

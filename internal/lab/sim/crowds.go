@@ -13,7 +13,7 @@ import (
 )
 
 // Crowd is a crowd in a room of its own, in two data centres of two edges, with goals for its forecasts. The simulator
-// and internal/lab/crowd, with real clients, use the same crowds.
+// and TestCrowds in internal/lab/e2e, with real clients, use the same crowds.
 type Crowd struct {
 	Name        string
 	Total, Rate int

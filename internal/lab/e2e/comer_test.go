@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"context"
@@ -9,20 +9,19 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/lab/sim"
-	"vestibule/internal/lab/site"
 	"vestibule/internal/lab/visitor"
-	"vestibule/internal/page"
+	waitingpage "vestibule/internal/page"
 )
 
-// person is a visitor with a browser, or an app.
-type person struct {
+// comer is a visitor of a crowd with a browser, or an app.
+type comer struct {
 	visitor.Visitor
 
-	s     *scenario
-	t     *tree
+	r     *crowdRoom
+	h     *hall
 	rng   *rand.Rand
 	drawn fleettime.Time
-	begin time.Time // start of the scenario
+	begin time.Time // start of the crowd
 	page  bool      // a browser with the event stream, like page.js; otherwise an app that polls
 	edge  int
 	heard sim.Hearing
@@ -30,40 +29,40 @@ type person struct {
 	from  time.Duration  // start of the answers by which the forecasts are judged
 }
 
-func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *person {
-	return &person{
+func (r *crowdRoom) comer(h *hall, rng *rand.Rand, begin time.Time, page bool) *comer {
+	return &comer{
 		Visitor: visitor.Visitor{
 			Client: &http.Client{
 				Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true},
 				Timeout:   40 * time.Second,
 			},
-			Host: s.host(), Site: site.Header,
+			Host: r.name + ".example", Site: "X-Demo-Origin",
 		},
-		s: s, t: t, rng: rng, begin: begin, page: page, edge: rng.IntN(len(t.Edges)),
+		r: r, h: h, rng: rng, begin: begin, page: page, edge: rng.IntN(len(h.Edges)),
 	}
 }
 
-func (p *person) since() time.Duration { return time.Since(p.begin) }
+func (p *comer) since() time.Duration { return time.Since(p.begin) }
 
 // ask sends one request; inside reports that the site answered.
-func (p *person) ask(ctx context.Context, poll bool) (n visitor.Shown, inside bool, err error) {
+func (p *comer) ask(ctx context.Context, poll bool) (n visitor.Shown, inside bool, err error) {
 	if p.rng.IntN(5) == 0 { // a load balancer sends the next request elsewhere
-		p.edge = p.rng.IntN(len(p.t.Edges))
+		p.edge = p.rng.IntN(len(p.h.Edges))
 	}
-	a, err := p.AskJSON(ctx, p.t.Edges[p.edge].URL+"/", poll)
+	a, err := p.AskJSON(ctx, p.h.Edges[p.edge].URL+"/", poll)
 	return a.Shown, a.Inside, err
 }
 
 // discard drops forecasts from before the newest change of the limits.
-func (p *person) discard() {
-	if from := time.Duration(p.s.heard.Load()); from != p.from {
+func (p *comer) discard() {
+	if from := time.Duration(p.r.heard.Load()); from != p.from {
 		p.from = from
 		p.heard.Anew(from)
 	}
 }
 
 // record records a shown state.
-func (p *person) record(n *visitor.Shown, answer bool) {
+func (p *comer) record(n *visitor.Shown, answer bool) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	p.discard()
 	p.place = n.Standing()
@@ -80,10 +79,11 @@ func (p *person) record(n *visitor.Shown, answer bool) {
 }
 
 // waitInside waits until the person is inside.
-func (p *person) waitInside(ctx context.Context) (joined, entered time.Duration, ok bool) {
+func (p *comer) waitInside(ctx context.Context) (joined, entered time.Duration, ok bool) {
 	joined, p.place = p.since(), fleettime.TimeOf(time.Now())
 	n, inside, err := p.ask(ctx, false)
-	for err != nil && pause(ctx, time.Second) {
+	for err != nil && ctx.Err() == nil {
+		pause(ctx, time.Second)
 		n, inside, err = p.ask(ctx, false)
 	}
 	if err == nil && !inside {
@@ -99,30 +99,30 @@ func (p *person) waitInside(ctx context.Context) (joined, entered time.Duration,
 }
 
 // poll asks at the retry times, like an app.
-func (p *person) poll(ctx context.Context, n visitor.Shown) bool {
-	for pause(ctx, n.Retry()) {
+func (p *comer) poll(ctx context.Context, n visitor.Shown) bool {
+	for ctx.Err() == nil {
+		pause(ctx, n.Retry())
 		next, inside, err := p.ask(ctx, false)
 		if inside {
 			return true
 		}
-		if err != nil {
-			continue
+		if err == nil {
+			n = next
+			p.record(&n, true)
 		}
-		n = next
-		p.record(&n, true)
 	}
 	return false
 }
 
 // watch follows page.js: it reads the event stream, computes its own position, and asks to keep the place and when
 // the turn is near.
-func (p *person) watch(ctx context.Context, n visitor.Shown) bool {
+func (p *comer) watch(ctx context.Context, n visitor.Shown) bool {
 	ctx, stop := context.WithCancel(ctx)
-	casts := make(chan *page.Broadcast, 1)
+	casts := make(chan *waitingpage.Broadcast, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = p.Stream(ctx, p.t.Edges[p.edge].URL, p.s.room, func(b *page.Broadcast) { // without it, the person polls
+		_ = p.Stream(ctx, p.h.Edges[p.edge].URL, p.r.name, func(b *waitingpage.Broadcast) { // without it, the person polls
 			select {
 			case casts <- b:
 			case <-ctx.Done():
@@ -171,12 +171,12 @@ func (p *person) watch(ctx context.Context, n visitor.Shown) bool {
 				later(2)
 				continue
 			case inside || next.State == "entering" || next.State == "reload":
-				for !inside {
-					if _, inside, err = p.ask(ctx, false); err != nil && !pause(ctx, time.Second) {
-						return false
+				for !inside && ctx.Err() == nil {
+					if _, inside, err = p.ask(ctx, false); err != nil {
+						pause(ctx, time.Second)
 					}
 				}
-				return true
+				return inside
 			}
 			if !n.Counting && !next.WaitTimeLonger && !n.IsRandom() && n.PeopleAhead >= 0 {
 				next.PeopleAhead = min(next.PeopleAhead, n.PeopleAhead)
@@ -201,7 +201,7 @@ func (p *person) watch(ctx context.Context, n visitor.Shown) bool {
 }
 
 // placed returns the state that page.js shows after a message.
-func placed(b *page.Broadcast, now *visitor.Shown) (visitor.Shown, bool) {
+func placed(b *waitingpage.Broadcast, now *visitor.Shown) (visitor.Shown, bool) {
 	v := b.View
 	if v == nil || now.Counting || now.IsRandom() || now.PeopleAhead < 0 || now.State != "queued" && now.State != "next" {
 		return *now, false
@@ -230,7 +230,7 @@ func placed(b *page.Broadcast, now *visitor.Shown) (visitor.Shown, bool) {
 }
 
 // isNear reports whether the turn is near.
-func isNear(b *page.Broadcast, now *visitor.Shown) bool {
+func isNear(b *waitingpage.Broadcast, now *visitor.Shown) bool {
 	if now.IsRandom() {
 		return now.RetryAfterSeconds < 4
 	}
@@ -238,12 +238,10 @@ func isNear(b *page.Broadcast, now *visitor.Shown) bool {
 }
 
 // browse looks at a few pages.
-func (p *person) browse(ctx context.Context) {
-	for p.rng.Float64() > 1/p.s.Pages {
-		if !pause(ctx, time.Duration(p.rng.ExpFloat64()*float64(p.s.Think))) {
-			return
-		}
-		if _, inside, err := p.ask(ctx, false); err == nil && !inside {
+func (p *comer) browse(ctx context.Context) {
+	for p.rng.Float64() > 1/p.r.Pages {
+		pause(ctx, time.Duration(p.rng.ExpFloat64()*float64(p.r.Think)))
+		if _, inside, err := p.ask(ctx, false); ctx.Err() != nil || err == nil && !inside {
 			return // the session has expired: the person leaves
 		}
 	}
