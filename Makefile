@@ -259,7 +259,7 @@ shrink: ## find a shorter run of the small world SEED that breaks a promise
 .PHONY: mutants
 mutants: ## remove each rule of the hard limit; a named test and simulated worlds must detect it
 	$(GO) run ./internal/lab/mutant/overlay -out $(TOOLS)/mutants
-	$(GO) run -tags mutants -overlay $(TOOLS)/mutants/overlay.json ./internal/lab/mutant/gate
+	$(GO) test -count=1 -v -timeout 3h -tags mutants -overlay $(TOOLS)/mutants/overlay.json ./internal/lab/mutant/gate
 
 .PHONY: figures
 figures: ## print the figures of the simulator's experiments, each next to its goal (minutes)
