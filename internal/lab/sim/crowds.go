@@ -294,7 +294,7 @@ func (x *Crowd) gather(seed uint64) *World {
 	c.Network.WAN = 5 * time.Millisecond
 	c.Demand = Demand{Spikes: []Spike{{At: firstComes, Length: x.Over, PerMinute: float64(x.People) / x.Over.Minutes()}}}
 	w := New(c)
-	w.in(firstComes+x.From, func() { w.meters.words = &Words{} })
+	w.in(firstComes+x.From, w.meters.listen)
 	if x.Takeover > 0 {
 		w.in(firstComes+x.Takeover, func() {
 			const pause = 1500 * time.Millisecond
@@ -303,7 +303,7 @@ func (x *Crowd) gather(seed uint64) *World {
 				w.centres.end(r, pause)
 			}
 			w.in(pause+Heard, func() {
-				w.meters.words = &Words{}
+				w.meters.listen()
 				w.hearAnew()
 			})
 		})

@@ -23,13 +23,13 @@ type meters struct {
 	joined          []int64 // join times in the order of admission, while visitors waited
 	waits           []float64
 	back            []float64 // waits of subscribers since they came back
-	outcomes        outcomes
-	robots          int     // of the admitted visitors
-	early           int     // waiting pages within session_duration of the visitor's last page
-	told            float64 // sum of displayed estimates
-	people, real    float64 // displayed and true numbers of waiting visitors, summed
+	robots          int       // of the admitted visitors
+	early           int       // waiting pages within session_duration of the visitor's last page
+	told            float64   // sum of displayed estimates
+	people, real    float64   // displayed and true numbers of waiting visitors, summed
 	tellings        int
 	words           *Words // may be nil
+	hears           bool   // newcomers are measured by words
 }
 
 // counts are of visitors.
@@ -40,50 +40,12 @@ type counts struct {
 	QueuedFree      int // queued while permits were free
 }
 
-// outcome is a visitor's forecast at joining, and its actual wait, in seconds.
-type outcome struct {
-	joined                  int64
-	told, low, high, actual float64
-}
-
-// err returns the relative error of the forecast.
-func (o *outcome) err() float64 { return math.Abs(o.told-o.actual) / max(o.actual, 1) }
-
-// outcomes are those of many visitors.
-type outcomes []outcome
-
-// median returns the median of the relative errors of the forecasts.
-func (all outcomes) median() float64 {
-	var errs []float64
-	for i := range all {
-		errs = append(errs, all[i].err())
-	}
-	return quantile(errs, 0.5)
-}
-
-// ratio returns the median of the waits, in parts of the forecasts.
-func (all outcomes) ratio() float64 {
-	var ratios []float64
-	for _, o := range all {
-		ratios = append(ratios, o.actual/max(o.told, 1))
-	}
-	return quantile(ratios, 0.5)
-}
-
-// inside returns the fraction of the waits in the forecast ranges.
-func (all outcomes) inside() float64 {
-	n := 0
-	for _, o := range all {
-		if o.low <= o.actual && o.actual <= o.high {
-			n++
-		}
-	}
-	return float64(n) / float64(max(1, len(all)))
-}
-
 func (m *meters) begin() {
 	*m = meters{kernel: m.kernel, doc: m.doc, oracle: m.oracle}
 }
+
+// listen begins to evaluate what newcomers are shown.
+func (m *meters) listen() { m.words, m.hears = &Words{}, true }
 
 // putOut records that an active visitor has to wait.
 func (m *meters) putOut(v *visitor) {
@@ -112,10 +74,6 @@ func (m *meters) entered(v *visitor, d admission.Decision) {
 	}
 	if v.heard != nil {
 		m.words.Entered(v.heard, d.Ticket.Place(), time.Duration(v.came), time.Duration(m.now))
-	}
-	if v.told.high > 0 {
-		v.told.actual = wait
-		m.outcomes = append(m.outcomes, v.told)
 	}
 	if m.oracle.waiting > 0 {
 		m.joined = append(m.joined, int64(d.Ticket.Place()))
@@ -153,9 +111,6 @@ func (m *meters) waitingPage(v *visitor, d admission.Decision) {
 		return
 	}
 	m.Queued++
-	if d.Known {
-		v.told = outcome{joined: m.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
-	}
 	free := min(m.cfg.Total-len(m.oracle.tickets), m.cfg.Rate-m.oracle.rate(m.now))
 	if free > m.oracle.waiting {
 		m.QueuedFree++
@@ -192,7 +147,6 @@ type Result struct {
 	Use                float64 // of the effective limit
 	OrderP50, OrderP99 float64 // seconds
 	WaitP50, WaitP99   float64
-	Forecast           float64       // median of |actual-forecast|/actual
 	Recovery           time.Duration // from the last fault until every edge had a lease; 0 without faults
 }
 
@@ -212,7 +166,6 @@ func (w *World) result() *Result {
 	orders := m.orders()
 	r.OrderP50, r.OrderP99 = quantile(orders, 0.5), quantile(orders, 0.99)
 	r.WaitP50, r.WaitP99 = quantile(m.waits, 0.5), quantile(m.waits, 0.99)
-	r.Forecast = m.outcomes.median()
 	return r
 }
 
@@ -257,7 +210,6 @@ func (r *Result) Table() string {
 		100*float64(r.QueuedFree)/float64(max(r.Arrived, 1)))
 	row("order error p50 / p99", "%.2f s / %.2f s", r.OrderP50, r.OrderP99)
 	row("wait p50 / p99", "%.1f s / %.1f s", r.WaitP50, r.WaitP99)
-	row("forecast error, median", "%.3f", r.Forecast)
 	row("simulated", "%v, %d events", r.Elapsed.Round(time.Second), r.Events)
 	verdict := "all held"
 	if r.Fault != "" {

@@ -89,7 +89,6 @@ type visitor struct {
 	network ticket.Network // 0 if tickets are not bound
 	queued  bool           // saw the waiting page at least once
 	hold    *admission.Visit
-	told    outcome  // at joining; high is 0 for none
 	heard   *Hearing // nil if not measured
 }
 
@@ -170,7 +169,7 @@ func (vs *visitors) newcomer(centre int32) int32 {
 	v.edge, v.network = vs.anyEdge(centre), vs.anyNetwork()
 	v.asks = vs.asksFor()
 	v.robot = p.Robots > 0 && vs.rng.Float64() < p.Robots
-	if vs.meters.words != nil {
+	if vs.meters.hears {
 		v.heard = &Hearing{}
 	}
 	if p.Patience > 0 {

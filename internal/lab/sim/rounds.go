@@ -139,7 +139,7 @@ func crowded(random bool) Config {
 // randomRounds compares a random room with the law of its rounds, and with a fifo room, while the queue is long.
 func randomRounds(f *Finding) {
 	const from, to, until = 4 * time.Minute, 11 * time.Minute, 14 * time.Minute
-	var those outcomes
+	var those Words
 	worst, people, ordered, drawn := 0.0, 0, 0, 0
 	for seed := range uint64(3) {
 		for _, random := range []bool{false, true} {
@@ -153,7 +153,8 @@ func randomRounds(f *Finding) {
 				w.oracle.seeAdmitted = l.admitted
 				n = &drawn
 			}
-			w.in(from, func() { *n -= w.meters.Inside })
+			w.in(from, func() { w.meters.listen(); *n -= w.meters.Inside })
+			w.in(to, func() { w.meters.hears = false })
 			w.in(until, func() { *n += w.meters.Inside })
 			r := f.run(w)
 			f.Bound += fmt.Sprintf("%s: waits p50 / p99 %.0f / %.0f s; ", c.method(), r.WaitP50, r.WaitP99)
@@ -162,14 +163,10 @@ func randomRounds(f *Finding) {
 			}
 			off, joined := l.off(epoch.Add(from), epoch.Add(to))
 			worst, people = max(worst, off), people+joined
-			for _, o := range w.meters.outcomes {
-				if at := time.Duration(o.joined); at >= from && at < to {
-					those = append(those, o)
-				}
-			}
+			those.Add(w.meters.words)
 		}
 	}
-	through, wrong, coverage := float64(drawn)/float64(ordered), math.Abs(1/those.ratio()-1), those.inside()
+	through, wrong, coverage := float64(drawn)/float64(ordered), those.Error(), those.Covered()
 	f.add("", worst <= 0.02 && people > 20_000 && through >= 0.99 && wrong <= 0.1 && math.Abs(coverage-0.8) <= 0.05,
 		"%.2f %% of %d; %.3f; %.3f; %.2f", 100*worst, people, through, wrong, coverage)
 }

@@ -50,7 +50,7 @@ func between(rng *rand.Rand, a, b float64) float64 { return a + (b-a)*rng.Float6
 
 // sellOut draws a sale and runs it until the queue is empty. The effective limit, the session length and the patience
 // are drawn too: R limits one room in three, and in another third R limits until T does.
-func sellOut(f *Finding, seed uint64) (name string, those outcomes) {
+func sellOut(f *Finding, seed uint64) (name string, those *Words) {
 	rng := rand.New(rand.NewPCG(seed, 0x73616c65))
 	s := sales[seed%uint64(len(sales))]
 	c := Defaults()
@@ -78,28 +78,32 @@ func sellOut(f *Finding, seed uint64) (name string, those outcomes) {
 		last = max(last, spike.At+spike.Length)
 	}
 	w := New(c)
+	w.meters.listen()
 	w.runFor(last + warmUp)
 	w.visitors.demand(Demand{})
 	for w.oracle.waiting > 0 && w.now < int64(6*time.Hour) && !w.broken() {
 		w.runFor(10 * time.Second)
 	}
 	f.take(w.result())
-	return s.name, w.meters.outcomes
+	return s.name, w.meters.words
 }
 
 // forecasts runs many sales, and compares the forecasts at joining with the outcomes.
 func forecasts(f *Finding, seeds int) {
-	var all outcomes
-	kinds := map[string]outcomes{}
+	var all Words
+	kinds := map[string]*Words{}
 	for seed := range uint64(seeds) {
 		name, those := sellOut(f, seed)
-		all, kinds[name] = append(all, those...), append(kinds[name], those...)
+		if all.Add(those); kinds[name] == nil {
+			kinds[name] = &Words{}
+		}
+		kinds[name].Add(those)
 	}
-	f.add("", all.median() <= 0.1 && math.Abs(all.inside()-0.8) <= 0.05,
-		"%.3f / %.3f (%d people in %d sales)", all.median(), all.inside(), len(all), seeds)
+	f.add("", all.Error() <= 0.1 && math.Abs(all.Covered()-0.8) <= 0.05,
+		"%.3f / %.3f (%d people in %d sales)", all.Error(), all.Covered(), len(all.errs), seeds)
 	for _, s := range sales {
-		if those := kinds[s.name]; len(those) > 0 {
-			f.note("%s: %.3f / %.3f", s.name, those.median(), those.inside())
+		if those := kinds[s.name]; those != nil {
+			f.note("%s: %s", s.name, those)
 		}
 	}
 }

@@ -8,8 +8,8 @@ func TestForecastsInASale(t *testing.T) {
 	t.Parallel()
 	var f Finding
 	name, those := sellOut(&f, 8)
-	if f.Fault != "" || len(those) < 500 || those.median() > 0.15 {
-		t.Errorf("%s: the forecasts of %d people were off by %.3f in the middle; %s", name, len(those), those.median(),
+	if f.Fault != "" || len(those.errs) < 500 || those.Error() > 0.15 {
+		t.Errorf("%s: the forecasts of %d people were off by %.3f in the middle; %s", name, len(those.errs), those.Error(),
 			f.Fault)
 	}
 }
