@@ -13,7 +13,8 @@ import (
 // centres are the data centres, with their stores and aggregators.
 type centres struct {
 	*base
-	edges *edges
+	edges  *edges
+	report func(n *regionProc, m *wire.Report) // delivers a report
 
 	all      []*dataCentre
 	aggs     []*regionProc // all aggregators ever, by number
@@ -44,7 +45,6 @@ func (r *dataCentre) newest() *regionProc { return r.procs[len(r.procs)-1] }
 
 type regionProc struct {
 	proc
-	id     int32
 	centre *dataCentre
 	term   uint64
 	roomSet
@@ -57,12 +57,12 @@ type regionProc struct {
 // start starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
 func (cs *centres) start(r *dataCentre, bootstrap bool) {
 	n := &regionProc{
-		id: int32(len(cs.aggs)), centre: r, term: r.before + uint64(len(r.procs)) + 1,
-		roomSet: roomSet{edition: cs.doc.edition},
+		centre: r, term: r.before + uint64(len(r.procs)) + 1, roomSet: roomSet{edition: cs.doc.edition},
 	}
 	cs.newMachine(&n.proc, &r.again)
 	n.read = func(look bool) { cs.read(n, look) }
 	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(cs.now)) }
+	n.run = func() { cs.run(n) }
 	r.owner = n.term
 	if cs.cfg.Faults.Wipe && !bootstrap && !cs.calm && cs.chaos.IntN(3) == 0 {
 		cs.tracef("the store of %s is lost", r.name)
@@ -128,7 +128,7 @@ func (cs *centres) read(n *regionProc, look bool) {
 }
 
 func (cs *centres) wake(n *regionProc) {
-	cs.due(&n.timer, n.clock, min(n.core.GrantsDue(), n.core.ReportDue()), event{kind: evRegion, node: n.id})
+	cs.due(&n.proc, min(n.core.GrantsDue(), n.core.ReportDue()))
 }
 
 // run is the pump of a regional.
@@ -153,7 +153,7 @@ func (cs *centres) run(n *regionProc) {
 			g := &grants[k]
 			for _, to := range r.edges { // all edges of the name
 				if to.name == g.To && !to.lost {
-					cs.net.send(event{kind: evGrant, node: to.id, from: &n.proc, msg: g}, cs.cfg.Network.LAN, to.cutDown)
+					send(cs.net, g, cs.cfg.Network.LAN, to.cutDown, func(g *wire.Grant) { cs.edges.takeGrant(n, to, g) })
 				}
 			}
 		}
@@ -161,7 +161,7 @@ func (cs *centres) run(n *regionProc) {
 	if n.core.ReportDue() <= now {
 		reports := n.core.Report(now)
 		for k := range reports {
-			cs.net.send(event{kind: evSummary, node: n.id, from: &n.proc, msg: &reports[k]}, cs.cfg.Network.WAN, r.cutUp)
+			send(cs.net, &reports[k], cs.cfg.Network.WAN, r.cutUp, func(m *wire.Report) { cs.report(n, m) })
 		}
 	}
 	cs.store(n)
@@ -169,20 +169,23 @@ func (cs *centres) run(n *regionProc) {
 }
 
 // take delivers the report of an edge, or the grant of a coordinator, to the aggregators of a data centre.
-func (cs *centres) take(e *event) {
-	for _, n := range cs.all[e.node].procs {
-		if n.gone {
-			continue
+func (cs *centres) take(from *proc, r *dataCentre, hear func(core *region.Aggregator, now fleettime.Mono)) {
+	for _, n := range r.procs {
+		if !n.gone {
+			cs.net.pass(from, &n.proc, func() {
+				hear(n.core, n.clock.read(cs.now))
+				cs.run(n)
+			})
 		}
-		hear := func(now fleettime.Mono) { n.core.Observe(now, *e.msg.(*wire.Report)) }
-		if g, grant := e.msg.(*wire.Grant); grant {
-			hear = func(now fleettime.Mono) { n.core.Apply(now, *g) }
-		}
-		cs.net.pass(e.from, &n.proc, func() {
-			hear(n.clock.read(cs.now))
-			cs.run(n)
-		})
 	}
+}
+
+func (cs *centres) takeReport(from *edgeNode, m *wire.Report) {
+	cs.take(&from.proc, from.centre, func(core *region.Aggregator, now fleettime.Mono) { core.Observe(now, *m) })
+}
+
+func (cs *centres) takeGrant(from *globalProc, r *dataCentre, g *wire.Grant) {
+	cs.take(&from.proc, r, func(core *region.Aggregator, now fleettime.Mono) { core.Apply(now, *g) })
 }
 
 // store starts to write a regional's promises.
@@ -199,14 +202,12 @@ func (cs *centres) store(n *regionProc) {
 // write plans the completion of a write of d.
 func (cs *centres) write(n *regionProc, d wire.Durable, delay int64) {
 	delay += cs.rng.Int64N(int64(4*time.Millisecond)) + cs.slowDisk()
-	cs.plan(event{at: cs.now + delay, kind: evStored, node: n.id, msg: d})
+	cs.in(time.Duration(delay), func() { cs.takeStored(n, d) })
 }
 
 // takeStored completes or refuses a write.
-func (cs *centres) takeStored(e *event) {
-	n := cs.aggs[e.node]
+func (cs *centres) takeStored(n *regionProc, d wire.Durable) {
 	r := n.centre
-	d := e.msg.(wire.Durable)
 	if n.gone && cs.chaos.IntN(2) == 0 {
 		return // it died during the write
 	}

@@ -71,6 +71,7 @@ func (gs *coordinators) start(bootstrap bool) {
 	n.nonce = gs.rng.Uint64()
 	n.read = func(look bool) { gs.read(n, look) }
 	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(gs.now)) }
+	n.run = func() { gs.run(n) }
 	n.core = root.New(n.clock.read(gs.now), root.Config{
 		Time: gs.remembers(&n.proc),
 		Term: wire.Term{N: term, Nonce: n.nonce}, Centres: names, Params: gs.cfg.Params, Bootstrap: bootstrap,
@@ -100,7 +101,7 @@ func (gs *coordinators) read(n *globalProc, look bool) {
 }
 
 func (gs *coordinators) wake(n *globalProc) {
-	gs.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal, node: n.id})
+	gs.due(&n.proc, n.core.GrantsDue())
 }
 
 func (gs *coordinators) run(n *globalProc) {
@@ -138,7 +139,7 @@ func (gs *coordinators) run(n *globalProc) {
 			for k, r := range gs.centres.all {
 				if r.name == g.To {
 					gs.cfg.Faults.vague(g, k)
-					gs.net.send(event{kind: evLoan, node: int32(k), from: &n.proc, msg: g}, gs.cfg.Network.WAN, r.cutDown)
+					send(gs.net, g, gs.cfg.Network.WAN, r.cutDown, func(g *wire.Grant) { gs.centres.takeGrant(n, r, g) })
 				}
 			}
 		}
@@ -164,13 +165,12 @@ func (gs *coordinators) timeKnown() bool {
 }
 
 // takeReport delivers the report of an aggregator to the coordinators.
-func (gs *coordinators) takeReport(e *event) {
-	m := e.msg.(*wire.Report)
+func (gs *coordinators) takeReport(from *regionProc, m *wire.Report) {
 	for _, n := range gs.all {
 		if n.gone {
 			continue
 		}
-		gs.net.pass(e.from, &n.proc, func() {
+		gs.net.pass(&from.proc, &n.proc, func() {
 			n.core.Observe(n.clock.read(gs.now), *m)
 			gs.run(n)
 		})

@@ -21,6 +21,7 @@ type edges struct {
 	renewed int         // edges that replaced others
 	twins   int         // additional edges of twins
 
+	report func(n *edgeNode, m *wire.Report)             // delivers a report
 	answer func(n *edgeNode, decided []*admission.Visit) // answers long-polled visitors
 	hangUp func(n *edgeNode)                             // drops the connections of long-polled visitors
 }
@@ -62,6 +63,11 @@ func (es *edges) add(centre *dataCentre, name string, folder fleettime.Lives, cl
 	es.newMachine(&n.proc, new(*proc))
 	n.read = func(look bool) { es.read(n, look) }
 	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(es.now)) }
+	n.run = func() {
+		if !n.down {
+			es.run(n)
+		}
+	}
 	es.all = append(es.all, n)
 	centre.edges = append(centre.edges, n)
 	es.start(n)
@@ -134,7 +140,7 @@ func (es *edges) read(n *edgeNode, look bool) {
 }
 
 func (es *edges) wake(n *edgeNode) {
-	es.due(&n.timer, n.clock, min(n.core.Due(), n.pastDue()), event{kind: evEdge, node: n.id})
+	es.due(&n.proc, min(n.core.Due(), n.pastDue()))
 }
 
 // run is the pump of an edge: it reports when due.
@@ -151,19 +157,16 @@ func (es *edges) run(n *edgeNode) {
 // send sends reports of an edge.
 func (es *edges) send(n *edgeNode, reports []wire.Report) {
 	for k := range reports {
-		m := event{kind: evReport, node: n.centre.id, from: &n.proc, msg: &reports[k]}
-		es.net.send(m, es.cfg.Network.LAN, n.cutUp)
+		send(es.net, &reports[k], es.cfg.Network.LAN, n.cutUp, func(m *wire.Report) { es.report(n, m) })
 	}
 }
 
 // takeGrant delivers a grant of an aggregator to an edge.
-func (es *edges) takeGrant(e *event) {
-	g := e.msg.(*wire.Grant)
-	n := es.all[e.node]
+func (es *edges) takeGrant(from *regionProc, n *edgeNode, g *wire.Grant) {
 	if n.down {
 		return
 	}
-	es.net.pass(e.from, &n.proc, func() {
+	es.net.pass(&from.proc, &n.proc, func() {
 		if n.down {
 			return
 		}

@@ -1,40 +1,10 @@
 package sim
 
-// eventKind is the kind of an event.
-type eventKind uint8
-
-const (
-	evVisit   eventKind = iota // a visitor acts
-	evGiveUp                   // a long-polled visitor's patience at the edge ends
-	evEdge                     // an edge's timer
-	evRegion                   // a regional's timer
-	evGlobal                   // global's timer
-	evReport                   // a report of an edge arrives
-	evSummary                  // a report of a regional arrives
-	evLoan                     // a grant of global arrives
-	evGrant                    // a grant of a regional arrives
-	evStored                   // a regional's store has completed a write
-	evFault                    // a fault begins
-	evDo                       // a function, such as the end of a fault
-	evSecond                   // a second of true time begins
-	evArrival                  // the next visitor comes
-)
-
-// event is one entry of the agenda. Events of the same time happen in the order of planning.
-type event struct {
-	at   int64 // nanoseconds of true time
-	kind eventKind
-	node int32  // the node or visitor
-	msg  any    // *wire.Report, *wire.Grant, wire.Durable, func()
-	gen  uint64 // of the timer
-	from *proc  // of a message
-}
-
-// agenda is a 4-ary heap of event times, earliest first.
+// agenda is a 4-ary heap of event times, earliest first. Events of the same time happen in the order of planning.
 type agenda struct {
 	heap   []moment
-	events []event // indexed by moment.event
-	free   []int32 // free indices of events
+	events []func() // indexed by moment.event
+	free   []int32  // free indices of events
 	seq    uint64
 }
 
@@ -47,14 +17,14 @@ type moment struct {
 
 func (m *moment) before(o *moment) bool { return m.at < o.at || m.at == o.at && m.seq < o.seq }
 
-func (a *agenda) plan(e event) {
+func (a *agenda) plan(at int64, do func()) {
 	a.seq++
-	m := moment{at: e.at, seq: a.seq, event: int32(len(a.events))}
+	m := moment{at: at, seq: a.seq, event: int32(len(a.events))}
 	if n := len(a.free); n > 0 {
 		m.event, a.free = a.free[n-1], a.free[:n-1]
-		a.events[m.event] = e
+		a.events[m.event] = do
 	} else {
-		a.events = append(a.events, e)
+		a.events = append(a.events, do)
 	}
 	i := len(a.heap)
 	a.heap = append(a.heap, m)
@@ -69,19 +39,19 @@ func (a *agenda) plan(e event) {
 	a.heap[i] = m
 }
 
-func (a *agenda) next() (event, bool) {
+// next takes the first event; do is nil for none.
+func (a *agenda) next() (at int64, do func()) {
 	if len(a.heap) == 0 {
-		return event{}, false
+		return 0, nil
 	}
-	place := a.heap[0].event
-	top := a.events[place]
-	a.events[place].msg = nil
+	at, place := a.heap[0].at, a.heap[0].event
+	do, a.events[place] = a.events[place], nil
 	a.free = append(a.free, place)
 	last := len(a.heap) - 1
 	moved := a.heap[last]
 	a.heap = a.heap[:last]
 	if last == 0 {
-		return top, true
+		return at, do
 	}
 	i := 0
 	for {
@@ -102,5 +72,5 @@ func (a *agenda) next() (event, bool) {
 		i = best
 	}
 	a.heap[i] = moved
-	return top, true
+	return at, do
 }

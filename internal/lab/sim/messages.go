@@ -37,27 +37,26 @@ func (nw *network) deaf(from, to *proc) bool {
 }
 
 // send delivers a message after half to twice the mean delay, or loses it; under faults also much later, or twice.
-func (nw *network) send(e event, mean time.Duration, cut int64) {
+func send[M wire.Report | wire.Grant](nw *network, m *M, mean time.Duration, cut int64, take func(*M)) {
 	if cut > nw.now || (nw.cfg.Network.Loss > 0 && nw.rng.Float64() < nw.cfg.Network.Loss && !nw.calm) {
 		return
 	}
 	if nw.cfg.Network.Encode {
-		e.msg = nw.travel(e.msg)
+		m = nw.travel(m).(*M)
 	}
-	e.at = nw.now + int64(float64(mean)*(0.5+1.5*nw.rng.Float64()*nw.rng.Float64()))
+	do := func() { take(m) }
+	at := nw.now + int64(float64(mean)*(0.5+1.5*nw.rng.Float64()*nw.rng.Float64()))
 	if nw.calm {
-		nw.plan(e)
+		nw.plan(at, do)
 		return
 	}
 	if nw.cfg.Faults.doubled(nw.chaos) {
-		again := e
-		again.at += nw.chaos.Int64N(int64(nw.cfg.Faults.Late) + 1)
-		nw.plan(again)
+		nw.plan(at+nw.chaos.Int64N(int64(nw.cfg.Faults.Late)+1), do)
 	}
 	if nw.cfg.Faults.late(nw.chaos) {
-		e.at += nw.chaos.Int64N(int64(nw.cfg.Faults.Late) + 1)
+		at += nw.chaos.Int64N(int64(nw.cfg.Faults.Late) + 1)
 	}
-	nw.plan(e)
+	nw.plan(at, do)
 }
 
 // travel returns a message after encoding and decoding.
@@ -95,7 +94,7 @@ func (k *kernel) deliver(p *proc, take func()) {
 	switch {
 	case p.gone:
 	case p.asleep > k.now:
-		k.plan(event{at: p.asleep, kind: evDo, msg: func() { k.deliver(p, take) }})
+		k.plan(p.asleep, func() { k.deliver(p, take) })
 	default:
 		take()
 	}

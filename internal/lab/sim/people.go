@@ -125,7 +125,12 @@ func (vs *visitors) planArrival() {
 	if vs.peak > 0 {
 		at = vs.now + int64(vs.rng.ExpFloat64()/vs.peak)
 	}
-	vs.plan(event{at: at, kind: evArrival, gen: vs.arrival})
+	arrival := vs.arrival
+	vs.plan(at, func() {
+		if arrival == vs.arrival {
+			vs.arrive()
+		}
+	})
 }
 
 // arrive adds a visitor, or none, and plans the next arrival: a Poisson process with the rate of the demand, by
@@ -275,7 +280,8 @@ func (vs *visitors) anyEdge(centre int32) *edgeNode {
 func (vs *visitors) next(i int32, at int64) {
 	v := &vs.all[i]
 	v.gen++
-	vs.plan(event{at: at, kind: evVisit, node: i, gen: v.gen})
+	gen := v.gen
+	vs.plan(at, func() { vs.visit(i, gen) })
 }
 
 // visit is a visitor's next step: a poll, or the next page.
@@ -395,7 +401,8 @@ func (vs *visitors) request(i int32) {
 		n.core.Hold(now, h)
 		v.hold = h
 		v.gen++
-		vs.plan(event{at: vs.now + int64(d.Retry), kind: evGiveUp, node: i, gen: v.gen})
+		gen := v.gen
+		vs.in(d.Retry, func() { vs.giveUp(i, gen) })
 		vs.edges.wake(n)
 		return
 	}
@@ -484,7 +491,7 @@ func (vs *visitors) giveUp(i int32, gen uint64) {
 	}
 	n, h := v.edge, v.hold
 	if n.asleep > vs.now {
-		vs.plan(event{at: n.asleep, kind: evGiveUp, node: i, gen: gen})
+		vs.plan(n.asleep, func() { vs.giveUp(i, gen) })
 		return
 	}
 	if !n.core.GiveUp(n.clock.read(vs.now), h) {

@@ -116,14 +116,7 @@ func oneLook(v *visitor) { v.robot, v.waits, v.pages, v.leaves = true, true, 1, 
 func (w *World) runFor(d time.Duration) {
 	over := false
 	w.in(d, func() { over = true })
-	for !over && !w.broken() {
-		e, ok := w.agenda.next()
-		if !ok {
-			return
-		}
-		w.now = e.at
-		w.events++
-		w.handle(&e)
+	for !over && !w.broken() && w.next(math.MaxInt64) {
 	}
 }
 

@@ -17,29 +17,54 @@ type timeline struct {
 // fleetTime returns true fleet time.
 func (tl *timeline) fleetTime() fleettime.Time { return epoch + fleettime.Time(tl.now/1e6) }
 
-func (tl *timeline) plan(e event) { tl.agenda.plan(e) }
+// plan plans an event at a time.
+func (tl *timeline) plan(at int64, do func()) { tl.agenda.plan(at, do) }
 
-// due plans the wake-up of a node at reading m of its clock.
-func (tl *timeline) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
-	at := tl.now
-	if m > c.read(tl.now) {
+// next lets the next event happen, unless it is after end. It reports false if it does not.
+func (tl *timeline) next(end int64) bool {
+	at, do := tl.agenda.next()
+	if do == nil || at > end {
+		return false
+	}
+	tl.now = at
+	tl.events++
+	do()
+	return true
+}
+
+// due plans the wake-up of a process at reading m of its clock.
+func (k *kernel) due(p *proc, m fleettime.Mono) {
+	at, t, c := k.now, &p.timer, p.clock
+	if m > c.read(k.now) {
 		if m == fleettime.Never {
 			return
 		}
-		at = max(c.when(m), tl.now+1000) // rounding must not make it now
+		at = max(c.when(m), k.now+1000) // rounding must not make it now
 	}
 	if t.at != 0 && t.at <= at {
 		return
 	}
 	t.gen++
 	t.at = max(at, 1)
-	e.at, e.gen = at, t.gen
-	tl.plan(e)
+	gen := t.gen
+	k.plan(at, func() { k.fire(p, gen) })
+}
+
+// fire wakes a process up, unless it has been planned anew. A stopped process is waited for.
+func (k *kernel) fire(p *proc, gen uint64) {
+	switch {
+	case p.timer.gen != gen || p.gone:
+	case p.asleep > k.now:
+		k.plan(p.asleep, func() { k.fire(p, gen) })
+	default:
+		p.timer.at = 0
+		p.run()
+	}
 }
 
 // in calls do after d.
 func (tl *timeline) in(d time.Duration, do func()) {
-	tl.plan(event{at: tl.now + int64(d), kind: evDo, msg: do})
+	tl.plan(tl.now+int64(d), do)
 }
 
 // each calls do every d.

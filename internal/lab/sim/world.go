@@ -89,6 +89,7 @@ type proc struct {
 	asleep int64 // stopped until then
 	memory memory
 
+	run   func()                 // its pump
 	read  func(look bool)        // reads the room document, see coordinators.read
 	known func() fleettime.Known // fleet time
 }
@@ -155,9 +156,14 @@ func New(cfg Config) *World {
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
 	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
+	w.edges.report = w.centres.takeReport
 	w.recovery = &recovery{
 		fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator,
 		members: w.members,
+	}
+	w.centres.report = func(n *regionProc, m *wire.Report) {
+		w.recovery.hearLastWord(n, m)
+		w.globals.takeReport(n, m)
 	}
 	w.globals.tend = func(n *globalProc) {
 		w.members.tend(n)
@@ -177,18 +183,24 @@ func New(cfg Config) *World {
 			w.edges.add(w.centres.all[i], fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 		}
 	}
-	w.plan(event{at: int64(time.Second), kind: evSecond})
+	w.in(time.Second, w.second)
 	w.now = int64(warmUp)
 	w.visitors.planArrival()
 	w.now = 0
 	w.faults = cfg.drawFaults()
-	for i, f := range w.faults {
+	for i := range w.faults {
+		f := &w.faults[i]
 		if only := cfg.Faults.Only; only == nil || slices.Contains(only, f.number) {
-			w.plan(event{at: f.at, kind: evFault, node: int32(i)})
+			w.plan(f.at, func() {
+				if !w.calm {
+					w.telling = f.number
+					f.kind.happen(w, f)
+				}
+			})
 		}
 	}
 	if cfg.Calm > 0 {
-		w.plan(event{at: int64(cfg.Calm), kind: evDo, msg: w.recovery.begin})
+		w.in(cfg.Calm, w.recovery.begin)
 	}
 	w.in(sampleGap, w.meters.sample)
 	return w
@@ -209,15 +221,7 @@ func (w *World) Trace(printf func(format string, args ...any)) { w.trace = print
 
 // Run runs the experiment and returns the result. It stops early at a broken promise.
 func (w *World) Run() *Result {
-	end := int64(w.cfg.Length)
-	for {
-		e, ok := w.agenda.next()
-		if !ok || e.at > end || w.broken() {
-			break
-		}
-		w.now = e.at
-		w.events++
-		w.handle(&e)
+	for !w.broken() && w.next(int64(w.cfg.Length)) {
 		if w.cfg.Strict {
 			w.look()
 		}
@@ -244,64 +248,12 @@ func (w *World) look() {
 	w.oracle.checkTotals()
 }
 
-func (w *World) handle(e *event) {
-	switch e.kind {
-	case evArrival:
-		if e.gen == w.visitors.arrival {
-			w.visitors.arrive()
-		}
-	case evVisit:
-		w.visitors.visit(e.node, e.gen)
-	case evGiveUp:
-		w.visitors.giveUp(e.node, e.gen)
-	case evEdge:
-		if n := w.edges.all[e.node]; w.fires(&n.proc, e) && !n.down {
-			w.edges.run(n)
-		}
-	case evRegion:
-		if n := w.centres.aggs[e.node]; w.fires(&n.proc, e) {
-			w.centres.run(n)
-		}
-	case evGlobal:
-		if n := w.globals.all[e.node]; w.fires(&n.proc, e) {
-			w.globals.run(n)
-		}
-	case evReport, evLoan:
-		w.centres.take(e)
-	case evSummary:
-		w.recovery.hearLastWord(w.centres.aggs[e.node], e.msg.(*wire.Report))
-		w.globals.takeReport(e)
-	case evGrant:
-		w.edges.takeGrant(e)
-	case evStored:
-		w.centres.takeStored(e)
-	case evDo:
-		e.msg.(func())()
-	case evFault:
-		if f := &w.faults[e.node]; !w.calm {
-			w.telling = f.number
-			f.kind.happen(w, f)
-		}
-	case evSecond:
-		w.oracle.tick()
-		w.oracle.checkLedgers()
-		w.keepTime()
-		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
-	}
-}
-
-// fires reports whether the timer of a process fires. A stopped process is waited for.
-func (k *kernel) fires(p *proc, e *event) bool {
-	if p.timer.gen != e.gen || p.gone {
-		return false
-	}
-	if p.asleep > k.now {
-		e.at = p.asleep
-		k.plan(*e)
-		return false
-	}
-	p.timer.at = 0
-	return true
+// second does what happens every second of true time.
+func (w *World) second() {
+	w.oracle.tick()
+	w.oracle.checkLedgers()
+	w.keepTime()
+	w.in(time.Second, w.second)
 }
 
 // until returns the end of a fault that begins now.
