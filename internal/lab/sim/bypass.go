@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/match"
@@ -106,17 +105,4 @@ func (vs *visitors) asksFor() uint8 {
 		return 0
 	}
 	return uint8(vs.rng.IntN(len(asks)))
-}
-
-// Bypasses edits the rules of the room all the time, while coordinators, aggregators and edges are replaced and data
-// centres are cut off.
-func Bypasses(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
-	c.Demand.PerMinute *= 2
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
-	f.Rules, f.Pause, f.Limits, f.Suspend = true, rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.CutRegion, f.CutEdge = rng.IntN(3) == 0, rng.IntN(3) == 0
-	return c
 }

@@ -8,7 +8,7 @@ func TestRulesLetPast(t *testing.T) {
 	t.Parallel()
 	past, inside := 0, 0
 	for seed := range uint64(6) {
-		w := New(Bypasses(seed))
+		w := New(target("rules").Draw(seed))
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("rules, seed %d: %s", seed, r.Fault)
 		}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"vestibule/internal/core/admission"
@@ -173,20 +172,4 @@ func (j *oracle) checkDraw(e *edgeNode, t *ticket.Ticket) {
 	case t.Joined < closes && place != d.Place(t.ID, t.Joined, 0):
 		j.fail("%s admits a drawn visitor by another place", e)
 	}
-}
-
-// Draws has events with a draw, while coordinators are replaced near the close of entries, edges end and clocks are
-// off.
-func Draws(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
-	c.Length = 2 * time.Minute
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(4+rng.IntN(8))*time.Second, time.Duration(10+rng.IntN(30))*time.Second
-	f.Draws = true
-	f.CrashGlobal, f.CrashEdge, f.CrashRegion = rng.IntN(3) > 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.Clocks, f.CutRegion, f.CutEdge = rng.IntN(3) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
-	if rand.New(rand.NewPCG(seed, 7)).IntN(3) == 0 {
-		f.Vague = fleettime.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
-	}
-	return c
 }

@@ -18,7 +18,7 @@ func TestDraws(t *testing.T) {
 	t.Parallel()
 	made, entered := 0, 0
 	for seed := range uint64(12) {
-		w := New(Draws(seed))
+		w := New(target("draws").Draw(seed))
 		w.oracle.seeDrawn = func(*draw.Notice, *ticket.Ticket) { entered++ }
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("draws, seed %d: %s", seed, r.Fault)

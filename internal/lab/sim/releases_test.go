@@ -7,7 +7,7 @@ func TestReleasesLetInNoMore(t *testing.T) {
 	t.Parallel()
 	let := 0
 	for seed := uint64(1); seed <= 2; seed++ {
-		w := New(Releases(seed))
+		w := New(target("releases").Draw(seed))
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("releases, seed %d: %s", seed, r.Fault)
 		}

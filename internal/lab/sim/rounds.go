@@ -32,19 +32,6 @@ func (j *oracle) checkRounds(e *edgeNode, d *admission.Decision) {
 	j.fail("%s admits a visitor that no round has called", e)
 }
 
-// Random has a random room, or one that is random for a while, with an almost permanent queue and all kinds of faults.
-func Random(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
-	c.Length = 3 * time.Minute
-	c.Random = rng.IntN(2) == 0
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(8+rng.IntN(16))*time.Second, time.Duration(10+rng.IntN(30))*time.Second
-	f.Methods = true
-	f.CrashGlobal, f.CrashEdge, f.CrashRegion = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.Clocks, f.CutRegion, f.CutEdge = rng.IntN(3) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
-	return c
-}
-
 // lots observes a random room: the calls of each round, and the rounds from joining to the call.
 type lots struct {
 	rounds  []draw.Round                   // oldest first, with their latest state

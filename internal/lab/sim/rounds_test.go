@@ -14,7 +14,7 @@ func TestRandom(t *testing.T) {
 	t.Parallel()
 	entered := 0
 	for seed := range uint64(40) {
-		w := New(Random(seed))
+		w := New(target("random").Draw(seed))
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("random, seed %d: %s", seed, r.Fault)
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,10 @@ import (
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // worlds are small and short-lived
 	os.Exit(m.Run())
+}
+
+func target(name string) *Target {
+	return &Targets[slices.IndexFunc(Targets, func(x Target) bool { return x.Name == name })]
 }
 
 // saturated is a room of T 2,000 with sessions of five minutes and overcommit demand.
@@ -249,7 +254,7 @@ func BenchmarkWorld(b *testing.B) {
 func TestOperatorsBreakNoPromise(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) { // `make sim` runs hundreds of small worlds with them
-		if r := New(Operators(seed)).Run(); r.Fault != "" {
+		if r := New(target("operators").Draw(seed)).Run(); r.Fault != "" {
 			t.Errorf("seed %d: %s", seed, r.Fault)
 		}
 	}

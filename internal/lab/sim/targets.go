@@ -2,306 +2,284 @@ package sim
 
 import (
 	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/fleettime"
 )
 
-// Targets are small worlds of eight minutes, each stressing one part of the protocol: `make mutants` runs mutants in
-// them. A broken promise in one of them without a mutant is a defect of the nodes.
-var Targets = []Target{
-	{"storm", Storm},
-	{"takeovers", Takeovers},
-	{"expiry", ExpiryEdge},
-	{"cutoff", Cutoff},
-	{"serve", CutoffServe},
-	{"guests", Guests},
-	{"memory", Memory},
-	{"fleet", Fleet},
-	{"forced", Forced},
-	{"twins", Twins},
-	{"copies", Copies},
-	{"stores", Stores},
-	{"keys", Keys},
-	{"operators", Operators},
-	{"events", Events},
-	{"releases", Releases},
-	{"draws", Draws},
-	{"rules", Bypasses},
-	{"random", Random},
-	{"restarts", Restarts},
-	{"pasts", Pasts},
-	{"lowered", Lowered},
-}
-
-// Target is one of [Targets].
+// Target is small worlds of some minutes that stress one part of the protocol: `make mutants` runs mutants in them. A
+// broken promise in one of them without a mutant is a defect of the nodes.
 type Target struct {
 	Name string
 	Draw func(seed uint64) Config
 }
 
-const targetLength = 8 * time.Minute
-
-// Storm is a small world with all kinds of faults, for longer.
-func Storm(seed uint64) Config {
-	c := Small(seed)
-	c.Length, c.People.Bound, c.People.Roam = targetLength, false, 0
-	return c
-}
-
-// tight is the base of a target: few permits, short sessions, overcommit demand.
-func tight(seed uint64, centres, edges int, session time.Duration) (Config, *rand.Rand) {
+// tight is the base of a target: few permits, sessions of so many seconds, more demand than the limits allow.
+func tight(seed uint64, centres, edges, session int) (Config, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(seed, 0x68756e74))
 	c := Defaults()
-	c.Seed, c.Strict, c.Length, c.Cap = seed, true, targetLength, true
-	c.Centres, c.Edges, c.Session = centres, edges, session
+	c.Seed, c.Strict, c.Length, c.Cap = seed, true, 8*time.Minute, true
+	c.Centres, c.Edges, c.Session = centres, edges, seconds(session)
 	c.Total = 4 + rng.IntN(24)
 	c.Rate = c.Total * 4
 	c.Demand.PerMinute = float64(c.Total) * 3
-	c.People = People{Pages: 6, Think: session / 4, Patience: time.Minute, Stay: 0.5}
+	c.People = People{Pages: 6, Think: c.Session / 4, Patience: time.Minute, Stay: 0.5}
 	c.Network = Network{LAN: time.Millisecond, WAN: 20 * time.Millisecond}
 	return c, rng
 }
 
-// Takeovers replaces aggregators and coordinators all the time, often two at once, while replaced ones live on, writes
-// are slow, and old messages arrive late or twice.
-func Takeovers(seed uint64) Config {
-	c, rng := tight(seed, 2, 2, 15*time.Second)
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, 3*time.Second
-	f.CrashRegion, f.CrashGlobal, f.Zombies, f.Disk = true, true, true, true
-	f.CrashEdge, f.CutPair, f.Rollback = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.Doubled, f.Tardy, f.Late = 0.1, 0.1, 6*time.Second
-	if rng.IntN(3) == 0 {
-		f.Ephemeral, c.GoneAbove = true, 1+rng.IntN(20)
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
+// with enables faults that last for so many seconds, one in so many on average: "stop" always, "stop/3" in one world of
+// three, "stop!3" in the others.
+func (c *Config) with(rng *rand.Rand, every, last int, parts string) {
+	c.Faults.Every, c.Faults.Last = seconds(every), seconds(last)
+	for part := range strings.FieldsSeq(parts) {
+		on := true
+		if at := strings.IndexAny(part, "/!"); at > 0 {
+			n, err := strconv.Atoi(part[at+1:])
+			if err != nil {
+				panic(err) // a target is misspelled
+			}
+			on = (rng.IntN(n) == 0) == (part[at] == '/')
+			part = part[:at]
+		}
+		e := enemies[slices.IndexFunc(enemies, func(e enemy) bool { return e.name == part })]
+		reflect.ValueOf(c).Elem().FieldByIndex(e.fields[0]).SetBool(on)
 	}
-	return c
 }
 
-// ExpiryEdge has slow reports, within the lease, while sessions are renewed at the last moment by clocks that disagree.
-func ExpiryEdge(seed uint64) Config {
-	c, rng := tight(seed, 1, 3, 10*time.Second)
-	c.People.Think, c.People.Stay = time.Duration(5+rng.IntN(4))*time.Second, 0.3
-	c.Network.LAN = time.Duration(1+rng.IntN(80)) * time.Millisecond
-	f := &c.Faults
-	f.Every, f.Last = time.Second, 1200*time.Millisecond
-	f.CutEdge, f.Stop, f.Clocks = true, rng.IntN(2) == 0, true
-	f.Tardy, f.Late = 0.3, 2500*time.Millisecond
-	return c
+// late makes messages late by up to so many seconds, and some arrive twice.
+func (c *Config) late(doubled, tardy float64, by int) {
+	c.Faults.Doubled, c.Faults.Tardy, c.Faults.Late = doubled, tardy, seconds(by)
 }
 
-// Cutoff disconnects data centres for longer than their lease.
-func Cutoff(seed uint64) Config {
-	c, rng := tight(seed, 2, 2, time.Duration(10+rng20(seed))*time.Second)
-	c.Params.RegionalLease = 8 * time.Second
-	f := &c.Faults
-	f.Every, f.Last = 15*time.Second, time.Minute
-	f.CutRegion, f.CutEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(3) == 0
-	return c
+// ephemeral makes edges end for good, and few of them fit into the roster of a regional.
+func (c *Config) ephemeral(rng *rand.Rand) { c.Faults.Ephemeral, c.GoneAbove = true, 1+rng.IntN(20) }
+
+// vague makes data centres unsure of the time.
+func (c *Config) vague(rng *rand.Rand) {
+	c.Faults.Vague = fleettime.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
 }
 
-// CutoffServe does the same under partition_policy serve, with edges that end or fall silent, and late messages.
-func CutoffServe(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%2, 3, 10*time.Second)
-	c.Cap = false
-	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they stay at their edge
-	f := &c.Faults
-	f.Every, f.Last = 5*time.Second, time.Duration(5+rng.IntN(30))*time.Second
-	f.CutEdge, f.CrashEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0
-	f.Tardy, f.Late = 0.1, 10*time.Second
-	return c
+// stays makes visitors look at so many pages, one in so many seconds, at the same edge as before with a probability.
+func (c *Config) stays(pages float64, think int, stay float64) {
+	c.People.Pages, c.People.Think, c.People.Stay = pages, seconds(think), stay
 }
 
-// Guests has visitors with parallel requests at several edges, lost replies, copied cookies and moves, and a network
-// that loses the lists of their moves.
-func Guests(seed uint64) Config {
-	c, rng := tight(seed, 2, 3, 10*time.Second)
-	p := &c.People
-	p.Think, p.Stay = 3*time.Second, 0.2
-	p.Parallel, p.Lost, p.Move, p.Copy = rng.Float64(), 0.05, 0.1, 0.05
-	c.Network.Loss = 0.05
-	f := &c.Faults
-	f.Every, f.Last = 5*time.Second, 3*time.Second
-	f.CutEdge, f.CrashRegion = true, true
-	return c
-}
-
-// Fleet adds and drains data centres all the time, while coordinators are replaced by some with older lists, or none.
-func Fleet(seed uint64) Config {
-	c, rng := tight(seed, 2+int(seed%2), 2, 10*time.Second)
-	c.Listed = c.Centres - 1
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(15))*time.Second
-	f.Members, f.CrashGlobal, f.CutRegion = true, true, rng.IntN(2) == 0
-	f.CrashRegion, f.Forsake = rng.IntN(3) == 0, rng.IntN(3) == 0
-	return c
-}
-
-// Forced removes reachable data centres by force, while coordinators and aggregators are replaced: no permit is granted
-// twice.
-func Forced(seed uint64) Config {
-	c, rng := tight(seed, 2+int(seed%2), 2, 10*time.Second)
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 3*time.Second
-	f.Members, f.Forsake, f.CrashGlobal = true, true, true
-	f.CrashRegion = rng.IntN(2) == 0
-	return c
-}
-
-// Copies copies data centres onto another NATS, while coordinators and aggregators are replaced and stores lose their
-// data.
-func Copies(seed uint64) Config {
-	c, rng := tight(seed, 1+int(seed%3), 2, 10*time.Second)
-	if c.People.Pages, c.People.Stay = 12, 0.8; c.Centres > 1 {
-		c.Listed = c.Centres - rng.IntN(2)
-	}
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(30))*time.Second
-	f.Copies, f.CrashRegion, f.CrashGlobal = true, rng.IntN(2) == 0, true
-	f.Wipe, f.Blank, f.CrashEdge = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.CutRegion, f.CutEdge, f.Clocks = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0
-	f.Members = c.Centres > 1 && rng.IntN(2) == 0
-	return c
-}
-
-// Stores has stores that fail for long and lose parts of their data, while edges end and aggregators are replaced.
-func Stores(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%2, 3, 15*time.Second)
-	c.People.Pages, c.People.Think, c.People.Stay = 12, 3*time.Second, 0.3
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, time.Duration(3+rng.IntN(10))*time.Second
-	f.CrashRegion, f.CrashEdge, f.Fail, f.Torn = true, true, rng.IntN(3) > 0, rng.IntN(3) > 0
-	f.Zombies, f.CutEdge, f.Ephemeral = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
-	if f.Ephemeral {
-		c.GoneAbove = 1 + rng.IntN(20)
-	}
-	return c
-}
-
-// Keys rotates keys while edges and data centres are disconnected, for longer than a rotation.
-func Keys(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%2, 3, 15*time.Second)
-	c.Cap, c.Network.Sealed = rng.IntN(2) == 0, true
-	c.People.Pages, c.People.Think, c.People.Stay = 12, 3*time.Second, 0.3
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(3+rng.IntN(5))*time.Second, time.Duration(10+rng.IntN(50))*time.Second
-	f.Keys, f.CutEdge, f.CutRegion = true, true, rng.IntN(2) == 0
-	f.CrashEdge, f.CrashRegion = rng.IntN(3) == 0, rng.IntN(3) == 0
-	return c
-}
-
-// Operators edits the room and its controls all the time, while coordinators and aggregators are replaced and data
-// centres are disconnected.
-func Operators(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
-	f.Methods, f.Pause, f.ForNow, f.Suspend, f.Renewal, f.Rename = true, true, true, rng.IntN(2) == 0, rng.IntN(2) == 0,
-		rng.IntN(2) == 0
-	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
-	f.CutRegion, f.CutEdge, f.Limits, f.Session = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
-	if rng.IntN(2) == 0 {
-		c.Probation = 5 * time.Second
-	}
-	return c
-}
-
-// Events has one event after the other, while coordinators, aggregators and edges are replaced, data centres are
-// disconnected or unsure of the time, and limits are edited and overridden.
-func Events(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
-	f.Events, f.ForNow, f.Limits = true, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.CutRegion, f.CutEdge, f.Clocks = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0
-	if rng.IntN(2) == 0 {
-		f.Vague = fleettime.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
-	}
-	return c
-}
-
-// Releases releases some visitors again and again while the room is paused, and coordinators, aggregators and edges are
-// replaced, links are cut and messages are late or duplicated.
-func Releases(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
-	c.People.Stay = 0.5 + rng.Float64()/2
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
-	f.Release, f.Pause, f.Disk = true, rng.IntN(2) == 0, rng.IntN(2) == 0
-	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(4) > 0, rng.IntN(2) == 0, rng.IntN(2) == 0
-	f.CutRegion, f.CutEdge, f.Zombies, f.Rollback = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(4) == 0
-	if rng.IntN(2) == 0 {
-		f.Doubled, f.Tardy, f.Late = 0.1, 0.1, 6*time.Second
-	}
-	return c
-}
-
-// Twins starts processes with other edges' names, in empty folders and in copies, while those edges are disconnected or
-// have ended, under partition_policy serve.
-func Twins(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%2, 2, 10*time.Second)
-	c.Cap = false
-	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they stay at their edge
-	f := &c.Faults
-	f.Every, f.Last = 5*time.Second, time.Duration(15+rng.IntN(30))*time.Second
-	f.Twins, f.Folders, f.CutEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
-	f.Forget, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(2) == 0
-	return c
-}
-
-// Memory has stores that lose their data while aggregators are replaced: the next leader is an earlier one, not always
-// the last.
-func Memory(seed uint64) Config {
-	c, rng := tight(seed, 1, 2, 15*time.Second)
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 4*time.Second
-	f.CrashRegion, f.CrashEdge, f.Wipe, f.Zombies = true, true, true, rng.IntN(2) == 0
-	f.CutEdge = rng.IntN(2) == 0
-	return c
-}
-
-// Restarts restarts the whole fleet again and again, by shutdown or power cut, with some machines rebooted, while
-// aggregators and edges end on their own.
-func Restarts(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%2, 2, time.Duration(10+rng20(seed))*time.Second)
-	c.Cap = rng.IntN(2) == 0
-	c.People.Pages, c.People.Think, c.People.Quit, c.People.Stay = 12, 3*time.Second, 0.5, 0.5
-	c.People.Copy, c.People.Old, c.People.Move = 0.1*rng.Float64(), 0.3*rng.Float64(), 0.3*rng.Float64()
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(4+rng.IntN(8))*time.Second, time.Duration(1+rng.IntN(10))*time.Second
-	f.Restart, f.Clocks = true, rng.IntN(2) == 0
-	f.CrashRegion, f.CrashEdge, f.CrashGlobal = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.CutRegion, f.Disk = rng.IntN(3) == 0, rng.IntN(3) == 0
-	return c
-}
-
-// Pasts kills edges again and again, and they return in their data folders; writes of their snapshots fail or take
-// long. Often their aggregator ends too, so that only the snapshots tell their sessions.
-func Pasts(seed uint64) Config {
-	c, rng := tight(seed, 1+rng20(seed)%2, 2, time.Duration(10+rng20(seed))*time.Second)
-	c.Cap = rng.IntN(2) == 0
-	c.Demand.PerMinute *= 2
-	c.People.Pages, c.People.Think, c.People.Stay = 8, 2*time.Second, 0.5
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(3+rng.IntN(6))*time.Second, time.Duration(1+rng.IntN(4))*time.Second
-	f.CrashEdge, f.Pasts, f.BadFolders = true, true, rng.IntN(2) == 0
-	f.CrashRegion, f.Restart, f.CutEdge = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
-	f.OldImages = !f.CutEdge && rng.IntN(3) == 0
-	return c
-}
-
-// Lowered lowers and raises the limits, while data centres are cut off and coordinators and aggregators are replaced,
-// often both at once: a limit that was lowered binds under the next coordinator too.
-func Lowered(seed uint64) Config {
-	c, rng := tight(seed, 2+int(seed%2), 1+rng20(seed)%2, time.Duration(10+rng20(seed))*time.Second)
-	c.Cap = rng.IntN(3) == 0
-	c.People.Pages, c.People.Think = 3, 4*time.Second
-	f := &c.Faults
-	f.Every, f.Last = time.Duration(3+rng.IntN(6))*time.Second, time.Duration(10+rng.IntN(40))*time.Second
-	f.Limits, f.CutRegion, f.CrashGlobal, f.CrashRegion = true, true, true, rng.IntN(2) == 0
-	f.ForNow, f.Disk, f.Methods = rng.IntN(3) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
-	return c
+// Targets are all of them.
+var Targets = []Target{
+	{"storm", func(seed uint64) Config { // a small world with all kinds of faults, for longer
+		c := Small(seed)
+		c.Length, c.People.Bound, c.People.Roam = 8*time.Minute, false, 0
+		return c
+	}},
+	// Aggregators and coordinators are replaced all the time, often two at once, while replaced ones live on, writes are
+	// slow, and old messages arrive late or twice.
+	{"takeovers", func(seed uint64) Config {
+		c, rng := tight(seed, 2, 2, 15)
+		c.with(rng, 1+rng.IntN(4), 3, "crash-regional crash-global zombies disk crash-edge/2 cut-pair/3 rollback/3")
+		c.late(0.1, 0.1, 6)
+		if rng.IntN(3) == 0 {
+			c.ephemeral(rng)
+		}
+		return c
+	}},
+	// Reports are slow, within the lease, while sessions are renewed at the last moment by clocks that disagree.
+	{"expiry", func(seed uint64) Config {
+		c, rng := tight(seed, 1, 3, 10)
+		c.stays(6, 5+rng.IntN(4), 0.3)
+		c.Network.LAN = time.Duration(1+rng.IntN(80)) * time.Millisecond
+		c.with(rng, 1, 0, "cut-edge stop/2 clocks")
+		c.Faults.Last = 1200 * time.Millisecond
+		c.Faults.Tardy, c.Faults.Late = 0.3, 2500*time.Millisecond
+		return c
+	}},
+	// Data centres are disconnected for longer than their lease.
+	{"cutoff", func(seed uint64) Config {
+		c, rng := tight(seed, 2, 2, 10+rng20(seed))
+		c.Params.RegionalLease = 8 * time.Second
+		c.with(rng, 15, 60, "cut-region cut-edge/2 crash-regional/3")
+		return c
+	}},
+	// The same under partition_policy serve, with edges that end or fall silent, and late messages.
+	{"serve", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%2, 3, 10)
+		c.Cap = false
+		c.stays(15, 2, 0.95)
+		c.with(rng, 5, 5+rng.IntN(30), "cut-edge crash-edge/2 crash-regional/2")
+		c.late(0, 0.1, 10)
+		return c
+	}},
+	// Visitors have parallel requests at several edges, lost replies, copied cookies and moves, and the network loses the
+	// lists of their moves.
+	{"guests", func(seed uint64) Config {
+		c, rng := tight(seed, 2, 3, 10)
+		c.stays(6, 3, 0.2)
+		p := &c.People
+		p.Parallel, p.Lost, p.Move, p.Copy = rng.Float64(), 0.05, 0.1, 0.05
+		c.Network.Loss = 0.05
+		c.with(rng, 5, 3, "cut-edge crash-regional")
+		return c
+	}},
+	// Stores lose their data while aggregators are replaced: the next leader is an earlier one, not always the last.
+	{"memory", func(seed uint64) Config {
+		c, rng := tight(seed, 1, 2, 15)
+		c.with(rng, 2+rng.IntN(3), 4, "crash-regional crash-edge wipe zombies/2 cut-edge/2")
+		return c
+	}},
+	// Data centres are added and drained all the time, while coordinators are replaced by some with older lists, or none.
+	{"fleet", func(seed uint64) Config {
+		c, rng := tight(seed, 2+int(seed%2), 2, 10)
+		c.Listed = c.Centres - 1
+		c.with(rng, 2+rng.IntN(4), 5+rng.IntN(15), "members crash-global cut-region/2 crash-regional/3 forsake/3")
+		return c
+	}},
+	// Reachable data centres are removed by force, while coordinators and aggregators are replaced: no permit is granted
+	// twice.
+	{"forced", func(seed uint64) Config {
+		c, rng := tight(seed, 2+int(seed%2), 2, 10)
+		c.with(rng, 2+rng.IntN(3), 3, "members forsake crash-global crash-regional/2")
+		return c
+	}},
+	// Processes start with other edges' names, in empty folders and in copies, while those edges are disconnected or have
+	// ended, under partition_policy serve.
+	{"twins", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%2, 2, 10)
+		c.Cap = false
+		c.stays(15, 2, 0.95)
+		c.with(rng, 5, 15+rng.IntN(30), "twins folders/2 cut-edge/2 crash-regional/3 forget/2 crash-edge/2")
+		return c
+	}},
+	// Data centres are copied onto another NATS, while coordinators and aggregators are replaced and stores lose their data.
+	{"copies", func(seed uint64) Config {
+		c, rng := tight(seed, 1+int(seed%3), 2, 10)
+		if c.People.Pages, c.People.Stay = 12, 0.8; c.Centres > 1 {
+			c.Listed = c.Centres - rng.IntN(2)
+		}
+		c.with(rng, 2+rng.IntN(4), 5+rng.IntN(30), "copies crash-regional/2 crash-global wipe/3 blank/3 crash-edge/3 "+
+			"cut-region/3 cut-edge/3 clocks/2")
+		c.Faults.Members = c.Centres > 1 && rng.IntN(2) == 0
+		return c
+	}},
+	// Stores fail for long and lose parts of their data, while edges end and aggregators are replaced.
+	{"stores", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%2, 3, 15)
+		c.stays(12, 3, 0.3)
+		c.with(rng, 2+rng.IntN(3), 3+rng.IntN(10), "crash-regional crash-edge fail!3 torn!3 zombies/2 cut-edge/2 ephemeral/2")
+		if c.Faults.Ephemeral {
+			c.ephemeral(rng)
+		}
+		return c
+	}},
+	// Keys are rotated while edges and data centres are disconnected, for longer than a rotation.
+	{"keys", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%2, 3, 15)
+		c.Cap, c.Network.Sealed = rng.IntN(2) == 0, true
+		c.stays(12, 3, 0.3)
+		c.with(rng, 3+rng.IntN(5), 10+rng.IntN(50), "keys cut-edge cut-region/2 crash-edge/3 crash-regional/3")
+		return c
+	}},
+	// The room and its controls are edited all the time, while coordinators and aggregators are replaced and data centres
+	// are disconnected.
+	{"operators", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%3, 2, 10)
+		c.with(rng, 1+rng.IntN(4), 2+rng.IntN(20), "methods pause for-now suspend/2 renewal/2 rename/2 crash-global/2 "+
+			"crash-regional/2 crash-edge/3 cut-region/2 cut-edge/3 limits/2 session/3")
+		if rng.IntN(2) == 0 {
+			c.Probation = 5 * time.Second
+		}
+		return c
+	}},
+	// One event follows the other, while coordinators, aggregators and edges are replaced, data centres are disconnected or
+	// unsure of the time, and limits are edited and overridden.
+	{"events", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%3, 2, 10)
+		c.with(rng, 1+rng.IntN(4), 2+rng.IntN(20), "events for-now/3 limits/3 crash-global/2 crash-regional/3 crash-edge/3 "+
+			"cut-region/3 cut-edge/3 clocks/2")
+		if rng.IntN(2) == 0 {
+			c.vague(rng)
+		}
+		return c
+	}},
+	// Some visitors are released again and again while the room is paused, and coordinators, aggregators and edges are
+	// replaced, links are cut and messages are late or duplicated.
+	{"releases", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%3, 2, 10)
+		c.People.Stay = 0.5 + rng.Float64()/2
+		c.with(rng, 1+rng.IntN(4), 2+rng.IntN(20), "release pause/2 disk/2 crash-global!4 crash-regional/2 crash-edge/2 "+
+			"cut-region/2 cut-edge/2 zombies/2 rollback/4")
+		if rng.IntN(2) == 0 {
+			c.late(0.1, 0.1, 6)
+		}
+		return c
+	}},
+	// Events begin with a draw, while coordinators are replaced near the close of entries, edges end and clocks are off.
+	{"draws", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%3, 2, 10)
+		c.Length = 2 * time.Minute
+		c.with(rng, 4+rng.IntN(8), 10+rng.IntN(30), "draws crash-global!3 crash-edge/3 crash-regional/3 clocks/3 "+
+			"cut-region/4 cut-edge/4")
+		if rand.New(rand.NewPCG(seed, 7)).IntN(3) == 0 {
+			c.vague(rng)
+		}
+		return c
+	}},
+	// The bypass rules of the room are edited all the time, while coordinators, aggregators and edges are replaced and data
+	// centres are cut off.
+	{"rules", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%3, 2, 10)
+		c.Demand.PerMinute *= 2
+		c.with(rng, 1+rng.IntN(4), 2+rng.IntN(20), "rules pause/3 limits/3 suspend/3 crash-global/3 crash-regional/3 "+
+			"crash-edge/3 cut-region/3 cut-edge/3")
+		return c
+	}},
+	// A room is random, or is for a while, with an almost permanent queue and all kinds of faults.
+	{"random", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%3, 2, 10)
+		c.Length = 3 * time.Minute
+		c.Random = rng.IntN(2) == 0
+		c.with(rng, 8+rng.IntN(16), 10+rng.IntN(30), "methods crash-global/3 crash-edge/3 crash-regional/3 clocks/3 "+
+			"cut-region/4 cut-edge/4")
+		return c
+	}},
+	// The whole fleet is restarted again and again, by shutdown or power cut, with some machines rebooted, while
+	// aggregators and edges end on their own.
+	{"restarts", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%2, 2, 10+rng20(seed))
+		c.Cap = rng.IntN(2) == 0
+		c.stays(12, 3, 0.5)
+		p := &c.People
+		p.Quit, p.Copy, p.Old, p.Move = 0.5, 0.1*rng.Float64(), 0.3*rng.Float64(), 0.3*rng.Float64()
+		c.with(rng, 4+rng.IntN(8), 1+rng.IntN(10), "restart clocks/2 crash-regional/3 crash-edge/3 crash-global/3 "+
+			"cut-region/3 disk/3")
+		return c
+	}},
+	// Edges are killed again and again, and they return in their data folders; writes of their snapshots fail or take long.
+	// Often their aggregator ends too, so that only the snapshots tell their sessions.
+	{"pasts", func(seed uint64) Config {
+		c, rng := tight(seed, 1+rng20(seed)%2, 2, 10+rng20(seed))
+		c.Cap = rng.IntN(2) == 0
+		c.Demand.PerMinute *= 2
+		c.stays(8, 2, 0.5)
+		c.with(rng, 3+rng.IntN(6), 1+rng.IntN(4), "crash-edge pasts bad-folders/2 crash-regional/2 restart/2 cut-edge/3")
+		c.Faults.OldImages = !c.Faults.CutEdge && rng.IntN(3) == 0
+		return c
+	}},
+	// The limits are lowered and raised, while data centres are cut off and coordinators and aggregators are replaced, often
+	// both at once: a limit that was lowered binds under the next coordinator too.
+	{"lowered", func(seed uint64) Config {
+		c, rng := tight(seed, 2+int(seed%2), 1+rng20(seed)%2, 10+rng20(seed))
+		c.Cap = rng.IntN(3) == 0
+		c.People.Pages, c.People.Think = 3, 4*time.Second
+		c.with(rng, 3+rng.IntN(6), 10+rng.IntN(40), "limits cut-region crash-global crash-regional/2 for-now/3 disk/4 "+
+			"methods/4")
+		return c
+	}},
 }
 
 // rng20 draws a number below 20 from the seed.
