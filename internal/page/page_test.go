@@ -519,6 +519,23 @@ func BenchmarkRenderPage(b *testing.B) {
 	}
 }
 
+// BenchmarkHeaviestPage renders all states in all languages.
+func BenchmarkHeaviestPage(b *testing.B) {
+	plain, zipped := 0, 0
+	var packer page.Packer
+	for b.Loop() {
+		for lang := range room.Languages {
+			for _, s := range page.Samples {
+				s.Lang = page.Lang(lang)
+				plain = max(plain, len(page.Builtin().Render(nil, &s.Visitor)))
+				zipped = max(zipped, len(page.Builtin().RenderGzip(nil, &s.Visitor, &packer)))
+			}
+		}
+	}
+	b.ReportMetric(float64(plain), "B/page")
+	b.ReportMetric(float64(zipped), "gzip-B/page")
+}
+
 func BenchmarkRenderJSON(b *testing.B) {
 	v := one()
 	dst := make([]byte, 0, 1<<15)

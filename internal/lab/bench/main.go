@@ -12,16 +12,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
 
-	"vestibule/internal/core/room"
 	"vestibule/internal/lab/figures"
-	"vestibule/internal/lab/process"
-	"vestibule/internal/page"
 )
 
 // figure is one benchmark and its goal.
@@ -44,7 +40,7 @@ func known() (out []figure) {
 var packages = []string{
 	"allinone", "core/admission", "core/ledger", "core/room", "core/ticket", "edge", "edge/gate", "global",
 	"global/console",
-	"global/control", "global/roomstore", "lab/sim", "node/natsbus", "page",
+	"global/control", "global/roomstore", "lab/bench", "lab/sim", "node/natsbus", "page",
 }
 
 func main() {
@@ -100,13 +96,10 @@ func run(ctx context.Context, out io.Writer, benchtime, file string) error {
 				f.goal)
 		}
 	}
-	if file != "" {
-		if err := figures.Write(file, measured); err != nil {
-			return err
-		}
+	if file == "" {
+		return nil
 	}
-	weigh(out)
-	return size(ctx, out)
+	return figures.Write(file, measured)
 }
 
 // metrics are the values of a benchmark, each followed by its unit.
@@ -135,39 +128,6 @@ func (m metrics) misses(goal string) bool {
 		}
 	}
 	return false
-}
-
-// weigh prints the size of the waiting page in its heaviest language.
-func weigh(out io.Writer) {
-	plain, zipped := 0, 0
-	var packer page.Packer
-	for lang := range room.Languages {
-		for _, s := range page.Samples {
-			s.Lang = page.Lang(lang)
-			built := page.Builtin().Render(nil, &s.Visitor)
-			plain, zipped = max(plain, len(built)), max(zipped, len(page.Builtin().RenderGzip(nil, &s.Visitor, &packer)))
-		}
-	}
-	row(out, "built-in waiting page, all in, heaviest of all languages",
-		fmt.Sprintf("%.1f KB, %.1f KB gzip", float64(plain)/1e3, float64(zipped)/1e3), "<= 30 KB, <= 10 KB gzip")
-}
-
-// size builds the edge as deployed and prints its size.
-func size(ctx context.Context, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "vestibule-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir) // a temporary directory
-	if err := process.Build(ctx, dir, "-trimpath", "vestibule/cmd/edge"); err != nil {
-		return err
-	}
-	info, err := os.Stat(filepath.Join(dir, "edge"))
-	if err != nil {
-		return err
-	}
-	row(out, "bin/edge, stripped", fmt.Sprintf("%.2f MB", float64(info.Size())/1e6), "<= 15 MB")
-	return nil
 }
 
 // row prints a figure next to its goal.

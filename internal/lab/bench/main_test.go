@@ -2,10 +2,12 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"vestibule/internal/lab/figures"
+	"vestibule/internal/lab/process"
 )
 
 func TestMissedGoals(t *testing.T) {
@@ -43,4 +45,19 @@ func TestKeysOfBenchmarks(t *testing.T) {
 			t.Errorf("no benchmark is called %q", name)
 		}
 	}
+}
+
+// BenchmarkEdgeBinary builds the edge as deployed.
+func BenchmarkEdgeBinary(b *testing.B) {
+	dir := b.TempDir()
+	for b.Loop() {
+		if err := process.Build(b.Context(), dir, "-trimpath", "vestibule/cmd/edge"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "edge"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(info.Size())/1e6, "MB")
 }
