@@ -320,10 +320,7 @@ func (x *Crowd) gather(seed uint64) *World {
 		last = x.Start()
 	}
 	w.runFor(firstComes + last)
-	w.visitors.demand(Demand{})
-	for w.oracle.waiting > 0 && w.now < int64(time.Hour) && !w.broken() {
-		w.runFor(10 * time.Second)
-	}
+	w.letIn(time.Hour)
 	return w
 }
 

@@ -80,10 +80,7 @@ func sellOut(f *Finding, seed uint64) (name string, those *Words) {
 	w := New(c)
 	w.meters.listen()
 	w.runFor(last + warmUp)
-	w.visitors.demand(Demand{})
-	for w.oracle.waiting > 0 && w.now < int64(6*time.Hour) && !w.broken() {
-		w.runFor(10 * time.Second)
-	}
+	w.letIn(6 * time.Hour)
 	f.take(w.result())
 	return s.name, w.meters.words
 }

@@ -120,6 +120,14 @@ func (w *World) runFor(d time.Duration) {
 	}
 }
 
+// letIn runs until nobody waits any more, or until a time. Nobody comes meanwhile.
+func (w *World) letIn(until time.Duration) {
+	w.visitors.demand(Demand{})
+	for w.oracle.waiting > 0 && w.now < int64(until) && !w.broken() {
+		w.runFor(10 * time.Second)
+	}
+}
+
 // sessions returns the number of valid sessions.
 func (w *World) sessions() int {
 	w.oracle.tick()
