@@ -36,14 +36,6 @@ type bypass struct {
 	past []string
 }
 
-// editRules replaces the rules of the room for a while, by some or all of bypasses.
-func (o *operator) editRules(f *fault) {
-	before := o.rules
-	o.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
-	o.announce(f, "the room has the rules %04b for %v", o.rules, f.last)
-	o.later(f.last, func() { o.rules = before & uint8(int(f.y*16)) })
-}
-
 // rulesOf returns the rules selected by the bits of which.
 func rulesOf(which uint8) (out []room.Rule) {
 	for i, b := range bypasses {

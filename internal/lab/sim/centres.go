@@ -292,12 +292,6 @@ func (cs *centres) cutFor(r *dataCentre, d time.Duration) {
 	r.cutUp, r.cutDown = cs.now+int64(d), cs.now+int64(d)
 }
 
-func (cs *centres) cutOff(f *fault) {
-	r := cs.of(f)
-	cs.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
-	cs.cut(f, &r.cutUp, &r.cutDown)
-}
-
 // tear makes the store lose sections of dead edges, read back by the same code as in nodes.
 func (cs *centres) tear(r *dataCentre) {
 	p, torn := wire.Promises{Durable: r.stored.Clone()}, ""
@@ -311,18 +305,6 @@ func (cs *centres) tear(r *dataCentre) {
 		p.Lose()
 		r.stored = p.Durable
 	}
-}
-
-func (cs *centres) blankStore(f *fault) {
-	r := cs.of(f)
-	cs.tracef("#%d the store of %s loses its memory", f.number, r.name)
-	r.stored = wire.Durable{} // the lease keeps its owner
-}
-
-func (cs *centres) failStore(f *fault) {
-	r := cs.of(f)
-	cs.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
-	r.failing = max(r.failing, cs.until(f))
 }
 
 // forgetEdge declares the newest process of an edge dead, as an operator does. The aggregator refuses if that process

@@ -198,13 +198,3 @@ func (gs *coordinators) crashLeader(f *fault) {
 		gs.replace(f, &n.proc, n.core, "the coordinator", gs.next)
 	}
 }
-
-// rollBackLease does the same with a lease restored from a backup.
-func (gs *coordinators) rollBackLease(f *fault) {
-	if gs.newest().gone {
-		return
-	}
-	gs.rolled = 1 + uint64(f.x*float64(gs.lease))
-	gs.tracef("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, gs.rolled)
-	gs.crashLeader(f)
-}

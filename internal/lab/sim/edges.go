@@ -284,28 +284,9 @@ func (es *edges) renew(f *fault) {
 	es.in(f.last, func() { es.revive(n) })
 }
 
-func (es *edges) cutOff(f *fault) {
-	n := es.of(f)
+func (es *edges) cutOff(f *fault, n *edgeNode) {
 	es.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
 	es.cut(f, &n.cutUp, &n.cutDown)
-}
-
-// changeFolder ends an edge's process; the next one has another data folder.
-func (es *edges) changeFolder(f *fault) {
-	n := es.of(f)
-	if n.lost || n.down {
-		return
-	}
-	es.crash(n, f.last, false)
-	es.moveFolder(n, f)
-}
-
-// moveFolder gives the next process of an edge an empty folder, or a copy of the former one.
-func (es *edges) moveFolder(n *edgeNode, f *fault) {
-	if n.place = es.newPlace(); f.x < 0.5 {
-		n.folder, n.ended = fleettime.Lives{}, nil
-	}
-	es.tracef("#%d the data folder of %s is another one (copied %v)", f.number, n, f.x >= 0.5)
 }
 
 // mostTwins bounds the number of twins.
@@ -320,8 +301,7 @@ func (es *edges) twin(f *fault) {
 	}
 	es.twins++
 	if f.other%3 > 0 {
-		es.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
-		es.cut(f, &n.cutUp, &n.cutDown)
+		es.cutOff(f, n)
 	}
 	folder := fleettime.Lives{}
 	if f.x < 0.5 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
 
@@ -137,28 +138,82 @@ var faultKinds = []faultKind{
 	{3, "crash-global", func(w *World, f *fault) { w.globals.crashLeader(f) }},
 	{1, "forever", func(w *World, f *fault) { w.edges.crash(w.edges.of(f), 0, true) }},
 	{1, "forever", func(w *World, f *fault) { w.centres.lose(w.centres.all[f.who%w.cfg.Centres]) }},
-	{3, "cut-edge", func(w *World, f *fault) { w.edges.cutOff(f) }},
-	{3, "cut-region", func(w *World, f *fault) { w.centres.cutOff(f) }},
+	{3, "cut-edge", func(w *World, f *fault) { w.edges.cutOff(f, w.edges.of(f)) }},
+	{3, "cut-region", func(w *World, f *fault) {
+		r := w.centres.of(f)
+		w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
+		w.cut(f, &r.cutUp, &r.cutDown)
+	}},
 	{3, "cut-pair", func(w *World, f *fault) { w.cutPair(f) }},
 	{3, "stop", func(w *World, f *fault) { w.stop(f) }},
-	{3, "limits", func(w *World, f *fault) { w.operator.changeLimits(f) }},
-	{2, "session", func(w *World, f *fault) { w.operator.editSession(f) }},
-	{1, "epoch", func(w *World, f *fault) { w.operator.raiseEpoch(f) }},
+	{3, "limits", func(w *World, f *fault) { // to between half and twice their initial values
+		first := w.oracle.first
+		w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
+		w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
+		w.operator.announce(f, "T is now %d, R %d", w.cfg.Total, w.cfg.Rate)
+	}},
+	{2, "session", func(w *World, f *fault) {
+		first := float64(w.oracle.first.session)
+		w.cfg.Session = max(5*time.Second, time.Duration(first*(0.4+1.6*f.x)).Round(time.Second))
+		w.tracef("#%d session_duration is now %v", f.number, w.cfg.Session)
+		w.operator.publish()
+	}},
+	{1, "epoch", func(w *World, f *fault) {
+		w.doc.epoch++
+		w.tracef("#%d the room's epoch is now %d", f.number, w.doc.epoch)
+		w.operator.publish()
+	}},
 	{1, "remove", func(w *World, f *fault) { w.operator.removeRoom(f) }},
 	{3, "dropped", func(w *World, f *fault) { w.operator.removeRoom(f) }},
-	{1, "blank", func(w *World, f *fault) { w.centres.blankStore(f) }},
-	{3, "rollback", func(w *World, f *fault) { w.globals.rollBackLease(f) }},
+	{1, "blank", func(w *World, f *fault) {
+		r := w.centres.of(f)
+		w.tracef("#%d the store of %s loses its memory", f.number, r.name)
+		r.stored = wire.Durable{} // the lease keeps its owner
+	}},
+	{3, "rollback", func(w *World, f *fault) { // the lease is restored from a backup, and its holder crashes
+		if gs := w.globals; !gs.newest().gone {
+			gs.rolled = 1 + uint64(f.x*float64(gs.lease))
+			w.tracef("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, gs.rolled)
+			gs.crashLeader(f)
+		}
+	}},
 	{3, "twins", func(w *World, f *fault) { w.edges.twin(f) }},
-	{3, "folders", func(w *World, f *fault) { w.edges.changeFolder(f) }},
-	{3, "bad-folders", func(w *World, f *fault) { w.edges.failFolder(f) }},
+	{3, "folders", func(w *World, f *fault) { // the next process of an edge has an empty one, or a copy of the former one
+		n := w.edges.of(f)
+		if n.lost || n.down {
+			return
+		}
+		w.edges.crash(n, f.last, false)
+		if n.place = w.edges.newPlace(); f.x < 0.5 {
+			n.folder, n.ended = fleettime.Lives{}, nil
+		}
+		w.tracef("#%d the data folder of %s is another one (copied %v)", f.number, n, f.x >= 0.5)
+	}},
+	{3, "bad-folders", func(w *World, f *fault) {
+		n := w.edges.of(f)
+		w.tracef("#%d the data folder of %s can hardly be written for %v", f.number, n, f.last)
+		n.pasts.failing = max(n.pasts.failing, w.until(f))
+	}},
 	{6, "forget", func(w *World, f *fault) { w.centres.forgetEdge(w.edges.of(f)) }},
-	{2, "keys", func(w *World, f *fault) { w.edges.rotate(f) }},
+	{2, "keys", func(w *World, f *fault) { // edges read the ring late, some only after others seal with the new key
+		if !w.cfg.Network.Sealed || !w.keys.turn(w.fleetTime()) {
+			return
+		}
+		w.tracef("#%d the keys are rotated", f.number)
+		for _, n := range w.edges.all {
+			w.in(time.Duration(w.chaos.ExpFloat64()*float64(15*time.Second)), func() { w.edges.tellKeys(n) })
+		}
+	}},
 	{4, "members", func(w *World, f *fault) { w.members.change(f) }},
 	{3, "members", func(w *World, f *fault) { w.members.oldLeader(f) }},
 	{1, "members", func(w *World, f *fault) { w.members.rollBack(f) }},
 	{6, "ephemeral", func(w *World, f *fault) { w.edges.renew(f) }},
 	{4, "copies", func(w *World, f *fault) { w.members.copyCentre(f) }},
-	{3, "fail", func(w *World, f *fault) { w.centres.failStore(f) }},
+	{3, "fail", func(w *World, f *fault) {
+		r := w.centres.of(f)
+		w.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
+		r.failing = max(r.failing, w.until(f))
+	}},
 	{3, "restart", func(w *World, f *fault) { w.restartAll(f) }},
 }
 
@@ -166,14 +221,40 @@ var faultKinds = []faultKind{
 var operatorKinds = []faultKind{
 	{3, "methods", func(w *World, f *fault) { w.operator.editMethod(f) }},
 	{2, "pause", func(w *World, f *fault) { w.operator.pauseRoom(f) }},
-	{2, "for-now", func(w *World, f *fault) { w.operator.limitForNow(f) }},
-	{1, "suspend", func(w *World, f *fault) { w.operator.suspendRoom(f) }},
-	{1, "renewal", func(w *World, f *fault) { w.operator.editRenewal(f) }},
-	{1, "rename", func(w *World, f *fault) { w.operator.renameRoom(f) }},
+	{2, "for-now", func(w *World, f *fault) {
+		o, first := w.operator, w.oracle.first
+		l := &room.Limits{
+			Mark: o.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)),
+			NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
+		}
+		o.control.Limits = l
+		o.announce(f, "T is %d and R %d for %v", l.TotalActiveUsers, l.NewUsersPerMinute, f.last)
+		o.reread(f)
+	}},
+	{1, "suspend", func(w *World, f *fault) {
+		w.doc.suspended = true
+		w.operator.announce(f, "the room is suspended for %v", f.last)
+		w.operator.later(f.last, func() { w.doc.suspended = false })
+	}},
+	{1, "renewal", func(w *World, f *fault) {
+		w.doc.noRenewal = !w.doc.noRenewal
+		w.operator.announce(f, "disable_session_renewal: %v", w.doc.noRenewal)
+	}},
+	{1, "rename", func(w *World, f *fault) {
+		if w.doc.name = ""; f.x < 0.8 {
+			w.doc.name = "renamed-" + string(rune('a'+int(f.y*25)))
+		}
+		w.operator.announce(f, "the room is called %q", w.doc.name)
+	}},
 	{4, "events", func(w *World, f *fault) { w.operator.scheduleEvent(f) }},
 	{4, "release", func(w *World, f *fault) { w.operator.releaseSome(f) }},
 	{4, "draws", func(w *World, f *fault) { w.operator.scheduleDraw(f) }},
-	{4, "rules", func(w *World, f *fault) { w.operator.editRules(f) }},
+	{4, "rules", func(w *World, f *fault) { // some or all of bypasses, for a while
+		before := w.doc.rules
+		w.doc.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
+		w.operator.announce(f, "the room has the rules %04b for %v", w.doc.rules, f.last)
+		w.operator.later(f.last, func() { w.doc.rules = before & uint8(int(f.y*16)) })
+	}},
 }
 
 // fault is one fault. All its parameters are drawn beforehand, so that it stays the same if others are left out.

@@ -70,18 +70,6 @@ func (k *keys) turn(now fleettime.Time) bool {
 	return true
 }
 
-// rotate rotates the keys; every edge reads the ring with its own delay. A disconnected edge reads it after
-// reconnecting, and some edges only after others seal with the new key.
-func (es *edges) rotate(f *fault) {
-	if !es.cfg.Network.Sealed || !es.keys.turn(es.fleetTime()) {
-		return
-	}
-	es.tracef("#%d the keys are rotated", f.number)
-	for _, n := range es.all {
-		es.in(time.Duration(es.chaos.ExpFloat64()*float64(15*time.Second)), func() { es.tellKeys(n) })
-	}
-}
-
 // cutFromStore returns until when an edge cannot reach the store.
 func (n *edgeNode) cutFromStore() int64 {
 	return max(n.cutUp, n.cutDown, n.centre.cutUp, n.centre.cutDown)

@@ -274,34 +274,6 @@ func (o *operator) pauseRoom(f *fault) {
 	o.reread(f)
 }
 
-func (o *operator) limitForNow(f *fault) {
-	first := o.oracle.first
-	o.control.Limits = &room.Limits{
-		Mark: o.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)),
-		NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
-	}
-	o.announce(f, "T is %d and R %d for %v", o.control.Limits.TotalActiveUsers, o.control.Limits.NewUsersPerMinute, f.last)
-	o.reread(f)
-}
-
-func (o *operator) suspendRoom(f *fault) {
-	o.suspended = true
-	o.announce(f, "the room is suspended for %v", f.last)
-	o.later(f.last, func() { o.suspended = false })
-}
-
-func (o *operator) editRenewal(f *fault) {
-	o.noRenewal = !o.noRenewal
-	o.announce(f, "disable_session_renewal: %v", o.noRenewal)
-}
-
-func (o *operator) renameRoom(f *fault) {
-	if o.name = ""; f.x < 0.8 {
-		o.name = "renamed-" + string(rune('a'+int(f.y*25)))
-	}
-	o.announce(f, "the room is called %q", o.name)
-}
-
 // passBy passes a visitor through a suspended room: no decision, no count.
 func (vs *visitors) passBy(i int32) {
 	v := &vs.all[i]
@@ -334,18 +306,6 @@ func (o *roomDoc) ledgerRooms(at fleettime.Time, bound time.Duration) []ledger.R
 	r := ledger.ConfigOf(o.inForce(at, bound))
 	r.Session, r.Cap, r.LostWait = o.k.cfg.Session, o.k.cfg.Cap, 15*time.Minute
 	return []ledger.RoomConfig{r}
-}
-
-func (o *operator) editSession(f *fault) {
-	o.cfg.Session = max(5*time.Second, time.Duration(float64(o.oracle.first.session)*(0.4+1.6*f.x)).Round(time.Second))
-	o.tracef("#%d session_duration is now %v", f.number, o.cfg.Session)
-	o.publish()
-}
-
-func (o *operator) raiseEpoch(f *fault) {
-	o.epoch++
-	o.tracef("#%d the room's epoch is now %d", f.number, o.epoch)
-	o.publish()
 }
 
 // removeRoom removes the room from the set for a while.
@@ -401,14 +361,6 @@ func (o *operator) havingRoom() string {
 		o.drops.all++
 	}
 	return fmt.Sprintf("%d of %d edges have dropped it; left: %v", dropped, edges, have)
-}
-
-// changeLimits sets T and R to between half and twice their initial values.
-func (o *operator) changeLimits(f *fault) {
-	first := o.oracle.first
-	o.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
-	o.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
-	o.announce(f, "T is now %d, R %d", o.cfg.Total, o.cfg.Rate)
 }
 
 // edited publishes an edit, which may be one of the limits.

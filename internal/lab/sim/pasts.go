@@ -198,10 +198,3 @@ func (es *edges) keepPast(n *edgeNode, data [][]byte) {
 	}
 	n.pasts.place, n.pasts.data = n.place, data
 }
-
-// failFolder makes the writes of an edge's snapshots fail or take long.
-func (es *edges) failFolder(f *fault) {
-	n := es.of(f)
-	es.tracef("#%d the data folder of %s can hardly be written for %v", f.number, n, f.last)
-	n.pasts.failing = max(n.pasts.failing, es.until(f))
-}
