@@ -6,15 +6,18 @@ import (
 	"bytes"
 	"context"
 	crand "crypto/rand"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"text/template"
 	"time"
 
 	"vestibule/internal/node/natsconf"
@@ -24,13 +27,10 @@ import (
 
 // The machine has hubAddr in the network of the pods.
 const (
-	podNetwork  = "10.77.0.0/16"
-	serviceNet  = "10.89.0.0/16"
-	domain      = "cluster.local"
-	apiPort     = "6443"
-	pluginsPath = "/usr/lib/cni"
-	pauseImage  = "vestibule.test/pause:1"
-	containerd  = "/run/containerd/containerd.sock"
+	serviceNet = "10.89.0.0/16"
+	domain     = "cluster.local"
+	apiPort    = "6443"
+	containerd = "/run/containerd/containerd.sock"
 )
 
 // kernelSettings are changed by kubelet.
@@ -152,8 +152,10 @@ func (f *machine) startNode(ctx context.Context) error {
 	if err := f.writeCredentials(); err != nil {
 		return err
 	}
-	if err := f.writeNodeConfig(); err != nil {
-		return err
+	for _, name := range []string{"containerd.toml", "pods.conflist", "kubelet.yaml"} {
+		if err := f.writeTemplate(f.o.dir, name, map[string]any{}); err != nil {
+			return err
+		}
 	}
 	for _, p := range f.nodeProcesses() {
 		program := p.argv[0]
@@ -190,78 +192,33 @@ func (f *machine) writeCredentials() error {
 		return err
 	}
 	token := crand.Text()
-	return f.writeAll(map[string]string{
-		"api-ca.crt": string(ca.CertPEM()), "api.crt": string(cert), "api.key": string(key),
-		"tokens.csv": token + ",admin,admin,system:masters\n",
-		"kubeconfig": fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: here, cluster: {server: "https://%s:%s", certificate-authority: %q}}]
-users: [{name: me, user: {token: %q}}]
-contexts: [{name: here, context: {cluster: here, user: me}}]
-current-context: here
-`, hubAddr, apiPort, f.path("api-ca.crt"), token),
-	})
-}
-
-// writeNodeConfig writes the configuration of containerd, of the pod network and of kubelet.
-func (f *machine) writeNodeConfig() error {
-	return f.writeAll(map[string]string{
-		"containerd.toml": fmt.Sprintf(`version = 2
-root = %q
-state = "/run/containerd"
-disabled_plugins = [
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
-]
-[grpc]
-  address = %q
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = %q
-  restrict_oom_score_adj = true
-  disable_apparmor = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = %q
-    conf_dir = %q
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-`, f.path("containerd"), containerd, pauseImage, pluginsPath, f.o.dir),
-		"pods.conflist": fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pods", "plugins": [{
-  "type": "bridge", "bridge": "pods", "isGateway": true, "ipam": {
-    "type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q, "gateway": %q}]], "routes": [{"dst": "0.0.0.0/0"}]
-  }
-}]}
-`, f.path("addresses"), podNetwork, hubAddr),
-		"kubelet.yaml": fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
-address: 127.0.0.1
-containerRuntimeEndpoint: unix://%s
-cgroupDriver: cgroupfs
-cgroupRoot: /%s
-failCgroupV1: false
-enforceNodeAllocatable: []
-makeIPTablesUtilChains: false
-failSwapOn: false
-clusterDNS: [%s]
-clusterDomain: %s
-resolvConf: ""
-podLogsDir: %s
-volumePluginDir: %s
-evictionHard: {memory.available: 100Mi}
-imageGCHighThresholdPercent: 100
-`, containerd, cgroupRoot, hubAddr, domain, f.path("pod-logs"), f.path("plugins")),
-	})
-}
-
-// writeAll writes files of the run, by name.
-func (f *machine) writeAll(texts map[string]string) error {
-	for name, text := range texts {
-		if _, err := write(f.o.dir, name, "%s", text); err != nil {
+	for name, text := range map[string][]byte{
+		"api-ca.crt": ca.CertPEM(), "api.crt": cert, "api.key": key, "tokens.csv": []byte(token + ",admin,admin,system:masters\n"),
+	} {
+		if err := os.WriteFile(f.path(name), text, 0o600); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.writeTemplate(f.o.dir, "kubeconfig", map[string]any{"Token": token, "Port": apiPort})
+}
+
+// kubernetes has the configurations of containerd, of the pod network, of kubelet and of the pods.
+//
+//go:embed kubernetes
+var kubernetes embed.FS
+
+var templates = template.Must(template.ParseFS(kubernetes, "kubernetes/*"))
+
+// writeTemplate writes a file of kubernetes into a folder.
+func (f *machine) writeTemplate(dir, name string, values map[string]any) error {
+	maps.Copy(values, map[string]any{
+		"Host": hubAddr, "Dir": f.o.dir, "Containerd": containerd, "Cgroups": cgroupRoot, "Domain": domain,
+	})
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, name, values); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name), []byte(b.String()), 0o600)
 }
 
 // nodeProcess is a process of a Kubernetes node.

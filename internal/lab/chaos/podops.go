@@ -24,30 +24,6 @@ import (
 // rollouts changes the pods of a cluster.
 type rollouts struct{ *cluster }
 
-// kustomization changes an overlay of deploy/k8s for this machine: its own images, small requests since it runs all
-// nodes, and a high limit per address since all visitors have that of this machine.
-const kustomization = `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-namespace: vestibule-%s
-resources: [%s, kubernetes.yaml]
-images: [{name: vestibule, newName: %q, newTag: %q}]
-patches:
-  - target: {kind: StatefulSet}
-    patch: |
-      - {op: replace, path: /spec/template/spec/containers/0/imagePullPolicy, value: IfNotPresent}
-      - {op: replace, path: /spec/template/spec/containers/0/resources/requests/cpu, value: 10m}
-  - target: {kind: StatefulSet, name: global|regional}
-    patch: |
-      - {op: replace, path: /spec/template/spec/initContainers/0/imagePullPolicy, value: IfNotPresent}
-      - {op: replace, path: /spec/template/spec/initContainers/0/resources/requests/cpu, value: 10m}
-  - target: {kind: StatefulSet, name: edge}
-    patch: |
-      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: VESTIBULE_HELD_PER_PREFIX, value: "65536"}}
-  - target: {kind: Job}
-    patch: |
-      - {op: replace, path: /spec/template/spec/containers/0/imagePullPolicy, value: IfNotPresent}
-`
-
 // apply applies every overlay, global first, and the one that initializes the fleet, as docs/KUBERNETES.md does, and
 // waits until all pods are ready.
 func (c *rollouts) apply(ctx context.Context) error {
@@ -61,20 +37,19 @@ func (c *rollouts) apply(ctx context.Context) error {
 		if overlay, err = filepath.Rel(dir, overlay); err != nil {
 			return err
 		}
-		text := fmt.Sprintf(kustomization, place, overlay, image, tag)
+		// Its own images, small requests since this machine runs all nodes, and a high limit per address since all visitors
+		// have that of this machine.
+		values := map[string]any{
+			"Place": place, "Resources": overlay + ", kubernetes.yaml", "Image": image, "Tag": tag, "Rooms": place == wire.Root,
+		}
 		switch place {
 		case "init":
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				return err
-			}
-			text = strings.NewReplacer("vestibule-init", "vestibule-"+wire.Root, ", kubernetes.yaml", "").Replace(text)
+			values["Place"], values["Resources"] = wire.Root, overlay
+			err = os.MkdirAll(dir, 0o700)
 		case wire.Root:
-			text += "configMapGenerator:\n  - {name: rooms, behavior: replace, files: [rooms.yaml], options: {disableNameSuffixHash: true}}\n"
-			if err := c.writeRooms(dir); err != nil {
-				return err
-			}
+			err = c.writeRooms(dir)
 		}
-		if _, err := write(dir, "kustomization.yaml", "%s", text); err != nil {
+		if err = errors.Join(err, c.writeTemplate(dir, "kustomization.yaml", values)); err != nil {
 			return err
 		}
 		if err := c.kubectl(ctx, "", "apply", "--server-side", "--force-conflicts", "--kustomize", dir); err != nil {

@@ -121,16 +121,10 @@ func (c *cluster) makeVolumes(ctx context.Context) error {
 		if err := errors.Join(os.MkdirAll(path, 0o700), os.Chown(path, 65532, 65532)); err != nil {
 			return err
 		}
-		fmt.Fprintf(&all, `---
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: %s}
-spec:
-  capacity: {storage: %s}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  hostPath: {path: %q}
-`, name, size, path)
+		values := map[string]any{"Name": name, "Size": size, "Path": path}
+		if err := templates.ExecuteTemplate(&all, "volume.yaml", values); err != nil {
+			return err
+		}
 	}
 	return c.kubectl(ctx, all.String(), "apply", "--filename=-")
 }
