@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
+	"vestibule/internal/global/members"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
@@ -98,7 +99,7 @@ func Start(o Options) (*Tree, error) {
 }
 
 func (t *Tree) start(o *Options) (err error) {
-	// With a new folder nobody was ever admitted.
+	// With a new folder nobody was ever admitted. A start that failed, or was interrupted, leaves the mark.
 	global, err := o.absolute("global")
 	if err != nil {
 		return err
@@ -106,6 +107,10 @@ func (t *Tree) start(o *Options) (err error) {
 	fresh := false
 	if _, err := os.Stat(filepath.Join(global, embedded.Store)); errors.Is(err, os.ErrNotExist) {
 		fresh = true
+	}
+	mark, err := o.absolute(newMark)
+	if err != nil {
+		return err
 	}
 	folder, err := node.OpenFolder(o.DataDir)
 	if err != nil {
@@ -123,7 +128,14 @@ func (t *Tree) start(o *Options) (err error) {
 		return fmt.Errorf("data-dir: %w", err)
 	}
 
+	if fresh && !o.uninitialized {
+		if err := node.WriteFile(mark, nil); err != nil {
+			return fmt.Errorf("data-dir: %w", err)
+		}
+	}
+
 	// The order of shutdown: edges send final reports to their regionals, regionals store them.
+	initial := t.tier("initialization")
 	notifiers, edges, regionals := t.tier("notifiers"), t.tier("edges"), t.tier("regionals")
 	globals, origins, monitors := t.tier("global"), t.tier("origin"), t.tier("monitoring")
 
@@ -158,9 +170,45 @@ func (t *Tree) start(o *Options) (err error) {
 	if err := t.startNotifier(notifiers, o); err != nil {
 		return err
 	}
+	if err := t.initialize(initial, mark); err != nil {
+		return err
+	}
 	if o.Busy {
 		t.Info.Busy = t.Info.Edges[0].URL + BusyPath
 	}
+	return nil
+}
+
+// newMark is a file of the data folder until the fleet in it is initialized.
+const newMark = "new"
+
+// initialize initializes the fleet of a folder with the mark, unless bootstrap has done so: a leader of a start that
+// failed admitted nobody, but makes bootstrap void.
+func (t *Tree) initialize(x *tier, mark string) error {
+	if _, err := os.Stat(mark); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	conn, err := t.connect("initialization", "", t.log)
+	if err != nil {
+		return err
+	}
+	list := members.List{Docs: natsbus.NewDocuments(conn, 0)}
+	x.g.Go(func() error {
+		try := time.NewTicker(time.Second)
+		defer try.Stop()
+		for {
+			select {
+			case <-x.ctx.Done():
+				return nil
+			case <-try.C:
+			}
+			_, err := list.Init(x.ctx)
+			if err == nil || errors.Is(err, members.ErrInitialized) {
+				return os.Remove(mark)
+			}
+			t.log.Debug("the new fleet is not initialized yet", slog.Any("error", err)) // alarms say so too
+		}
+	})
 	return nil
 }
 
