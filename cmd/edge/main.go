@@ -40,7 +40,7 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 		return err
 	}
 	closer.Add("connection", conn.Close)
-	n, err := edge.NewNode(cfg, wire.DefaultParams(), conn, sockets, log)
+	n, err := edge.NewNode(cfg, wire.DefaultParams(), conn, sockets, nil, log)
 	if err != nil {
 		return err
 	}

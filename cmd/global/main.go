@@ -34,7 +34,7 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err != nil {
 		return err
 	}
-	n, err := global.NewNode(cfg, wire.DefaultParams(), conn, log)
+	n, err := global.NewNode(cfg, wire.DefaultParams(), conn, nil, log)
 	if err != nil {
 		return err
 	}

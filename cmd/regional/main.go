@@ -46,7 +46,7 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 		}
 		closer.Add("connection to global", up.Close)
 	}
-	n, err := regional.NewNode(cfg, wire.DefaultParams(), edges, up, log)
+	n, err := regional.NewNode(cfg, wire.DefaultParams(), edges, up, nil, log)
 	if err != nil {
 		return err
 	}

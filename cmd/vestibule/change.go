@@ -191,7 +191,7 @@ func (a *confirmation) deletion(c *client, rooms, hosts, unserved []string) erro
 		line := "room " + name
 		if i := slices.IndexFunc(states, func(s api.Status) bool { return s.Vestibule.Room == name }); i >= 0 {
 			s := &states[i]
-			line += fmt.Sprintf(": %d inside, %d waiting", s.EstimatedTotalActiveUsers, s.EstimatedQueuedUsers)
+			line += ": " + visitors(s)
 			switch next := nextEvent(s.Vestibule.Next, time.Now()); {
 			case s.Vestibule.Event != "":
 				line += fmt.Sprintf("; warning: event %s is going on", s.Vestibule.Event)
@@ -207,6 +207,29 @@ func (a *confirmation) deletion(c *client, rooms, hosts, unserved []string) erro
 	for _, name := range unserved {
 		lines = append(lines, fmt.Sprintf("warning: %s is served no longer, its visitors get 421", name))
 	}
+	return a.delete(c, lines...)
+}
+
+// event asks whether to delete an event that is going on.
+func (a *confirmation) event(c *client, r *api.Room, e *api.Event) error {
+	states, err := c.status(r.Name)
+	if err != nil && !a.yes {
+		return fmt.Errorf("what the deletion affects is not known: %w", err)
+	}
+	line := fmt.Sprintf("event %s of room %s, which is going on", e.Name, r.Name)
+	if len(states) == 1 {
+		line += ": " + visitors(&states[0])
+	}
+	return a.delete(c, line)
+}
+
+// visitors tells how many a room has.
+func visitors(s *api.Status) string {
+	return fmt.Sprintf("%d inside, %d waiting", s.EstimatedTotalActiveUsers, s.EstimatedQueuedUsers)
+}
+
+// delete shows what is to be deleted, and asks.
+func (a *confirmation) delete(c *client, lines ...string) error {
 	fmt.Fprintf(c.err, "to be deleted:\n  %s\n", strings.Join(lines, "\n  "))
 	if a.yes {
 		return nil
@@ -219,8 +242,25 @@ func (a *confirmation) answer(c *client, question, nobody, no string) error {
 	if !isTerminal(c.in) {
 		return usageError(nobody)
 	}
+	return c.ask(question, no)
+}
+
+// ask asks a question, and returns the error no unless the answer is yes. An interrupt is a no.
+func (c *client) ask(question, no string) error {
 	fmt.Fprint(c.err, question+" [y/N] ")
-	answer, err := bufio.NewReader(c.in).ReadString('\n')
+	var answer string
+	var err error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		answer, err = bufio.NewReader(c.in).ReadString('\n')
+	}()
+	select {
+	case <-c.ctx.Done():
+		fmt.Fprintln(c.err)
+		return errors.New(no)
+	case <-read:
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

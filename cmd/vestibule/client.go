@@ -130,11 +130,12 @@ func (c *client) do(method, target string, content []byte, edit []func(*http.Req
 			e(r)
 		}
 		res, err := c.http.Do(r)
-		dial, isDial := errors.AsType[*net.OpError](err)
 		reads := method == http.MethodGet
+		dial, isDial := errors.AsType[*net.OpError](err)
+		unsent := isDial && dial.Op == "dial"
 		switch {
 		case tries == len(all) || c.ctx.Err() != nil:
-		case err != nil && (reads || isDial && dial.Op == "dial"),
+		case err != nil && (reads || unsent),
 			err == nil && reads && res.StatusCode == http.StatusServiceUnavailable:
 			if err == nil {
 				res.Body.Close()
@@ -143,10 +144,23 @@ func (c *client) do(method, target string, content []byte, edit []func(*http.Req
 			continue
 		}
 		if err != nil {
-			err = &unreachableError{err}
+			err = c.unanswered(err, !reads && !unsent)
 		}
 		return res, err
 	}
+}
+
+// unanswered is the error of a request without an answer; changes says that the request may have changed something.
+func (c *client) unanswered(err error, changes bool) error {
+	if c.ctx.Err() != nil {
+		err = errors.New("interrupted")
+	} else {
+		err = &unreachableError{err}
+	}
+	if changes {
+		err = fmt.Errorf("%w; whether the change was made is not known: see vestibule audit list", err)
+	}
+	return err
 }
 
 // addresses returns the addresses in a list with commas, each with the path of the API.
@@ -219,7 +233,7 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 	c.tag = res.Header.Get("ETag")
 	data, err := io.ReadAll(io.LimitReader(res.Body, 256<<20))
 	if err != nil {
-		return out, &unreachableError{err}
+		return out, c.unanswered(err, method != http.MethodGet)
 	}
 	var answer struct {
 		Success          bool
@@ -312,14 +326,20 @@ func (c *client) find(name string) (*api.Room, error) {
 func roomOf(rooms []api.Room, name string) (*api.Room, error) {
 	i := slices.IndexFunc(rooms, func(r api.Room) bool { return r.Name == name || r.Id == name })
 	if i < 0 {
-		names := make([]string, len(rooms))
-		for i := range rooms {
-			names[i] = rooms[i].Name
-		}
-		if meant := room.Suggest(name, names); meant != "" {
-			return nil, fmt.Errorf("no room %q, did you mean %q?", name, meant)
-		}
-		return nil, fmt.Errorf("no room %q (rooms restore brings back a deleted one)", name)
+		return nil, noSuch("no room", name, rooms, func(r *api.Room) string { return r.Name },
+			" (rooms restore brings back a deleted one)")
 	}
 	return &rooms[i], nil
+}
+
+// noSuch is the error for a name that none of all has: it tells the one that was probably meant, or else what to do.
+func noSuch[T any](what, name string, all []T, nameOf func(*T) string, advice string) error {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = nameOf(&all[i])
+	}
+	if meant := room.Suggest(name, names); meant != "" {
+		return fmt.Errorf("%s %q, did you mean %q?", what, name, meant)
+	}
+	return fmt.Errorf("%s %q%s", what, name, advice)
 }

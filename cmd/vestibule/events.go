@@ -80,14 +80,7 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 			Use: "end ROOM EVENT", Short: "End an event now, or a minute after its start",
 			RunE: flags.ofEvent(endEvent),
 		},
-		&cobra.Command{
-			Use: "delete ROOM EVENT", Short: "Delete an event",
-			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
-				return change(c, http.MethodDelete, inZone(r.Id, "events", e.Id), nil, func(any) string {
-					return fmt.Sprintf("deleted event %s of room %s", e.Name, r.Name)
-				})
-			}),
-		},
+		newEventsDeleteCmd(flags),
 		&cobra.Command{
 			Use: "draw ROOM EVENT", Short: "Show the public part of an event's draw, as JSON",
 			Long: "Show the public part of an event's draw, as JSON: the commit, later the record. The draw of a deleted event is found by the event's ID.",
@@ -107,6 +100,26 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 				return c.showJSON(d.Record)
 			}),
 		})
+}
+
+func newEventsDeleteCmd(flags *clientFlags) *cobra.Command {
+	ask := &confirmation{}
+	cmd := &cobra.Command{
+		Use: "delete ROOM EVENT", Short: "Delete an event; it asks while the event is going on",
+		RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
+			now, begins := time.Now(), cmp.Or(e.PrequeueStartTime, &e.EventStartTime)
+			if !e.Suspended && !begins.After(now) && e.EventEndTime.After(now) {
+				if err := ask.event(c, r, e); err != nil {
+					return err
+				}
+			}
+			return change(c, http.MethodDelete, inZone(r.Id, "events", e.Id), nil, func(any) string {
+				return fmt.Sprintf("deleted event %s of room %s", e.Name, r.Name)
+			})
+		}),
+	}
+	ask.add(cmd)
+	return cmd
 }
 
 // setEvent changes settings of an event that was just read, and shows those that differ.
@@ -153,29 +166,29 @@ func (c *client) events(r *api.Room) ([]api.Event, error) {
 	return call[[]api.Event](c, http.MethodGet, inZone(r.Id, "events"), nil)
 }
 
-// event returns an event of a room by its name or ID; nil for none.
-func (c *client) event(r *api.Room, name string) (event *api.Event, err error) {
-	all, err := c.events(r)
-	if err != nil {
-		return nil, err
+// event returns an event of a room by its name or ID, nil for none, and all events of the room.
+func (c *client) event(r *api.Room, name string) (event *api.Event, all []api.Event, err error) {
+	if all, err = c.events(r); err != nil {
+		return nil, nil, err
 	}
 	for i, e := range all {
 		if e.Name != name && e.Id != name {
 			continue
 		}
 		if event != nil {
-			return nil, fmt.Errorf("room %s has several events %q: name it by its id", r.Name, name)
+			return nil, nil, fmt.Errorf("room %s has several events %q: name it by its id", r.Name, name)
 		}
 		event = &all[i]
 	}
-	return event, nil
+	return event, all, nil
 }
 
 // needEvent is event for a caller that needs one.
 func (c *client) needEvent(r *api.Room, name string) (*api.Event, error) {
-	e, err := c.event(r, name)
+	e, all, err := c.event(r, name)
 	if err == nil && e == nil {
-		err = fmt.Errorf("room %s has no event %q", r.Name, name)
+		err = noSuch(fmt.Sprintf("room %s has no event", r.Name), name, all, func(e *api.Event) string { return e.Name },
+			fmt.Sprintf(": see vestibule events list %s", r.Name))
 	}
 	return e, err
 }
@@ -194,7 +207,7 @@ func (c *clientFlags) ofEvent(do func(c *client, r *api.Room, e *api.Event, args
 // ofDraw is ofRoom for a command that shows the draw of its second argument EVENT.
 func (c *clientFlags) ofDraw(do func(c *client, event string, d *api.Draw) error) runFunc {
 	return c.ofRoom(func(cl *client, r *api.Room, args []string) error {
-		e, err := cl.event(r, args[0])
+		e, _, err := cl.event(r, args[0])
 		if err != nil {
 			return err
 		}

@@ -134,21 +134,15 @@ func playDemo(t *testing.T) (warned string, stood time.Duration) {
 		}
 	}
 	want := []string{"nairobi edge-1", "nairobi edge-2", "dublin edge-1", "dublin edge-2"}
-	if len(info.Edges) != len(want) || len(info.Regionals) != 2 {
-		t.Fatalf("READY tells of %d edges and %d regionals", len(info.Edges), len(info.Regionals))
+	if len(info.Edges) != len(want) {
+		t.Fatalf("READY tells of %d edges", len(info.Edges))
 	}
-	pages := []string{info.Origin + "/stats", info.Global.Metrics + "/metrics", info.Global.Metrics + "/readyz"}
+	pages := []string{info.Origin + "/stats", info.Metrics + "/metrics", info.Metrics + "/readyz"}
 	for i, e := range info.Edges {
 		if got := e.DC + " " + e.Name; got != want[i] || e.URL != fmt.Sprintf("http://127.0.0.1:%d", first+i) {
 			t.Errorf("edge %d is %s at %s, want %s at port %d", i, got, e.URL, want[i], first+i)
 		}
-		pages = append(pages, e.URL, e.Metrics+"/metrics", e.Metrics+"/readyz")
-	}
-	for i, dc := range []string{"nairobi", "dublin"} {
-		if r := info.Regionals[i]; r.DC != dc {
-			t.Errorf("regional %d is of %s, want %s", i, r.DC, dc)
-		}
-		pages = append(pages, info.Regionals[i].Metrics+"/metrics", info.Regionals[i].Metrics+"/readyz")
+		pages = append(pages, e.URL)
 	}
 	for _, url := range pages {
 		resp, err := http.Get(url)

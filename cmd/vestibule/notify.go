@@ -28,7 +28,7 @@ func newNotifyCmd() *cobra.Command {
 			return err
 		}
 		defer conn.Close()
-		n, err := notify.NewNode(cfg, conn, log)
+		n, err := notify.NewNode(cfg, conn, nil, log)
 		if err != nil {
 			return err
 		}

@@ -52,8 +52,9 @@ func newServeCmd() *cobra.Command {
 		"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto")
 	f.StringVar(&o.Notify, "notify-contact", "", "contact of notify, which then runs inside")
 	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
-	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100",
-		"host:port of metrics and health of global; regional and edge take the next ports")
+	f.StringSliceVar(&o.Networks, "notices-networks", nil,
+		"private networks that webhooks may reach, such as 10.1.0.0/16, beside public addresses")
+	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100", "host:port of metrics, health and status of all nodes")
 	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder of all data: keep it")
 	f.StringVar(&dc, "data-center", "main", "name of this data centre")
 	level = logLevel(cmd, "info")
@@ -124,7 +125,7 @@ func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=$(cat %s) %s rooms list\n", t.Info.Control.URL,
 		shellWord(t.Info.Control.TokenFile), program())
 	fmt.Fprintf(&b, "  Console   the same variables with %s login --console print a link to it\n", program())
-	fmt.Fprintf(&b, "  Health    %s/readyz\n", t.Info.Edges[0].Metrics)
+	fmt.Fprintf(&b, "  Health    %s/readyz\n", t.Info.Metrics)
 	fmt.Fprintf(&b, "  Split     %s: the same as separate processes, when one is not enough\n\n", t.Info.Split)
 	return ready(w, &b, &t.Info)
 }

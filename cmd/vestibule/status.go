@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,15 +35,25 @@ func addWatch(cmd *cobra.Command, watch *bool) {
 	cmd.Flags().BoolVar(watch, "watch", false, "show it again every two seconds, until interrupted")
 }
 
-// again calls show, and with watch set repeats it every two seconds, on a terminal in the same place.
+// again calls show, and with watch set repeats it every two seconds, on a terminal in the same place. After the first
+// time it goes on without an answer: a leader may be replaced.
 func (c *client) again(watch bool, show func() error) error {
-	for {
+	for shown := false; ; {
 		if watch && isTerminal(c.out) {
 			fmt.Fprint(c.out, "\x1b[H\x1b[J") // go to the top and clear the rest
 		}
-		if err := show(); err != nil || !watch {
+		err := show()
+		if watch && c.ctx.Err() != nil {
+			return nil
+		}
+		if _, silent := errors.AsType[*unreachableError](err); shown && silent {
+			fmt.Fprintf(c.err, "%s %v\n", cellText(time.Now()), err)
+			err = nil
+		}
+		if err != nil || !watch {
 			return err
 		}
+		shown = true
 		select {
 		case <-c.ctx.Done():
 			return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -64,19 +63,12 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 	return cmd
 }
 
-// expiryOf returns the end of a token as the API takes it, for a duration with the units of [time.ParseDuration] or in
-// days; "" for the API's default.
+// expiryOf returns the end of a token as the API takes it, for a duration; "" for the API's default.
 func expiryOf(now time.Time, text string) (string, error) {
 	if text == "" || text == "never" {
 		return text, nil
 	}
-	life, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n uint64
-		if n, err = strconv.ParseUint(days, 10, 16); err == nil {
-			life = time.Duration(n) * 24 * time.Hour
-		}
-	}
+	life, err := parseDuration(text)
 	if err != nil || life <= 0 {
 		return "", usagef("expires: must be never, or a duration above zero such as 90d or 12h, got %q", text)
 	}
@@ -101,7 +93,7 @@ func revokeToken(c *client, name string) error {
 	}
 	switch len(found) {
 	case 0:
-		return fmt.Errorf("no token %s: see vestibule tokens list", name)
+		return noSuch("no token", name, list, func(t *api.Token) string { return t.Name }, ": see vestibule tokens list")
 	case 1:
 	default:
 		return fmt.Errorf("several tokens are named %s: give an ID, see vestibule tokens list", name)

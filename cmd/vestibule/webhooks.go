@@ -64,7 +64,8 @@ func withWebhook(flags *clientFlags, run func(*client, *api.Webhook) error) func
 			}
 		}
 		if found == nil {
-			return fmt.Errorf("no webhook %s: see vestibule webhooks list", args[0])
+			return noSuch("no webhook", args[0], list, func(w *api.Webhook) string { return w.Name },
+				": see vestibule webhooks list")
 		}
 		return run(c, found)
 	})

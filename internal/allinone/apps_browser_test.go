@@ -142,7 +142,7 @@ func TestParallelRequestsOfAnAppInABrowser(t *testing.T) {
 // withoutTicket returns the number of requests for the room without a ticket: each of them joins the queue.
 func withoutTicket(t *testing.T, tree *Tree) (n int) {
 	t.Helper()
-	resp, err := http.Get(tree.Info.Edges[0].Metrics + "/metrics")
+	resp, err := http.Get(tree.Info.Metrics + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,9 @@ func withoutTicket(t *testing.T, tree *Tree) (n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, count, _ := strings.Cut(string(body), "\nvestibule_edge_tickets_total{result=\"none\"} ")
+	e := tree.Info.Edges[0]
+	_, count, _ := strings.Cut(string(body),
+		fmt.Sprintf("\nvestibule_edge_tickets_total{node=%q,result=\"none\"} ", "edge-"+e.DC+"-"+e.Name))
 	if _, err := fmt.Sscan(count, &n); err != nil {
 		t.Fatalf("no tickets are counted: %v", err)
 	}

@@ -3,6 +3,7 @@ package allinone
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	mrand "math/rand/v2"
 	"net/http"
 	"strings"
@@ -57,8 +58,10 @@ func TestKeyRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := eventually(t, "every edge has the new keys", func() bool {
+		all := metrics(t, tree.Info.Metrics)
 		for _, e := range edges {
-			if !strings.Contains(metrics(t, e.Metrics), `vestibule_document_version{document="keys"} 2`) {
+			if !strings.Contains(all,
+				fmt.Sprintf(`vestibule_document_version{document="keys",node="edge-%s-%s"} 2`, e.DC, e.Name)) {
 				return false
 			}
 		}

@@ -71,10 +71,10 @@ func (l *list) change(f func(m *node.Members) (*node.Members, error)) {
 	}
 }
 
-// readyz returns the readiness of a node.
-func readyz(t *testing.T, metrics string) (status int, text string) {
+// readyz returns the readiness of a tree.
+func readyz(t *testing.T, tree *Tree) (status int, text string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, metrics+"/readyz", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tree.Info.Metrics+"/readyz", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,18 +129,15 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	crowd.Go(func() { people.Run(ctx) })
 
 	const why = "data centre lima is not in the fleet's list"
-	for what, url := range map[string]string{
-		"regional": tree.Info.Regionals[2].Metrics,
-		"edge":     tree.Info.Edges[4].Metrics,
-	} {
-		eventually(t, "the "+what+" is not ready and says why", func() bool {
-			status, text := readyz(t, url)
-			return status == http.StatusServiceUnavailable && strings.Contains(text, why)
+	for _, name := range []string{"regional-lima", "edge-lima-edge-1"} {
+		eventually(t, name+" is not ready and says why", func() bool {
+			status, text := readyz(t, tree)
+			return status == http.StatusServiceUnavailable && strings.Contains(text, name+": "+why)
 		})
 	}
 	const heard = "data centre lima reports but is not listed"
 	eventually(t, "global says so", func() bool {
-		_, text := readyz(t, tree.Info.Global.Metrics)
+		_, text := readyz(t, tree)
 		return strings.Contains(text, heard) && strings.Contains(logged.String(), heard)
 	})
 	if n := lima.Status().Rooms["demo"].Granted; n != 0 {

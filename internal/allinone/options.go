@@ -19,6 +19,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/global"
 	"vestibule/internal/node"
 )
 
@@ -30,13 +31,12 @@ type Options struct {
 	TLS         edge.TLSConfig
 	Proxies     []string // trusted for X-Forwarded-For by the edges
 	Control     string   // host:port of the API, "" for [Options.followingPorts]
-	// host:port of the first node's metrics, the others use the following ports; "" for [Options.followingPorts]
-	Metrics string
-	NATS    bool // open the nats-server to other processes, at a port of [Options.followingPorts]
-	DataDir string
-	Sockets *node.Sockets // passed to this process; for one edge
-	Params  wire.Params
-	Log     *slog.Logger
+	Metrics     string   // host:port of the metrics of all nodes, "" for [Options.followingPorts]
+	NATS        bool     // open the nats-server to other processes, at a port of [Options.followingPorts]
+	DataDir     string
+	Sockets     *node.Sockets // passed to this process; for one edge
+	Params      wire.Params
+	Log         *slog.Logger
 
 	RoomsFile         string   // of the operator; "" for one that is made of the following
 	StoreRooms        bool     // there is no rooms file: the API makes the rooms
@@ -45,9 +45,10 @@ type Options struct {
 	TotalActiveUsers  int
 	NewUsersPerMinute int
 	SessionDuration   time.Duration
-	Origin            string // the site, "" for the demo's own
-	Notify            string // contact for push services: run a notifier; "" for none
-	Busy              bool   // add a second room, at [BusyPath], for [Tree.Crowd]
+	Origin            string   // the site, "" for the demo's own
+	Notify            string   // contact for push services: run a notifier; "" for none
+	Networks          []string // private, that webhooks may reach
+	Busy              bool     // add a second room, at [BusyPath], for [Tree.Crowd]
 
 	uninitialized bool // a new fleet admits nobody until an operator initializes it
 }
@@ -100,6 +101,10 @@ func (o *Options) checkListeners() []error {
 	}
 	if o.Metrics != "" {
 		errs = append(errs, node.CheckAddr("metrics", o.Metrics)...)
+	}
+	notices := global.NoticesConfig{Networks: o.Networks}
+	for _, err := range notices.Validate() {
+		errs = append(errs, errors.New(strings.Replace(err.Error(), ".", "-", 1))) // the flag's name
 	}
 	if _, err := clientaddr.ParseProxies(o.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("trusted-proxies: %w", err))
@@ -235,7 +240,7 @@ func Free(addr string) bool {
 	return l.Close() == nil
 }
 
-// after returns the n-th address after first.
+// after returns the n-th address after first, with any port for one beyond the last.
 func after(first string, n int) (string, error) {
 	host, port, err := net.SplitHostPort(first)
 	if err != nil {
@@ -247,6 +252,9 @@ func after(first string, n int) (string, error) {
 	}
 	if p != 0 {
 		p += n
+	}
+	if p > 65535 {
+		p = 0 // any
 	}
 	return net.JoinHostPort(host, strconv.Itoa(p)), nil
 }

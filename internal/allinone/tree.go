@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
+	"vestibule/internal/global/members"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
@@ -27,30 +28,21 @@ import (
 	"vestibule/internal/regional"
 )
 
-// EdgeInfo holds the addresses of an edge.
+// EdgeInfo holds the address of an edge.
 type EdgeInfo struct {
-	DC      string `json:"dc"`
-	Name    string `json:"name"`
-	URL     string `json:"url"`
-	Metrics string `json:"metrics"`
-}
-
-// NodeInfo holds the address of a node without visitors.
-type NodeInfo struct {
-	DC      string `json:"dc,omitempty"`
-	Name    string `json:"name"`
-	Metrics string `json:"metrics"`
+	DC   string `json:"dc"`
+	Name string `json:"name"`
+	URL  string `json:"url"`
 }
 
 // Info holds the addresses of the tree: the content of the READY line.
 type Info struct {
-	Edges     []EdgeInfo `json:"edges"`
-	Origin    string     `json:"origin"`
-	NATS      string     `json:"nats"`
-	Global    NodeInfo   `json:"global"`
-	Regionals []NodeInfo `json:"regionals"`
-	Rooms     string     `json:"rooms"`          // the rooms file
-	Busy      string     `json:"busy,omitempty"` // address of a room with a queue, with [Tree.Crowd]
+	Edges   []EdgeInfo `json:"edges"`
+	Origin  string     `json:"origin"`
+	NATS    string     `json:"nats"`
+	Metrics string     `json:"metrics"`        // metrics, health and status of all nodes
+	Rooms   string     `json:"rooms"`          // the rooms file
+	Busy    string     `json:"busy,omitempty"` // address of a room with a queue, with [Tree.Crowd]
 	// folder of configurations for running the nodes as separate processes
 	Split string `json:"split,omitempty"`
 
@@ -62,16 +54,18 @@ type Tree struct {
 	Info   Info
 	Origin *Origin // nil if Options named one
 
-	log    *slog.Logger
-	closer node.Closer
-	nats   *embedded.Server
-	edges  []*edge.Node
-	global *global.Node
-	tiers  []*tier // in the order of shutdown
-	ports  *ports
-	nodes  int           // with a metrics listener
-	ended  chan struct{} // closed when a tier ends
-	end    func()
+	log     *slog.Logger
+	closer  node.Closer
+	nats    *embedded.Server
+	monitor *node.Monitoring
+	metrics string // address of monitor, as asked for
+	edges   []*edge.Node
+	global  *global.Node
+	tiers   []*tier // in the order of shutdown
+	ports   *ports
+	split   int           // configurations written
+	ended   chan struct{} // closed when a tier ends
+	end     func()
 }
 
 // tier is a group of components that stop together.
@@ -105,7 +99,7 @@ func Start(o Options) (*Tree, error) {
 }
 
 func (t *Tree) start(o *Options) (err error) {
-	// With a new folder nobody was ever admitted.
+	// With a new folder nobody was ever admitted. A start that failed, or was interrupted, leaves the mark.
 	global, err := o.absolute("global")
 	if err != nil {
 		return err
@@ -113,6 +107,10 @@ func (t *Tree) start(o *Options) (err error) {
 	fresh := false
 	if _, err := os.Stat(filepath.Join(global, embedded.Store)); errors.Is(err, os.ErrNotExist) {
 		fresh = true
+	}
+	mark, err := o.absolute(newMark)
+	if err != nil {
+		return err
 	}
 	folder, err := node.OpenFolder(o.DataDir)
 	if err != nil {
@@ -130,12 +128,22 @@ func (t *Tree) start(o *Options) (err error) {
 		return fmt.Errorf("data-dir: %w", err)
 	}
 
+	if fresh && !o.uninitialized {
+		if err := node.WriteFile(mark, nil); err != nil {
+			return fmt.Errorf("data-dir: %w", err)
+		}
+	}
+
 	// The order of shutdown: edges send final reports to their regionals, regionals store them.
+	initial := t.tier("initialization")
 	notifiers, edges, regionals := t.tier("notifiers"), t.tier("edges"), t.tier("regionals")
-	globals, origins := t.tier("global"), t.tier("origin")
+	globals, origins, monitors := t.tier("global"), t.tier("origin"), t.tier("monitoring")
 
 	if o.Control == "" {
 		o.Control = t.ports.nextAddr()
+	}
+	if err := t.startMonitoring(monitors, o); err != nil {
+		return err
 	}
 	if err := t.startSite(origins, o); err != nil {
 		return err
@@ -162,9 +170,45 @@ func (t *Tree) start(o *Options) (err error) {
 	if err := t.startNotifier(notifiers, o); err != nil {
 		return err
 	}
+	if err := t.initialize(initial, mark); err != nil {
+		return err
+	}
 	if o.Busy {
 		t.Info.Busy = t.Info.Edges[0].URL + BusyPath
 	}
+	return nil
+}
+
+// newMark is a file of the data folder until the fleet in it is initialized.
+const newMark = "new"
+
+// initialize initializes the fleet of a folder with the mark, unless bootstrap has done so: a leader of a start that
+// failed admitted nobody, but makes bootstrap void.
+func (t *Tree) initialize(x *tier, mark string) error {
+	if _, err := os.Stat(mark); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	conn, err := t.connect("initialization", "", t.log)
+	if err != nil {
+		return err
+	}
+	list := members.List{Docs: natsbus.NewDocuments(conn, 0)}
+	x.g.Go(func() error {
+		try := time.NewTicker(time.Second)
+		defer try.Stop()
+		for {
+			select {
+			case <-x.ctx.Done():
+				return nil
+			case <-try.C:
+			}
+			_, err := list.Init(x.ctx)
+			if err == nil || errors.Is(err, members.ErrInitialized) {
+				return os.Remove(mark)
+			}
+			t.log.Debug("the new fleet is not initialized yet", slog.Any("error", err)) // alarms say so too
+		}
+	})
 	return nil
 }
 
@@ -191,17 +235,23 @@ func (t *Tree) startSite(x *tier, o *Options) (err error) {
 	return writeRooms(t.Info.Rooms, o, t.Info.Origin)
 }
 
-// metrics returns the metrics address of the next node.
-func (t *Tree) metrics(o *Options) (string, error) {
-	if o.Metrics == "" {
-		return t.ports.nextAddr(), nil
+// startMonitoring starts the listener for the metrics of all nodes.
+func (t *Tree) startMonitoring(x *tier, o *Options) (err error) {
+	if t.metrics = o.Metrics; t.metrics == "" {
+		t.metrics = t.ports.nextAddr()
 	}
-	t.nodes++
-	addr, err := after(o.Metrics, t.nodes-1)
-	if err != nil {
-		return "", fmt.Errorf("metrics: %w", err)
+	if t.monitor, err = node.NewMonitoring(t.metrics, o.Log); err != nil {
+		return fmt.Errorf("metrics: %w", err)
 	}
-	return addr, nil
+	t.Info.Metrics = t.monitor.URL()
+	x.g.Go(func() error { return t.monitor.Run(x.ctx) })
+	return nil
+}
+
+// splitMetrics returns the metrics address of the next node as a separate process: the ports from that of the tree on.
+func (t *Tree) splitMetrics() (string, error) {
+	t.split++
+	return after(t.metrics, t.split-1)
 }
 
 // writeSplitConfig writes the configuration for running a node as a separate process.
@@ -237,11 +287,12 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 			return err
 		}
 	}
-	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
+	if cfg.Metrics.Listen, err = t.splitMetrics(); err != nil {
 		return err
 	}
 	cfg.DataCenters, cfg.Control.Listen, cfg.Control.Origin, cfg.NATS.Embedded = o.DataCenters, cmp.Or(o.Control, anyFree),
 		t.Info.Origin, true
+	cfg.Notices.Networks = o.Networks
 	if o.NATS {
 		cfg.NATS.Listen = t.ports.nextAddr()
 	}
@@ -255,13 +306,12 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 	if err != nil {
 		return err
 	}
-	n, err := global.NewNode(cfg, o.Params, conn, log)
+	n, err := global.NewNode(cfg, o.Params, conn, t.monitor, log)
 	if err != nil {
 		return err
 	}
 	x.g.Go(func() error { return n.Run(x.ctx) })
 	t.global, t.Info.Control = n, n.Control.Info()
-	t.Info.Global = NodeInfo{Name: cfg.Name, Metrics: n.Debug.URL()}
 	return nil
 }
 
@@ -278,12 +328,12 @@ func (t *Tree) connectGlobal(cfg *global.Config, log *slog.Logger) (conn *natsbu
 }
 
 func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) (err error) {
-	log := o.Log.With(slog.String("node", dc))
+	log := o.Log.With(slog.String("node", "regional-"+dc))
 	cfg, defaults := regional.DefaultConfig(), regional.DefaultConfig()
 	if cfg.DataDir, err = o.absolute(dc); err != nil {
 		return err
 	}
-	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
+	if cfg.Metrics.Listen, err = t.splitMetrics(); err != nil {
 		return err
 	}
 	cfg.DataCenter = dc
@@ -295,22 +345,21 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) (err er
 	if err != nil {
 		return err
 	}
-	n, err := regional.NewNode(cfg, o.Params, conn, conn, log)
+	n, err := regional.NewNode(cfg, o.Params, conn, conn, t.monitor, log)
 	if err != nil {
 		return err
 	}
 	x.g.Go(func() error { return n.Run(x.ctx) })
-	t.Info.Regionals = append(t.Info.Regionals, NodeInfo{DC: dc, Name: cfg.Name, Metrics: n.Debug.URL()})
 	return nil
 }
 
 func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err error) {
-	log := o.Log.With(slog.String("node", dc+" "+name))
+	log := o.Log.With(slog.String("node", "edge-"+dc+"-"+name))
 	cfg, defaults := edge.DefaultConfig(), edge.DefaultConfig()
 	if cfg.DataDir, err = o.absolute(dc + "-" + name); err != nil {
 		return err
 	}
-	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
+	if cfg.Metrics.Listen, err = t.splitMetrics(); err != nil {
 		return err
 	}
 	cfg.DataCenter, cfg.Name, cfg.Listen, cfg.TLS, cfg.Proxies = dc, name, listen, o.TLS, o.Proxies
@@ -324,13 +373,13 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 	if err != nil {
 		return err
 	}
-	n, err := edge.NewNode(cfg, o.Params, conn, o.Sockets, log)
+	n, err := edge.NewNode(cfg, o.Params, conn, o.Sockets, t.monitor, log)
 	if err != nil {
 		return err
 	}
 	x.g.Go(func() error { return n.Run(x.ctx) })
 	t.edges = append(t.edges, n)
-	t.Info.Edges = append(t.Info.Edges, EdgeInfo{DC: dc, Name: name, URL: n.URL(), Metrics: n.Debug.URL()})
+	t.Info.Edges = append(t.Info.Edges, EdgeInfo{DC: dc, Name: name, URL: n.URL()})
 	return nil
 }
 
@@ -341,15 +390,12 @@ func (t *Tree) startNotifier(x *tier, o *Options) (err error) {
 	}
 	cfg := notify.DefaultConfig()
 	cfg.Contact = o.Notify
-	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
-		return err
-	}
 	log := o.Log.With(slog.String("node", cfg.Name))
 	conn, err := t.connect(cfg.Name, natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, cfg.Name), log)
 	if err != nil {
 		return err
 	}
-	n, err := notify.NewNode(cfg, conn, log)
+	n, err := notify.NewNode(cfg, conn, t.monitor, log)
 	if err != nil {
 		return err
 	}

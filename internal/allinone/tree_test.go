@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -262,17 +264,116 @@ func (t *Tree) call(b testing.TB, method, path string, body any) (status int, te
 	return res.StatusCode, text
 }
 
+// TestOneAddressForMetrics: the metrics of all nodes are at the named port; other programs may have the next ones.
+func TestOneAddressForMetrics(t *testing.T) {
+	t.Parallel()
+	addr := testkit.FreeAddr(t)
+	for i := range 3 {
+		next, err := after(addr, i+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", next)
+		if err != nil {
+			t.Logf("taken already: %v", err)
+			continue
+		}
+		defer l.Close()
+	}
+	tree, _ := grow(t, 3, 60, time.Minute, func(o *Options) {
+		o.DataCenters, o.Edges, o.Metrics, o.Notify = []string{"main"}, 1, addr, "mailto:test@vestibule.example"
+	})
+	if want := "http://" + addr; tree.Info.Metrics != want {
+		t.Errorf("metrics are at %s, want %s", tree.Info.Metrics, want)
+	}
+	all := metrics(t, tree.Info.Metrics)
+	for _, series := range []string{
+		`vestibule_global_leading{node="global"} 1`, `vestibule_regional_leading{dc="main",node="regional-main"} 1`,
+		`vestibule_document_version{document="rooms",node="edge-main-edge-1"} 1`,
+		`vestibule_notify_subscribed{node="notifier-1"} 0`,
+	} {
+		if !strings.Contains(all, series) {
+			t.Errorf("the metrics lack %s", series)
+		}
+	}
+	if status, text := readyz(t, tree); status != http.StatusOK {
+		t.Errorf("ready: %d %s", status, text)
+	}
+}
+
+// TestWebhooksReachNamedNetworks: a webhook in a private network is called if that was named.
+func TestWebhooksReachNamedNetworks(t *testing.T) {
+	t.Parallel()
+	calls := make(chan struct{}, 1)
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls <- struct{}{} }))
+	defer hook.Close()
+	o := Options{Networks: []string{"127.0.0.1"}, DataCenters: []string{"main"}, Edges: 1, Listen: anyFree}
+	const fault = `notices-networks[0]: must be a network such as 10.1.0.0/16, got "127.0.0.1"`
+	if err := errors.Join(o.Validate()...); err == nil || !strings.Contains(err.Error(), fault) {
+		t.Errorf("faults %v, want %s", err, fault)
+	}
+	tree, _ := grow(t, 3, 60, time.Minute, func(o *Options) {
+		o.DataCenters, o.Edges, o.Networks = []string{"main"}, 1, []string{"127.0.0.0/8"}
+	})
+	var made struct{ Result struct{ ID string } }
+	eventually(t, "a webhook is made", func() bool {
+		status, text := tree.call(t, http.MethodPost, "/vestibule/webhooks",
+			map[string]string{"name": "pager", "url": hook.URL})
+		return status == http.StatusOK && json.Unmarshal(text, &made) == nil
+	})
+	if status, text := tree.call(t, http.MethodPost, "/vestibule/webhooks/"+made.Result.ID+"/test",
+		struct{}{}); status != http.StatusOK || len(calls) != 1 {
+		t.Errorf("the webhook was called %d times: %d %s", len(calls), status, text)
+	}
+}
+
+// TestAStartAfterOneThatFailed: the first start of a folder that fails after its global led, or is stopped at once, does
+// not keep the next one from admitting visitors.
+func TestAStartAfterOneThatFailed(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	o := Options{
+		DataCenters: []string{"main"}, Edges: 1, Listen: taken.Addr().String(), DataDir: t.TempDir(), TotalActiveUsers: 3,
+		NewUsersPerMinute: 60, SessionDuration: time.Minute, Params: wire.DefaultParams(),
+		Log: slog.New(slog.DiscardHandler),
+	}
+	if tree, err := Start(o); err == nil || tree != nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Fatalf("at an address that is taken: %v", err)
+	}
+	o.Listen = anyFree
+	led := func(tree *Tree) func() bool { return func() bool { return tree.global.Status().Leading } }
+	for range 2 {
+		tree, err := Start(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a global leads", led(tree))
+		if err := tree.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree, _ := grow(t, 3, 60, time.Minute, func(use *Options) {
+		use.DataCenters, use.Edges, use.DataDir = o.DataCenters, o.Edges, o.DataDir
+	})
+	newBrowser(t).stays(tree.Info.Edges[0].URL)
+	eventually(t, "the mark is gone", func() bool {
+		_, err := os.Stat(filepath.Join(o.DataDir, newMark))
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
 func TestStop(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 3, 60, time.Minute)
 	var urls []string
 	for _, e := range tree.Info.Edges {
-		urls = append(urls, e.URL, e.Metrics)
+		urls = append(urls, e.URL)
 	}
-	for _, r := range tree.Info.Regionals {
-		urls = append(urls, r.Metrics)
-	}
-	urls = append(urls, tree.Info.Global.Metrics, tree.Info.Origin)
+	urls = append(urls, tree.Info.Metrics, tree.Info.Origin)
 	client := newBrowser(t)
 	for _, u := range urls {
 		resp, err := client.Get(u)

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -86,6 +87,8 @@ func (l cappedListener) direct(c *net.TCPConn) bool {
 	return l.auth == nil && !l.proxies.Trusts(peer) && (l.headers == nil || !l.headers.trusted.Trusts(peer))
 }
 
+// Accept returns the next connection within the limits. After an error other than [net.ErrClosed] the caller pauses and
+// tries again.
 func (l cappedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptTCP()
@@ -93,6 +96,9 @@ func (l cappedListener) Accept() (net.Conn, error) {
 			c, err = l.last.next(err)
 		}
 		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				l.all.noteUnaccepted(time.Now(), err)
+			}
 			return nil, err
 		}
 		if a, ok := l.auth.(*authServer); ok && !l.proxies.Trusts(clientaddr.Peer(c.RemoteAddr().String())) {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/gate"
@@ -75,7 +76,8 @@ type connections struct {
 	sessions map[uint64]int // connections of each session, by its ID
 
 	shedding
-	searches [numWants][2]lastSearch // by whether none was free
+	unaccepted fleettime.Minutely[time.Time] // lines about failures to accept a connection
+	searches   [numWants][2]lastSearch       // by whether none was free
 
 	freed    chan struct{} // a place may be free
 	refusals chan struct{} // one place for each refusal in progress
@@ -92,6 +94,17 @@ func newConnections(limit, sites int, m *metrics, log *slog.Logger) *connections
 		x.near[kind] = map[netip.Prefix]*neighbours{}
 	}
 	return x
+}
+
+// noteUnaccepted notes that a connection could not be accepted, mostly for want of a file descriptor.
+func (x *connections) noteUnaccepted(now time.Time, err error) {
+	x.mu.Lock()
+	failures, due := x.unaccepted.Count(now, 1)
+	x.mu.Unlock()
+	if due {
+		x.log.Error("no connection is accepted for a moment: raise the limit of open files (LimitNOFILE), or lower connections.total",
+			slog.Any("error", err), slog.Int("failures", failures))
+	}
 }
 
 // visitorConn is a visitor's connection.

@@ -7,15 +7,19 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestFilesAreSharedOut(t *testing.T) {
@@ -259,4 +263,42 @@ func TestUnlistedPeersTakeNoPlace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Failures to accept are logged once a minute, with the next step: a process without file descriptors has one each second
+// at each listener.
+func TestFailuresToAcceptAreLoggedOnceAMinute(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said testkit.Log
+	x := newConnections(10, 10, newMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&said, nil)))
+	l := cappedListener{listener{TCPListener: ln.(*net.TCPListener)}, x, nil, &queued{closed: make(chan struct{})}}
+	if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // Accept fails, as without a descriptor
+		t.Fatal(err)
+	}
+	lines := func(want int) {
+		t.Helper()
+		if n := strings.Count(said.String(), "raise the limit of open files"); n != want {
+			t.Errorf("%d lines, want %d:\n%s", n, want, said.String())
+		}
+	}
+	for range 3 {
+		if _, err := l.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	lines(1)
+	x.noteUnaccepted(time.Now().Add(time.Minute), syscall.EMFILE)
+	if lines(2); !strings.Contains(said.String(), `error="too many open files" failures=3`) {
+		t.Errorf("not all failures are counted:\n%s", said.String())
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+	lines(2)
 }

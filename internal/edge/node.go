@@ -18,14 +18,16 @@ type Node struct {
 }
 
 // NewNode returns the edge of cfg, which uses conn for its regional and the documents. It takes its listeners from
-// sockets, if any.
+// sockets, if any; shared is nil for a monitoring listener of its own.
 func NewNode(
-	cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.Sockets, log *slog.Logger,
+	cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.Sockets, shared *node.Monitoring,
+	log *slog.Logger,
 ) (*Node, error) {
-	dbg, err := node.NewDebug(&cfg.Base, "Vestibule edge "+cfg.DataCenter+" "+cfg.Name, log)
+	dbg, err := node.NewDebug(&cfg.Base, "edge "+cfg.DataCenter+" "+cfg.Name, shared, log)
 	if err != nil {
 		return nil, err
 	}
+	dbg.Visitors = true
 	dbg.Links.Add("nats", conn)
 	files := map[string]string{"nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA}
 	for i, cert := range cfg.TLS.Cert {

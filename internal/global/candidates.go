@@ -73,10 +73,14 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	}
 	out.Build, out.EdgesCount, out.CertificateEnd = c.build, int(c.edgesN), endOf(c.certificateEnd)
 	since := now.Sub(c.at)
-	if since <= edgesTold { // between two reports the edges are taken to be as they were
+	known := since <= edgesTold
+	if known { // between two reports the edges are taken to be as they were
 		since = 0
 	}
 	for _, e := range c.edges[:min(len(c.edges), most)] {
+		if !known {
+			e.State = "unknown"
+		}
 		out.Edges = append(out.Edges, api.Edge{
 			Name: e.Name, Build: e.Build, State: e.State, HeardSeconds: (e.Heard + since).Seconds(),
 			LeaseSeconds: max(0, e.Lease-since).Seconds(), CertificateEnd: endOf(e.CertificateEnd),

@@ -37,7 +37,7 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	}
 	if d := shown(fleettime.Mono(10).Add(20*time.Second), 2); d.Edges[1] != (api.Edge{
 		Name: "b", Build: "v1",
-		State: "alive", HeardSeconds: 21,
+		State: "unknown", HeardSeconds: 21,
 	}) {
 		t.Errorf("long after the report: %+v", d)
 	}

@@ -41,7 +41,7 @@ func runNodeUntil(t testing.TB, s *embedded.Server, name string, change func(*gl
 	if errs := cfg.Validate(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	n, err := global.NewNode(cfg, wire.DefaultParams(), connect(t, s, name), quiet)
+	n, err := global.NewNode(cfg, wire.DefaultParams(), connect(t, s, name), nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,12 @@ type Node struct {
 	Control *Control // nil if not configured
 }
 
-// NewNode returns the global of cfg. It reaches the regionals and the store by conn.
-func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logger) (*Node, error) {
-	dbg, err := node.NewDebug(&cfg.Base, "Vestibule global", log)
+// NewNode returns the global of cfg. It reaches the regionals and the store by conn. shared is nil for a monitoring
+// listener of its own.
+func NewNode(
+	cfg Config, params wire.Params, conn *natsbus.Conn, shared *node.Monitoring, log *slog.Logger,
+) (*Node, error) {
+	dbg, err := node.NewDebug(&cfg.Base, "global", shared, log)
 	if err != nil {
 		return nil, err
 	}

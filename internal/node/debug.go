@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,69 +43,104 @@ func (r *Readiness) Add(s stop.Stop) {
 }
 
 // Debug are the listeners for monitoring, which visitors must not reach: one for metrics, health, readiness and status,
-// and one for profiles.
+// and one for profiles. The nodes of one process may share the first.
 type Debug struct {
-	Registry *prometheus.Registry
+	Registry prometheus.Registerer
 	Links    *Links // their refusals are alarms
-	listener net.Listener
+	Visitors bool   // visitors connect to this node: the process is not ready before the node
+
+	name     string
+	gatherer prometheus.Gatherer
+	listener net.Listener // nil with shared
+	shared   *Monitoring
 	profiles net.Listener // nil for none
-	title    string
 	log      *slog.Logger
+
+	ready  func() Readiness // safe for concurrent use, and so is status
+	status func() any
 }
 
-// NewDebug opens the listeners; Run serves them. title names the node on the index page.
-func NewDebug(base *Base, title string, log *slog.Logger) (*Debug, error) {
-	l, err := net.Listen("tcp", base.Metrics.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("metrics.listen: %w", err)
+// NewDebug opens the listeners; Run serves them. The words of name tell the node from others of the process. With
+// shared it opens none for metrics.
+func NewDebug(base *Base, name string, shared *Monitoring, log *slog.Logger) (*Debug, error) {
+	reg := prometheus.NewRegistry()
+	d := &Debug{Registry: reg, gatherer: reg, name: name, shared: shared, log: log}
+	if shared != nil {
+		d.name = strings.ReplaceAll(name, " ", "-")
+		d.Registry = prometheus.WrapRegistererWith(prometheus.Labels{"node": d.name}, reg)
+	} else {
+		var err error
+		if d.listener, err = net.Listen("tcp", base.Metrics.Listen); err != nil {
+			return nil, fmt.Errorf("metrics.listen: %w", err)
+		}
+		registerProcess(reg)
 	}
-	d := &Debug{Registry: prometheus.NewRegistry(), listener: l, title: title, log: log}
 	if base.Profiles.Listen != "" {
+		var err error
 		if d.profiles, err = net.Listen("tcp", base.Profiles.Listen); err != nil {
-			return nil, errors.Join(fmt.Errorf("pprof.listen: %w", err), l.Close())
+			return nil, errors.Join(fmt.Errorf("pprof.listen: %w", err), d.Close())
 		}
 	}
-	d.Registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
 	RegisterBuild(d.Registry)
 	d.Links = NewLinks(d.Registry)
 	return d, nil
 }
 
-// handler serves a node. It calls ready and status for every request.
-func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler {
+// registerProcess registers the metrics of the whole process.
+func registerProcess(reg prometheus.Registerer) {
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+}
+
+// readiness returns the answer of /readyz.
+func (d *Debug) readiness() Readiness {
+	r := d.ready()
+	r.Alarms = append(r.Alarms, d.Links.alarms()...)
+	return r
+}
+
+// pages are the content of a listener for monitoring. Its functions are called for every request.
+type pages struct {
+	title    string
+	gatherer prometheus.Gatherer
+	reg      prometheus.Registerer // of the metrics of the page of metrics
+	ready    func() Readiness
+	status   func() any
+	log      *slog.Logger
+}
+
+func (p *pages) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.Registry, promhttp.HandlerOpts{
-		Registry: d.Registry, ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.gatherer, promhttp.HandlerOpts{
+		Registry: p.reg, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		d.writeJSON(w, http.StatusOK, map[string]bool{"alive": true})
+		p.writeJSON(w, http.StatusOK, map[string]bool{"alive": true})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		r := ready()
-		r.Alarms = append(r.Alarms, d.Links.alarms()...)
+		r := p.ready()
 		code := http.StatusOK
 		if !r.Ready {
 			code = http.StatusServiceUnavailable
 		}
-		d.writeJSON(w, code, r)
+		p.writeJSON(w, code, r)
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		data, err := statusJSON(status())
+		data, err := statusJSON(p.status())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		d.writeJSON(w, http.StatusOK, json.RawMessage(data))
+		p.writeJSON(w, http.StatusOK, json.RawMessage(data))
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		if _, err := fmt.Fprintf(w,
 			"<!doctype html><title>%[1]s</title><h1>%[1]s</h1><ul><li><a href=metrics>metrics</a><li><a href=status>status</a><li><a href=readyz>readyz</a><li><a href=healthz>healthz</a></ul>",
-			html.EscapeString(d.title)); err != nil {
-			d.log.Debug("front page not written", slog.Any("error", err))
+			html.EscapeString(p.title)); err != nil {
+			p.log.Debug("front page not written", slog.Any("error", err))
 		}
 	})
 	return mux
@@ -121,19 +157,24 @@ func profileHandler() http.Handler {
 	return mux
 }
 
-func (d *Debug) writeJSON(w http.ResponseWriter, code int, v any) {
+func (p *pages) writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	if err := e.Encode(v); err != nil {
-		d.log.Debug("answer not written", slog.Any("error", err))
+		p.log.Debug("answer not written", slog.Any("error", err))
 	}
 }
 
 // URL returns the address of the listener of metrics.
-func (d *Debug) URL() string { return "http://" + d.listener.Addr().String() }
+func (d *Debug) URL() string {
+	if d.shared != nil {
+		return d.shared.URL()
+	}
+	return "http://" + d.listener.Addr().String()
+}
 
 // ProfilesURL returns the address of the listener of profiles, empty for none.
 func (d *Debug) ProfilesURL() string {
@@ -144,19 +185,33 @@ func (d *Debug) ProfilesURL() string {
 }
 
 // Listeners returns the addresses of the listeners.
-func (d *Debug) Listeners() []net.Addr {
-	if d.profiles == nil {
-		return []net.Addr{d.listener.Addr()}
+func (d *Debug) Listeners() (out []net.Addr) {
+	if d.shared != nil {
+		out = append(out, d.shared.listener.Addr())
 	}
-	return []net.Addr{d.listener.Addr(), d.profiles.Addr()}
+	for _, l := range d.own() {
+		out = append(out, l.Addr())
+	}
+	return out
+}
+
+// own returns the listeners of this node alone.
+func (d *Debug) own() (out []net.Listener) {
+	for _, l := range []net.Listener{d.listener, d.profiles} {
+		if l != nil {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // Close closes listeners that do not Run.
 func (d *Debug) Close() error {
-	if d.profiles == nil {
-		return d.listener.Close()
+	var errs []error
+	for _, l := range d.own() {
+		errs = append(errs, l.Close())
 	}
-	return errors.Join(d.listener.Close(), d.profiles.Close())
+	return errors.Join(errs...)
 }
 
 // Run runs a node and serves its state until the node has ended, including its shutdown: because ctx ended, or the
@@ -164,34 +219,44 @@ func (d *Debug) Close() error {
 func (d *Debug) Run(
 	ctx context.Context, run func(context.Context) error, ready func() Readiness, status func() any,
 ) error {
+	d.ready, d.status = ready, status
 	g, ctx := errgroup.WithContext(ctx)
 	ended := make(chan struct{})
 	g.Go(func() error {
 		defer close(ended)
 		return run(ctx)
 	})
-	serve := func(l net.Listener, name string, handler http.Handler) {
-		server := &http.Server{
-			Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
-			ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
-		}
-		g.Go(func() error {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("%s listener: %w", name, err)
-			}
-			return nil
-		})
-		g.Go(func() error {
-			<-ended
-			if err := server.Close(); err != nil {
-				d.log.Debug("listener not closed", slog.String("listener", name), slog.Any("error", err))
-			}
-			return nil
-		})
+	if d.shared != nil {
+		defer d.shared.add(d)()
+	} else {
+		p := pages{"Vestibule " + d.name, d.gatherer, d.Registry, d.readiness, status, d.log}
+		serveUntil(g, ended, d.listener, "metrics", p.handler(), d.log)
 	}
-	serve(d.listener, "metrics", d.handler(ready, status))
 	if d.profiles != nil {
-		serve(d.profiles, "pprof", profileHandler())
+		serveUntil(g, ended, d.profiles, "pprof", profileHandler(), d.log)
 	}
 	return g.Wait()
+}
+
+// serveUntil serves a listener in g until ended is closed.
+func serveUntil(
+	g *errgroup.Group, ended <-chan struct{}, l net.Listener, name string, handler http.Handler, log *slog.Logger,
+) {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	g.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("%s listener: %w", name, err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ended
+		if err := server.Close(); err != nil {
+			log.Debug("listener not closed", slog.String("listener", name), slog.Any("error", err))
+		}
+		return nil
+	})
 }

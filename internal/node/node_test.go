@@ -214,7 +214,7 @@ func TestWhatWasAcquiredLastIsReleasedFirst(t *testing.T) {
 func TestTheDebugListenerAnswers(t *testing.T) {
 	ready := Readiness{Reasons: []string{"no keys yet"}}
 	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}, Profiles: ProfilesConfig{"127.0.0.1:0"}}, "A <node>",
-		slog.New(slog.DiscardHandler))
+		nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 		t.Errorf("isolated: %d %s, %v", code, body, err)
 	}
 	if _, err := NewDebug(&Base{Metrics: MetricsConfig{strings.TrimPrefix(d.URL(), "http://")}}, "",
-		slog.New(slog.DiscardHandler)); err == nil {
+		nil, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("two listeners at one address")
 	}
 	cancel()

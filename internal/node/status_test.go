@@ -20,7 +20,7 @@ type Bond struct {
 
 // TestStatusHasUnitsAndNames: what /status tells can be read without the program's text.
 func TestStatusHasUnitsAndNames(t *testing.T) {
-	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}}, "test", slog.New(slog.DiscardHandler))
+	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}}, "test", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,11 @@ func TestStatusHasUnitsAndNames(t *testing.T) {
 		Term:     wire.Term{N: 7, Nonce: 1 << 60},
 		Instance: 1<<53 + 1, Rooms: map[string]*Bond{"sale": {SyncAge: time.Second}, "b": nil},
 	}
-	h := d.handler(func() Readiness { return Readiness{} }, func() any { return status })
+	p := pages{
+		gatherer: d.gatherer, reg: d.Registry, ready: func() Readiness { return Readiness{} },
+		status: func() any { return status }, log: d.log,
+	}
+	h := p.handler()
 	ask := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

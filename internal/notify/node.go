@@ -14,10 +14,10 @@ type Node struct {
 	Debug *node.Debug
 }
 
-// NewNode returns the notifier of cfg, which uses conn.
-func NewNode(cfg Config, conn *natsbus.Conn, log *slog.Logger) (*Node, error) {
+// NewNode returns the notifier of cfg, which uses conn. shared is nil for a monitoring listener of its own.
+func NewNode(cfg Config, conn *natsbus.Conn, shared *node.Monitoring, log *slog.Logger) (*Node, error) {
 	base := cfg.base()
-	dbg, err := node.NewDebug(&base, "Vestibule notifier "+cfg.Name, log)
+	dbg, err := node.NewDebug(&base, cfg.Name, shared, log)
 	if err != nil {
 		return nil, err
 	}

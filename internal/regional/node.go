@@ -17,9 +17,11 @@ type Node struct {
 }
 
 // NewNode returns the regional of cfg. edges is its connection to edges and its store, up to global and the
-// documents; they may be the same.
-func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.Logger) (*Node, error) {
-	dbg, err := node.NewDebug(&cfg.Base, "Vestibule regional "+cfg.DataCenter, log)
+// documents; they may be the same. shared is nil for a monitoring listener of its own.
+func NewNode(
+	cfg Config, params wire.Params, edges, up *natsbus.Conn, shared *node.Monitoring, log *slog.Logger,
+) (*Node, error) {
+	dbg, err := node.NewDebug(&cfg.Base, "regional "+cfg.DataCenter, shared, log)
 	if err != nil {
 		return nil, err
 	}

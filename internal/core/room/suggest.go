@@ -20,8 +20,9 @@ func Suggest(key string, known []string) string {
 		return ""
 	}
 	best, most := "", 1+len(key)/6 // edits that still count as a slip
+	plain := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "_")) }
 	for _, k := range known {
-		if d := distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), k); d <= most {
+		if d := distance(plain(key), plain(k)); d <= most {
 			best, most = k, d-1
 		}
 	}

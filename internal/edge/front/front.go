@@ -82,9 +82,8 @@ func (f *Front) Serve(l net.Listener, cfg *tls.Config, auth Authorizer) net.List
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			if err != nil { // no file descriptor is free
+			if err != nil { // no file descriptor is free: the listener logs it
 				pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-				f.opts.Log.Warn("no connection is accepted for a moment", slog.Any("error", err))
 				time.Sleep(pause)
 				continue
 			}

@@ -28,7 +28,7 @@ type Poster struct {
 }
 
 // errPrivate has the advice on [node.ErrPrivate].
-var errPrivate = errors.New("the address is not public: add its network to notices.networks, if it is meant")
+var errPrivate = errors.New("the address is not public: if it is meant, add its network to notices.networks (--notices-networks)")
 
 // NewPoster returns a poster that may also connect to addresses of networks.
 func NewPoster(networks []netip.Prefix) *Poster {

@@ -396,7 +396,7 @@ type Edge struct {
 	LeaseSeconds float64 `json:"lease_seconds"`
 	Name         string  `json:"name"`
 
-	// State alive, joining, awaiting, lost, dead
+	// State alive, joining, awaiting, lost, dead; unknown while its data centre is silent
 	State string `json:"state"`
 }
 
