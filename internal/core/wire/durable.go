@@ -34,6 +34,12 @@ type Durable struct {
 	// allocation. 0 for no longer.
 	FloorsUntil int64
 
+	// Ceilings are the edges whose ceilings Rooms have, sorted by name and instance ID: a successor counts so many
+	// sessions and permits of R for one that it does not hear. It relies on them before the Unix second of fleet time
+	// CeilingsUntil; 0 for no longer.
+	Ceilings      []CeilingEdge
+	CeilingsUntil int64
+
 	Unknown []byte // fields of a newer version, preserved on rewrite
 }
 
@@ -42,6 +48,15 @@ type StoredRoom struct {
 	Room  room.ID
 	Bound PermitCounts // see RoomGrant.Bound; 0 for unknown
 	Floor PermitCounts // the data centre holds at least these, until a lower floor is stored
+
+	// Ceilings are, by Durable.Ceilings: the edge can have no more sessions or permits of R, until higher ones are stored.
+	Ceilings []PermitCounts
+}
+
+// CeilingEdge is an instance of an edge with ceilings. The zero value stands for one that has none any more.
+type CeilingEdge struct {
+	Edge     string
+	Instance uint64
 }
 
 // RosterEntry is one instance of an edge.
@@ -124,7 +139,7 @@ func (d Durable) Clone() Durable {
 // LoseTrack puts the unknown past on the roster, because part of the stored state is lost.
 func (d *Durable) LoseTrack() {
 	d.Version = max(d.Version, 1)
-	d.FloorsUntil = 0
+	d.FloorsUntil, d.Ceilings, d.CeilingsUntil = 0, nil, 0
 	// An existing entry may have been waited for already.
 	d.Roster = slices.DeleteFunc(slices.Clone(d.Roster), func(r RosterEntry) bool { return r.Edge == UnknownPast })
 	d.Roster = append(d.Roster, RosterEntry{Edge: UnknownPast})

@@ -220,8 +220,11 @@ func packDurable(d *Durable) *wirepb.Durable {
 		r.ProtoReflect().SetUnknown(e.Unknown)
 		m.Roster = append(m.Roster, r)
 	}
-	if len(d.Rooms) > 0 {
-		m.Rooms = &wirepb.StoredRooms{Version: d.Version, FloorsUntilS: d.FloorsUntil}
+	if len(d.Rooms) > 0 || len(d.Ceilings) > 0 {
+		m.Rooms = &wirepb.StoredRooms{Version: d.Version, FloorsUntilS: d.FloorsUntil, CeilingsUntilS: d.CeilingsUntil}
+		for _, e := range d.Ceilings {
+			m.Rooms.Edges = append(m.Rooms.Edges, &wirepb.CeilingEdge{Edge: e.Edge, Instance: e.Instance})
+		}
 		for _, r := range d.Rooms {
 			p := m.Rooms
 			p.Room = append(p.Room, uint64(r.Room))
@@ -229,6 +232,10 @@ func packDurable(d *Durable) *wirepb.Durable {
 			p.BoundRate = append(p.BoundRate, uint64(r.Bound.Rate))
 			p.FloorSessions = append(p.FloorSessions, uint64(r.Floor.Sessions))
 			p.FloorRate = append(p.FloorRate, uint64(r.Floor.Rate))
+			for _, c := range r.Ceilings {
+				p.CeilingSessions = append(p.CeilingSessions, uint64(c.Sessions))
+				p.CeilingRate = append(p.CeilingRate, uint64(c.Rate))
+			}
 		}
 	}
 	m.ProtoReflect().SetUnknown(d.Unknown)
@@ -293,6 +300,11 @@ func (d *Durable) unpackRooms(m *wirepb.StoredRooms) error {
 			return fmt.Errorf("columns must be equally long and hold at most %d rooms, got %d and %d", maxRooms, n, len(column))
 		}
 	}
+	k := len(m.GetEdges())
+	if k > maxRoster || len(m.GetCeilingSessions()) != k*n || len(m.GetCeilingRate()) != k*n {
+		return fmt.Errorf("ceilings: %d rooms and %d edges (at most %d) must have as many as their product, got %d and %d", n, k,
+			maxRoster, len(m.GetCeilingSessions()), len(m.GetCeilingRate()))
+	}
 	if m.GetVersion() != d.Version {
 		return nil
 	}
@@ -304,9 +316,22 @@ func (d *Durable) unpackRooms(m *wirepb.StoredRooms) error {
 		if err = cmp.Or(err, err2); err != nil {
 			return fmt.Errorf("[%d]: %w", i, err)
 		}
+		for j := i * k; j < (i+1)*k; j++ {
+			c, err := unpackCounts(m.CeilingSessions[j], m.CeilingRate[j])
+			if err != nil {
+				return fmt.Errorf("[%d]: ceilings: %w", i, err)
+			}
+			r.Ceilings = append(r.Ceilings, c)
+		}
 		d.Rooms = append(d.Rooms, r)
 	}
-	d.FloorsUntil = m.GetFloorsUntilS()
+	for i, e := range m.GetEdges() {
+		if len(e.GetEdge()) > maxName {
+			return fmt.Errorf("edges[%d]: must have at most %d bytes, got %d", i, maxName, len(e.GetEdge()))
+		}
+		d.Ceilings = append(d.Ceilings, CeilingEdge{Edge: e.GetEdge(), Instance: e.GetInstance()})
+	}
+	d.FloorsUntil, d.CeilingsUntil = m.GetFloorsUntilS(), m.GetCeilingsUntilS()
 	return nil
 }
 

@@ -61,9 +61,13 @@ var closures = []closure{
 		"edge", "one edge of four is killed", both(10*time.Second, 10*time.Second), false,
 		restarted(syscall.SIGKILL, anEdge),
 	},
-	{ // only the edge knows the sessions that moved to it: its data centre waits for it, and misses the goal
-		"silent", "an edge is silent while its regionals and global are killed", both(30*time.Second, 10*time.Second), false,
-		silentEdge,
+	{
+		"cut", "an edge is cut off while its regionals and global are killed", both(30*time.Second, 10*time.Second), false,
+		missedEdge(cutOff),
+	},
+	{ // its visitors move to other edges, so its sessions count twice until its tickets expire: the goal is missed
+		"silent", "an edge stands still while its regionals and global are killed", both(30*time.Second, 10*time.Second), false,
+		missedEdge(standStill),
 	},
 	{
 		"disk", "the disk of the first data centre's NATS was full for 15 s", both(10*time.Second, 10*time.Second), false,
@@ -86,9 +90,9 @@ func coordinatesFirst(n *node) bool {
 	return n.role == "global" && n.place != places[1] || n.role == "regional" && n.place == places[0]
 }
 func notSecond(n *node) bool { return n.ours() && n.place != places[1] }
-func anEdge(n *node) bool {
-	return n.role == "edge" && n.place == places[0] && strings.HasSuffix(n.name, "-1")
-}
+func anEdge(n *node) bool { return n.role == "edge" && isFirstEdge(n.place, n.name) }
+
+func isFirstEdge(place, name string) bool { return place == places[0] && strings.HasSuffix(name, "-1") }
 func coordinates(n *node) bool { return n.role == "global" || n.role == "regional" }
 
 // chosen returns the present nodes that are chosen.
@@ -316,21 +320,36 @@ func regionalLost(ctx context.Context, t *trial) (time.Duration, error) {
 	return 0, errors.Join(stopped, lost)
 }
 
-// silentEdge stops an edge while its regionals and global are replaced. It goes on after a minute.
-func silentEdge(ctx context.Context, t *trial) (time.Duration, error) {
-	n := t.chosen(anEdge)[0]
-	n.claim()
-	n.up.Store(true)
-	well := n.unwell()
-	if err := n.signal(syscall.SIGSTOP); err != nil {
-		return 0, err
+// missedEdge loses an edge for a minute while its regionals and global are replaced.
+func missedEdge(lose func(t *trial, n *node) (back func(), err error)) func(context.Context, *trial) (time.Duration, error) {
+	return func(ctx context.Context, t *trial) (time.Duration, error) {
+		n := t.chosen(anEdge)[0]
+		n.claim()
+		n.up.Store(true)
+		back, err := lose(t, n)
+		if err != nil {
+			return 0, err
+		}
+		time.AfterFunc(time.Minute, func() {
+			back()
+			n.free()
+		})
+		return 0, t.restart(ctx, t.chosen(coordinatesFirst), syscall.SIGKILL, time.Second)
 	}
-	time.AfterFunc(time.Minute, func() {
+}
+
+func cutOff(t *trial, n *node) (back func(), err error) {
+	gate := t.in.gates[cutEdge]
+	gate.cut.Store(true)
+	return func() { gate.cut.Store(false) }, nil
+}
+
+func standStill(t *trial, n *node) (back func(), err error) {
+	well := n.unwell()
+	return func() {
 		_ = n.signal(syscall.SIGCONT) // it may have ended with the run
 		well()
-		n.free()
-	})
-	return 0, t.restart(ctx, t.chosen(coordinatesFirst), syscall.SIGKILL, time.Second)
+	}, n.signal(syscall.SIGSTOP)
 }
 
 // diskFull fills the disks of NATS servers. Nobody restarts them.

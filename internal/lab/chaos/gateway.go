@@ -17,6 +17,7 @@ type gateway struct {
 	place   string
 	through map[string]string // by host and port of a NATS server: where the gateway passes connections on to it
 	delay   atomic.Int64      // mean delay each way, in nanoseconds
+	cut     atomic.Bool       // data is lost
 
 	all       sync.WaitGroup
 	listeners []net.Listener
@@ -99,6 +100,9 @@ func (g *gateway) carry(from, to net.Conn) {
 			n, err := from.Read(data)
 			if err != nil {
 				return
+			}
+			if g.cut.Load() {
+				continue // the connection breaks when it carries data again
 			}
 			delay := time.Duration(float64(g.delay.Load()) * (0.5 + rand.Float64()))
 			if at := time.Now().Add(delay); at.After(due) {

@@ -82,6 +82,9 @@ func (b *bus) startNATS(ctx context.Context) error {
 	return b.provision(ctx)
 }
 
+// cutEdge is the gateway of the first edge alone, which a closure cuts off.
+const cutEdge = "the first edge"
+
 // startGateways starts the gateway of each place to the servers that its nodes and its leaf use.
 func (b *bus) startGateways() error {
 	b.gates = map[string]*gateway{}
@@ -97,6 +100,12 @@ func (b *bus) startGateways() error {
 		}
 		var err error
 		if b.gates[place], err = newGateway(place, servers); err != nil {
+			return err
+		}
+		if place != places[0] {
+			continue
+		}
+		if b.gates[cutEdge], err = newGateway(place, servers); err != nil {
 			return err
 		}
 	}
@@ -204,16 +213,19 @@ func (b *bus) operatorFlags(args []string) []string {
 
 // natsFor returns the NATS section of a node's configuration.
 func (b *bus) natsFor(place, role, name string) string {
-	domain, more := place, ""
+	domain, more, gate := place, "", place
 	switch role {
 	case "global":
 		domain = wire.Root
 	case "edge":
 		more = ", domain: " + natsbus.DocumentsDomain
+		if isFirstEdge(place, name) {
+			gate = cutEdge
+		}
 	}
 	cert := b.path("nats", domain, role+"s", name)
 	text := fmt.Sprintf("nats: {url: %q, ca: %q, cert: %q, key: %q%s}\n",
-		b.natsURLs(domain, place), b.path("nats", "ca.crt"), cert+".crt", cert+".key", more)
+		b.natsURLs(domain, gate), b.path("nats", "ca.crt"), cert+".crt", cert+".key", more)
 	if role == "regional" {
 		text += "upstream: {domain: " + natsbus.DocumentsDomain + "}\n"
 	}

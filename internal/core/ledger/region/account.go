@@ -21,6 +21,8 @@ type account struct {
 	// Returned from reports and from leave.
 	permits wire.Permits
 
+	ceiling ceiling // stored bounds of what a successor does not know
+
 	renewCeil uint64 // only grows: by allowRenewals, and by a report of the ceiling of a predecessor
 	life      uint32 // the edge stamps tickets for so many seconds; from divide; 0 for none
 

@@ -78,7 +78,8 @@ func allowRenewals(to []*account, sessions, held int64, life uint32) {
 		// An edge that renewed sessions while it was isolated starts from its current counter.
 		acc := to[i]
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
-			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
+			n, _ := acc.belowCeiling(int64(ceil-acc.renewCeil), 0)
+			acc.raise(&acc.renewCeil, uint64(n))
 		}
 		acc.setLife(life)
 	}

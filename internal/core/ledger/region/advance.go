@@ -48,15 +48,21 @@ func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime
 	}
 	lease := l.lapseAfter()
 	l.silence.hold = l.silence.holdsForGuess(now, ft, synced)
+	l.checkCeilings(now)
 	l.roster.closeUnknownPast(now.Sub(l.clock.started) > l.takeoverWait())
 	for _, e := range l.roster.edges {
 		switch e.state {
 		case awaiting:
-			l.silence.hold = true
-			if synced && l.silence.waitIsOver(now, ft, e) {
+			switch over := synced && l.silence.waitIsOver(now, ft, e); {
+			case over && e.ceilings != nil:
+				e.become(lost)
+				l.silence.reserveCeilings(now, e)
+				continue
+			case over:
 				e.become(lost)
 				l.silence.holdUntil = max(l.silence.holdUntil, e.until)
 			}
+			l.silence.hold = true
 		case lost:
 			l.silence.advanceLost(now, ft, synced, e, blank)
 		case alive, joining:

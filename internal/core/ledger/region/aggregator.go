@@ -134,6 +134,7 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 		a.stored.durable.LoseTrack()
 	}
 	a.lifecycle.restore(now, &old, own)
+	a.lifecycle.recallCeilings(&old)
 	return a
 }
 

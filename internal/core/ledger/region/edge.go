@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
 
@@ -89,6 +90,11 @@ type edge struct {
 	waited               uint32        // the same in seconds, as stored
 	leased, until, ended int64         // the stored ends of the wait for it
 	reservedLost         bool          // lost after a takeover; the sessions that it may be renewing are reserved
+
+	// Its ceilings. Of a missing edge those that a predecessor stored; nil for unknown. A reporting edge is listed in the
+	// stored Durable, and in the newest one.
+	ceilings           map[room.ID]wire.PermitCounts
+	listed, listedNext bool
 
 	told        uint64 // its newest report while global answered: the next report to global has its sums
 	recovered   bool   // it existed before this aggregator

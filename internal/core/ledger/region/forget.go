@@ -81,7 +81,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 				acc.reserved = reserved{}
 				b.dirty, b.stale = true, true
 			}
-			a.lifecycle.silence.holdUntil, e.reservedLost = 0, false
+			a.lifecycle.silence.holdUntil, e.reservedLost, e.ceilings = 0, false, nil
 			e.become(left)
 			a.lifecycle.storeEnded(e)
 		case e.ended == 0 && e.missing():

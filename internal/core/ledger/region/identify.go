@@ -68,6 +68,7 @@ func (l *lifecycle) openEdge(now fleettime.Mono, e *edge, m *report) {
 // join stores the roster entry of an initialized edge.
 func (l *lifecycle) join(e *edge) {
 	l.endLostReservation(e)
+	e.ceilings = nil
 	e.become(joining)
 	l.storeEdge(e)
 	l.rooms.setPassed(math.MaxInt64) // another aggregator may have sent it a later watermark
@@ -192,16 +193,18 @@ func (l *lifecycle) endLostReservation(e *edge) {
 	e.reservedLost = false
 	var other *edge
 	for _, o := range l.roster.edges {
-		if o != e && o.state == lost && o.reservedLost {
+		if o != e && o.state == lost && o.reservedLost && o.ceilings == nil {
 			other = o
 		}
 	}
 	for b, acc := range l.rooms.accounts(e) {
 		p := &acc.reserved
-		if !p.silent {
+		if e.ceilings != nil {
+			b.rates.remove(e.num) // its report has them
+		} else if !p.silent {
 			continue
 		}
-		if other != nil {
+		if other != nil && p.silent {
 			to := &b.account(other).reserved
 			to.spent += p.spent
 			to.silent, to.stampLife = true, max(to.stampLife, p.stampLife)

@@ -49,34 +49,33 @@ func (e *idEntry) pin(on bool) {
 const parallel = 10
 
 // record records one stamping that edge reported and that c counts already, and cancels it if it is a double. It
-// reports whether the ticket is used in two places at once, which counts twice.
+// reports whether the ticket is used in two places at once, which counts twice, and whether the session is in the table.
 //
 // The stampings of a ticket in the table sum to +1 at entry.until and -1 at entry.base (none if the base is the
 // admission). A correction keeps this true. It is safe as long as the stampings before the base are counted as
 // reported: they carry the session from second to second up to the base, where the -1 takes it over. So a stamping
 // that ends at the base or before it, from a later report of another edge, is never corrected, and a stamping that
 // fits nowhere begins a new base. A stamping that is unknown or not corrected only adds to the count.
-func (t *sessionIDs) record(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
+func (t *sessionIDs) record(c *counts, m wire.Move, edge edgeNum, limit int) (copied, kept bool) {
 	e := t.find(m.ID)
 	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, holder: uint32(edge) << 1}
 	if e == nil {
-		t.insert(fresh, c.freed, limit)
-		return false
+		return false, t.insert(fresh, c.freed, limit)
 	}
 	if !e.pinned() && int64(e.until) < c.freed {
 		*e = fresh
-		return false
+		return false, true
 	}
 	switch {
 	case m.From != 0 && m.From == e.until: // the ordinary renewal
 		e.prev, e.until = m.From, m.Until
 		e.at(edge)
-		return false
+		return false, true
 	case e.base != 0 && m.Until == e.base: // it precedes all known stampings
 		e.base = m.From
-		return false
+		return false, true
 	case e.base != 0 && m.Until < e.base: // an even earlier one
-		return false
+		return false, true
 	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
 		if m.From != 0 {
 			if int64(m.From) < c.freed {
@@ -87,24 +86,26 @@ func (t *sessionIDs) record(c *counts, m wire.Move, edge edgeNum, limit int) (co
 		c.add(int64(min(e.until, m.Until)), -1)
 		e.until = max(e.until, m.Until)
 		e.at(edge)
-		return false
+		return false, true
 	}
 	if m.Until >= e.until {
 		e.prev, e.base, e.until = m.From, m.From, m.Until
 		e.at(edge)
 	}
-	return true
+	return true, true
 }
 
-// insert adds an entry for an ID that has none. Freed entries make room. Beyond limit entries nothing is added.
-func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
+// insert adds an entry for an ID that has none. Freed entries make room. Beyond limit entries nothing is added. It reports
+// whether the entry was.
+func (t *sessionIDs) insert(e idEntry, freed int64, limit int) bool {
 	if t.n*4 >= len(t.slots)*3 {
 		t.rebuild(freed)
 	}
 	if t.n >= limit {
-		return
+		return false
 	}
 	t.put(e)
+	return true
 }
 
 // rebuild drops entries that no longer count and resizes the table.

@@ -156,7 +156,7 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 			for i, m := range tt.moves {
 				c.add(int64(m.From), -1)
 				c.add(int64(m.Until), 1)
-				if ids.record(&c, m, edgeNum(i), 100) {
+				if twice, _ := ids.record(&c, m, edgeNum(i), 100); twice {
 					copied++
 				}
 			}

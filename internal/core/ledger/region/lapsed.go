@@ -84,10 +84,11 @@ func (a *account) unpinAll(now fleettime.Mono, end int64) {
 	b := a.ledger
 	p := &a.reserved
 	p.expire(&b.counts)
-	*p = reserved{
-		fromLost: p.fromLost + p.sum(),
-		until:    max(p.until, end+2+max(b.life.longest(now), p.stampLife)+b.life.unknown()),
+	life := max(b.life.longest(now), p.stampLife)
+	if a.edge.ceilings == nil { // otherwise it stamped tickets under the predecessor, whose longest life is stored
+		life += b.life.unknown()
 	}
+	*p = reserved{fromLost: p.fromLost + p.sum(), until: max(p.until, end+2+life)}
 	for ent := range b.ids.pinned(a.edge.num) {
 		*ent = idEntry{id: ent.id} // an empty entry that still occupies its slot
 	}

@@ -141,8 +141,13 @@ func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, late
 			// The session of a silent edge appeared here, so it need not be reserved.
 			b.unpin(ent, acc.edge)
 		}
-		if b.ids.record(&b.counts, m, acc.edge.num, limit) {
+		copied, kept := b.ids.record(&b.counts, m, acc.edge.num, limit)
+		if copied {
 			b.copied++
+		}
+		if !kept { // like a move that no report has
+			acc.sessions.missed++
+			acc.sessions.missedUntil = max(acc.sessions.missedUntil, int64(m.Until)+1)
 		}
 		if l, made, found := b.copies.observe(&m, acc.life, b.life.secs, latest); found {
 			b.copies.decide(l, made, b.life.secs, b.accounts)

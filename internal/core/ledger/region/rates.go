@@ -123,6 +123,11 @@ func (ps reservedRates) of(e edgeNum) int64 {
 	return n
 }
 
+// remove removes the permits of an edge.
+func (ps *reservedRates) remove(e edgeNum) {
+	*ps = slices.DeleteFunc(*ps, func(p reservedRate) bool { return p.edge == e })
+}
+
 // pass moves the permits of one edge to another.
 func (ps reservedRates) pass(from, to edgeNum) {
 	for i := range ps {

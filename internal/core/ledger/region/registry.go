@@ -20,7 +20,10 @@ type registry struct {
 }
 
 // storeEdge stores the roster entry of an instance that gets a lease. The edge waits for it.
-func (r *registry) storeEdge(e *edge) { r.write(e, nil) }
+func (r *registry) storeEdge(e *edge) {
+	e.listed, e.listedNext = false, false
+	r.write(e, nil)
+}
 
 // storeEnded stores the roster entry of an instance whose lease epoch has ended, with its sessions.
 func (r *registry) storeEnded(e *edge) {

@@ -18,8 +18,12 @@ func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 	if version <= a.stored.saved {
 		return
 	}
+	before := a.stored.saved
 	if a.stored.save(version) {
 		a.rooms.markAllStale()
+	}
+	if before < a.stored.roomsNeeds && a.stored.roomsNeeds <= version {
+		a.storedCeilings()
 	}
 	a.lifecycle.activateStored()
 	a.begins(now)

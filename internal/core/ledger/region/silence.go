@@ -25,6 +25,12 @@ func (s *silence) advanceLost(now fleettime.Mono, ft fleettime.Time, synced bool
 		s.endedNow(now, e)
 	}
 	switch over := synced && ft.Add(-fleettime.Guard).Second() > s.holdUntil; {
+	case e.reservedLost && e.ceilings != nil:
+		if synced && !blank {
+			s.tightenCeilings(ft, e)
+		}
+		s.expireLost(now, e)
+		s.closeLost(e)
 	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
 		s.hold = true
 	case e.reservedLost:

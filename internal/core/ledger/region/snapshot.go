@@ -102,15 +102,17 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 	b.waitingForR = d.WaitingForR
 	for i, acc := range to {
 		t, r := d.Claims[i].Targets[share.OfT], d.Claims[i].Targets[share.OfR]
-		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Grant))
-		acc.raise(&acc.permits.Rate.Granted, uint64(r.Grant))
+		n, rate := acc.belowCeiling(int64(t.Grant), int64(r.Grant))
+		acc.raise(&acc.permits.Sessions.Granted, uint64(n))
+		acc.raise(&acc.permits.Rate.Granted, uint64(rate))
 		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
 		acc.edge.urgent = acc.edge.urgent || push[i]
 	}
 	back := b.passes.lend(to, !at.closed)
 	allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
+	waits := slices.ContainsFunc(to, func(acc *account) bool { return acc.ceiling.waits() })
 	b.dirty = b.dirty || back || d.Urgent // signal demand to global, or bring the permits that it waits for
-	return d.Urgent || back
+	return d.Urgent || back || waits
 }
 
 // free returns the permits of T and of R that neither a session nor an edge holds. If it is negative, more are in use

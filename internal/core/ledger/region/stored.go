@@ -21,7 +21,7 @@ type stored struct {
 	members        uint64 // the one that is stored
 	clusterIDNeeds uint64 // version that tells the cluster ID
 	clusterID      uint64 // the one that is stored, and told; 0 for none
-	roomsNeeds     uint64 // version with the newest bounds and floors
+	roomsNeeds     uint64 // version with the newest bounds, floors and ceilings
 }
 
 // unsaved returns the Durable to store, if any.
@@ -83,6 +83,10 @@ func (s *stored) putEntry(entry wire.RosterEntry, life uint32) uint64 {
 	return s.change(func(d *wire.Durable) {
 		if s.saved >= s.lifeNeeds && life < d.Life {
 			d.Life, s.life = life, life // tickets with a longer life have expired
+		}
+		if i := slices.Index(d.Ceilings, wire.CeilingEdge{Edge: entry.Edge, Instance: entry.Instance}); i >= 0 {
+			d.Ceilings = slices.Clone(d.Ceilings)
+			d.Ceilings[i] = wire.CeilingEdge{} // they were those of an earlier lease
 		}
 		i := s.index(entry.Edge, entry.Instance)
 		if i < 0 {

@@ -1,6 +1,8 @@
 package region
 
 import (
+	"slices"
+
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
@@ -26,9 +28,12 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	if at.blank || s.saved < s.roomsNeeds {
 		return // the floors are unknown, or the newest ones are not stored yet
 	}
-	end := a.floorsEnd(now, at)
-	due, slack := end >= s.durable.FloorsUntil+floorsEvery, floorSlack
+	end, ceilingsEnd := a.floorsEnd(now, at), a.ceilingsEnd(now)
+	due := end >= s.durable.FloorsUntil+floorsEvery || ceilingsEnd >= s.durable.CeilingsUntil+floorsEvery ||
+		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.unlisted()
+	slack := floorSlack
 	for _, b := range a.rooms.list {
+		due = due || slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
 		h := &b.loan
 		h.guard = h.floor
 		due = due || b.bound != b.storedBound
@@ -39,17 +44,25 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	if !due {
 		return
 	}
+	edges := a.listCeilings(ceilingsEnd != 0)
 	var rooms []wire.StoredRoom
 	for _, b := range a.rooms.list {
 		h := &b.loan
+		ceilings := b.raiseCeilings(edges)
 		n, rate := at.surplus(b)
 		h.floor = h.floorWithout(n, rate, slack)
 		h.guard = wire.PermitCounts{Sessions: max(h.guard.Sessions, h.floor.Sessions), Rate: max(h.guard.Rate, h.floor.Rate)}
-		if b.storedBound = b.bound; b.bound != (wire.PermitCounts{}) || h.floor != (wire.PermitCounts{}) {
-			rooms = append(rooms, wire.StoredRoom{Room: b.ID, Bound: b.bound, Floor: h.floor})
+		if b.storedBound = b.bound; b.bound != (wire.PermitCounts{}) || h.floor != (wire.PermitCounts{}) ||
+			slices.ContainsFunc(ceilings, func(c wire.PermitCounts) bool { return c != wire.PermitCounts{} }) {
+			rooms = append(rooms, wire.StoredRoom{Room: b.ID, Bound: b.bound, Floor: h.floor, Ceilings: ceilings})
 		}
 	}
-	s.roomsNeeds = s.change(func(d *wire.Durable) { d.Rooms, d.FloorsUntil = rooms, end })
+	s.roomsNeeds = s.change(func(d *wire.Durable) {
+		d.Rooms, d.FloorsUntil, d.CeilingsUntil, d.Ceilings = rooms, end, ceilingsEnd, nil
+		for _, e := range edges {
+			d.Ceilings = append(d.Ceilings, wire.CeilingEdge{Edge: e.name, Instance: e.instance})
+		}
+	})
 }
 
 // floorsEnd returns the Unix second until which global is certainly bound by its lease; 0 for no longer.

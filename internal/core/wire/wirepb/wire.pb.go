@@ -2392,8 +2392,13 @@ type StoredRooms struct {
 	FloorSessions []uint64               `protobuf:"varint,5,rep,packed,name=floor_sessions,json=floorSessions,proto3" json:"floor_sessions,omitempty"` // permits of T that the data centre holds at least
 	FloorRate     []uint64               `protobuf:"varint,6,rep,packed,name=floor_rate,json=floorRate,proto3" json:"floor_rate,omitempty"`
 	FloorsUntilS  int64                  `protobuf:"varint,7,opt,name=floors_until_s,json=floorsUntilS,proto3" json:"floors_until_s,omitempty"` // Unix second until which the floors bind global
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Ceilings of the edges: a row for each room, a column for each edge.
+	Edges           []*CeilingEdge `protobuf:"bytes,8,rep,name=edges,proto3" json:"edges,omitempty"`
+	CeilingSessions []uint64       `protobuf:"varint,9,rep,packed,name=ceiling_sessions,json=ceilingSessions,proto3" json:"ceiling_sessions,omitempty"`
+	CeilingRate     []uint64       `protobuf:"varint,10,rep,packed,name=ceiling_rate,json=ceilingRate,proto3" json:"ceiling_rate,omitempty"`
+	CeilingsUntilS  int64          `protobuf:"varint,11,opt,name=ceilings_until_s,json=ceilingsUntilS,proto3" json:"ceilings_until_s,omitempty"` // Unix second until which a successor relies on them
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StoredRooms) Reset() {
@@ -2475,6 +2480,87 @@ func (x *StoredRooms) GetFloorsUntilS() int64 {
 	return 0
 }
 
+func (x *StoredRooms) GetEdges() []*CeilingEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetCeilingSessions() []uint64 {
+	if x != nil {
+		return x.CeilingSessions
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetCeilingRate() []uint64 {
+	if x != nil {
+		return x.CeilingRate
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetCeilingsUntilS() int64 {
+	if x != nil {
+		return x.CeilingsUntilS
+	}
+	return 0
+}
+
+// CeilingEdge is an instance of an edge with ceilings.
+type CeilingEdge struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	Instance      uint64                 `protobuf:"fixed64,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CeilingEdge) Reset() {
+	*x = CeilingEdge{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CeilingEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CeilingEdge) ProtoMessage() {}
+
+func (x *CeilingEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CeilingEdge.ProtoReflect.Descriptor instead.
+func (*CeilingEdge) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CeilingEdge) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *CeilingEdge) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
 // RosterEntry is one instance of an edge.
 type RosterEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2496,7 +2582,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +2594,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +2607,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -2626,7 +2712,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2724,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2737,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -2729,7 +2815,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2827,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2840,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -2789,7 +2875,7 @@ type HistorySecond struct {
 
 func (x *HistorySecond) Reset() {
 	*x = HistorySecond{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2887,7 @@ func (x *HistorySecond) String() string {
 func (*HistorySecond) ProtoMessage() {}
 
 func (x *HistorySecond) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2900,7 @@ func (x *HistorySecond) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistorySecond.ProtoReflect.Descriptor instead.
 func (*HistorySecond) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistorySecond) GetAtS() int64 {
@@ -2843,7 +2929,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +2941,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +2954,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryState) GetRoom() uint64 {
@@ -2909,7 +2995,7 @@ type HistoryCentre struct {
 
 func (x *HistoryCentre) Reset() {
 	*x = HistoryCentre{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3007,7 @@ func (x *HistoryCentre) String() string {
 func (*HistoryCentre) ProtoMessage() {}
 
 func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3020,7 @@ func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentre.ProtoReflect.Descriptor instead.
 func (*HistoryCentre) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryCentre) GetName() string {
@@ -3008,7 +3094,7 @@ type HistoryBlock struct {
 
 func (x *HistoryBlock) Reset() {
 	*x = HistoryBlock{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3106,7 @@ func (x *HistoryBlock) String() string {
 func (*HistoryBlock) ProtoMessage() {}
 
 func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3119,7 @@ func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBlock.ProtoReflect.Descriptor instead.
 func (*HistoryBlock) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryBlock) GetAtS() int64 {
@@ -3075,7 +3161,7 @@ type HistoryCentreColumns struct {
 
 func (x *HistoryCentreColumns) Reset() {
 	*x = HistoryCentreColumns{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3087,7 +3173,7 @@ func (x *HistoryCentreColumns) String() string {
 func (*HistoryCentreColumns) ProtoMessage() {}
 
 func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3100,7 +3186,7 @@ func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentreColumns.ProtoReflect.Descriptor instead.
 func (*HistoryCentreColumns) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HistoryCentreColumns) GetName() string {
@@ -3130,7 +3216,7 @@ type EdgePast struct {
 
 func (x *EdgePast) Reset() {
 	*x = EdgePast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3228,7 @@ func (x *EdgePast) String() string {
 func (*EdgePast) ProtoMessage() {}
 
 func (x *EdgePast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3241,7 @@ func (x *EdgePast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgePast.ProtoReflect.Descriptor instead.
 func (*EdgePast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EdgePast) GetVersion() uint32 {
@@ -3198,7 +3284,7 @@ type RoomPast struct {
 
 func (x *RoomPast) Reset() {
 	*x = RoomPast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3296,7 @@ func (x *RoomPast) String() string {
 func (*RoomPast) ProtoMessage() {}
 
 func (x *RoomPast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3309,7 @@ func (x *RoomPast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomPast.ProtoReflect.Descriptor instead.
 func (*RoomPast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{29}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RoomPast) GetReport() *RoomReport {
@@ -3498,7 +3584,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"cluster_id\x18\b \x01(\x06R\tclusterId\x12\x1c\n" +
 	"\n" +
 	"moved_in_s\x18\t \x01(\x03R\bmovedInS\x124\n" +
-	"\x05rooms\x18\x14 \x01(\v2\x1e.vestibule.wire.v1.StoredRoomsR\x05roomsJ\x04\b\a\x10\b\"\xed\x01\n" +
+	"\x05rooms\x18\x14 \x01(\v2\x1e.vestibule.wire.v1.StoredRoomsR\x05roomsJ\x04\b\a\x10\b\"\x9b\x03\n" +
 	"\vStoredRooms\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04room\x18\x02 \x03(\x06R\x04room\x12%\n" +
@@ -3508,7 +3594,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x0efloor_sessions\x18\x05 \x03(\x04R\rfloorSessions\x12\x1d\n" +
 	"\n" +
 	"floor_rate\x18\x06 \x03(\x04R\tfloorRate\x12$\n" +
-	"\x0efloors_until_s\x18\a \x01(\x03R\ffloorsUntilS\"\xec\x02\n" +
+	"\x0efloors_until_s\x18\a \x01(\x03R\ffloorsUntilS\x124\n" +
+	"\x05edges\x18\b \x03(\v2\x1e.vestibule.wire.v1.CeilingEdgeR\x05edges\x12)\n" +
+	"\x10ceiling_sessions\x18\t \x03(\x04R\x0fceilingSessions\x12!\n" +
+	"\fceiling_rate\x18\n" +
+	" \x03(\x04R\vceilingRate\x12(\n" +
+	"\x10ceilings_until_s\x18\v \x01(\x03R\x0eceilingsUntilS\"=\n" +
+	"\vCeilingEdge\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\x06R\binstance\"\xec\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x1f\n" +
@@ -3593,7 +3687,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Handshake)(0),               // 0: vestibule.wire.v1.Handshake
 	(*Term)(nil),                 // 1: vestibule.wire.v1.Term
@@ -3616,16 +3710,17 @@ var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(*PromiseSection)(nil),       // 18: vestibule.wire.v1.PromiseSection
 	(*Durable)(nil),              // 19: vestibule.wire.v1.Durable
 	(*StoredRooms)(nil),          // 20: vestibule.wire.v1.StoredRooms
-	(*RosterEntry)(nil),          // 21: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),           // 22: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),             // 23: vestibule.wire.v1.GoneEdge
-	(*HistorySecond)(nil),        // 24: vestibule.wire.v1.HistorySecond
-	(*HistoryState)(nil),         // 25: vestibule.wire.v1.HistoryState
-	(*HistoryCentre)(nil),        // 26: vestibule.wire.v1.HistoryCentre
-	(*HistoryBlock)(nil),         // 27: vestibule.wire.v1.HistoryBlock
-	(*HistoryCentreColumns)(nil), // 28: vestibule.wire.v1.HistoryCentreColumns
-	(*EdgePast)(nil),             // 29: vestibule.wire.v1.EdgePast
-	(*RoomPast)(nil),             // 30: vestibule.wire.v1.RoomPast
+	(*CeilingEdge)(nil),          // 21: vestibule.wire.v1.CeilingEdge
+	(*RosterEntry)(nil),          // 22: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),           // 23: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),             // 24: vestibule.wire.v1.GoneEdge
+	(*HistorySecond)(nil),        // 25: vestibule.wire.v1.HistorySecond
+	(*HistoryState)(nil),         // 26: vestibule.wire.v1.HistoryState
+	(*HistoryCentre)(nil),        // 27: vestibule.wire.v1.HistoryCentre
+	(*HistoryBlock)(nil),         // 28: vestibule.wire.v1.HistoryBlock
+	(*HistoryCentreColumns)(nil), // 29: vestibule.wire.v1.HistoryCentreColumns
+	(*EdgePast)(nil),             // 30: vestibule.wire.v1.EdgePast
+	(*RoomPast)(nil),             // 31: vestibule.wire.v1.RoomPast
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
@@ -3652,23 +3747,24 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 21: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
 	19, // 22: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
 	17, // 23: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	21, // 24: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	22, // 24: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
 	1,  // 25: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	21, // 26: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	22, // 26: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
 	20, // 27: vestibule.wire.v1.Durable.rooms:type_name -> vestibule.wire.v1.StoredRooms
-	22, // 28: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	23, // 29: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	9,  // 30: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	25, // 31: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
-	26, // 32: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
-	28, // 33: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
-	2,  // 34: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
-	5,  // 35: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	21, // 28: vestibule.wire.v1.StoredRooms.edges:type_name -> vestibule.wire.v1.CeilingEdge
+	23, // 29: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	24, // 30: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	9,  // 31: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	26, // 32: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
+	27, // 33: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
+	29, // 34: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
+	2,  // 35: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
+	5,  // 36: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -3682,7 +3778,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

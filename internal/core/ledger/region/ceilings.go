@@ -1,0 +1,268 @@
+package region
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// This file bounds the sessions that only an edge can report. The leader stores ceilings of the sessions and permits of R
+// of its edges, and lends beyond them once higher ones are stored. A successor reserves them for an edge that it does not
+// hear, once the lease of the edge has ended.
+//
+// Invariant: an edge listed in a Durable that may be stored has no more than its ceilings there, also while it renews
+// sessions without a lease.
+
+// ceilingsFor is how long stored ceilings are relied on, in seconds: a store that comes back older has none.
+const ceilingsFor = 20
+
+// maxCeilings bounds the stored ceilings. With more, none are stored.
+const maxCeilings = 1 << 17
+
+// ceiling bounds what a reporting edge may have in a room.
+type ceiling struct {
+	stored, next wire.PermitCounts // in the stored Durable, and in the newest one
+	used         int64             // sessions that the edge may have: see measure. What is lent since is added
+	wanted       wire.PermitCounts // what was to be lent, if it exceeded a ceiling; written by belowCeiling
+}
+
+// belowCeiling returns how many of t more sessions and rate more permits of R the edge may have. The rest waits for a
+// higher ceiling.
+func (a *account) belowCeiling(t, rate int64) (int64, int64) {
+	c, e := &a.ceiling, a.edge
+	most := c.next
+	switch {
+	case !e.listed && !e.listedNext:
+		return t, rate
+	case !e.listedNext:
+		most = c.stored
+	case e.listed:
+		most = wire.PermitCounts{Sessions: min(c.stored.Sessions, c.next.Sessions), Rate: min(c.stored.Rate, c.next.Rate)}
+	}
+	if c.used+t > most.Sessions && c.wanted.Sessions == 0 {
+		a.ledger.measure()
+	}
+	if want := c.used + t; want > most.Sessions {
+		c.wanted.Sessions = max(c.wanted.Sessions, want)
+		t = max(0, most.Sessions-c.used)
+	}
+	used := a.ratePermits()
+	if want := used + rate; want > most.Rate {
+		c.wanted.Rate = max(c.wanted.Rate, want)
+		rate = max(0, most.Rate-used)
+	}
+	c.used += t
+	return t, rate
+}
+
+// ratePermits returns the permits of R that the edge holds, or may have used under an earlier lease.
+func (a *account) ratePermits() int64 { return a.permits.Rate.Held() + a.ledger.rates.of(a.edge.num) }
+
+// waits reports whether the edge waits for a higher ceiling.
+func (c *ceiling) waits() bool { return c.wanted != wire.PermitCounts{} }
+
+// measure counts the sessions that each reporting edge may have: those whose newest ticket it stamped, which it may
+// renew; those that count by its older tickets, at any second; those without a known move; and the sessions that it may
+// admit or take over.
+func (b *roomLedger) measure() {
+	newest := map[edgeNum]*account{}
+	rest := map[edgeNum][]int64{} // by expiry second: tickets that count and are not the newest of a session
+	for _, acc := range b.accounts {
+		if !acc.edge.reporting() {
+			continue
+		}
+		acc.ceiling.used = max(0, acc.credit()) + max(0, int64(acc.renewCeil)-int64(acc.renewed)) +
+			acc.sessions.unreported(&b.counts, acc.edge.earliest) + acc.reserved.count(&b.counts)
+		counts := make([]int64, len(acc.sessions.expiries))
+		for i, x := range acc.sessions.expiries {
+			counts[i] = int64(x.Stamped) - int64(x.Consumed)
+		}
+		newest[acc.edge.num], rest[acc.edge.num] = acc, counts
+	}
+	for i := range b.ids.slots {
+		ent := &b.ids.slots[i]
+		acc := newest[ent.edge()]
+		if ent.id == 0 || acc == nil || ent.pinned() || int64(ent.until) < b.counts.freed {
+			continue
+		}
+		acc.ceiling.used++
+		at, ok := slices.BinarySearchFunc(acc.sessions.expiries, ent.until,
+			func(x wire.Expiry, until uint32) int { return int(int64(x.Until) - int64(until)) })
+		if ok {
+			rest[acc.edge.num][at]--
+		}
+	}
+	for num, acc := range newest {
+		most, sum := int64(0), int64(0)
+		for _, n := range slices.Backward(rest[num]) {
+			sum += n
+			most = max(most, sum)
+		}
+		acc.ceiling.used += most
+	}
+}
+
+// raise sets the next ceiling: with a part above the wanted sessions and permits of R, or a little above the used ones;
+// free is the part of the free permits that may come to the edge. It falls slowly, so that it is rarely in the way.
+func (c *ceiling) raise(rate int64, free wire.PermitCounts) {
+	next := func(old, used, wanted, free int64) int64 {
+		if wanted > 0 {
+			return max(wanted, used) + max(wanted, used)/4 + 8
+		}
+		return max(used+used/32+4+max(0, free), old-max(1, (old-used)/4))
+	}
+	c.next.Sessions = next(c.next.Sessions, c.used, c.wanted.Sessions, free.Sessions)
+	c.next.Rate = next(c.next.Rate, rate, c.wanted.Rate, free.Rate)
+}
+
+// raiseCeilings sets the next ceilings of reporting edges, and returns those of all listed ones.
+func (b *roomLedger) raiseCeilings(listed []*edge) []wire.PermitCounts {
+	if len(listed) == 0 {
+		return nil
+	}
+	b.measure()
+	free, rate := b.unallocated()
+	part := wire.PermitCounts{Sessions: free / int64(len(listed)), Rate: rate / int64(len(listed))}
+	out := make([]wire.PermitCounts, len(listed))
+	for i, e := range listed {
+		acc := b.accounts.of(e)
+		switch {
+		case e.missing():
+			out[i] = e.ceilings[b.ID]
+		case acc != nil:
+			acc.ceiling.raise(acc.ratePermits(), part)
+			out[i] = acc.ceiling.next
+		}
+	}
+	return out
+}
+
+// ceilingsEnd returns the Unix second until which ceilings that are stored now are relied on; 0 if fleet time is unknown.
+func (c *centre) ceilingsEnd(now fleettime.Mono) int64 {
+	ft, ok := c.clock.earliest(now)
+	if !ok || c.clock.guessed {
+		return 0
+	}
+	return ft.Second() + ceilingsFor
+}
+
+// listCeilings returns the edges to list, by name and instance: those whose sessions are known, and those that a
+// successor still has to count by the ceilings of a predecessor. Without fleet time there are none.
+func (c *centre) listCeilings(timed bool) (out []*edge) {
+	for _, e := range c.roster.edges {
+		switch {
+		case !timed:
+		case e.missing() && e.ceilings != nil && c.lifecycle.ceilingsChecked, c.boundable(e):
+			out = append(out, e)
+		}
+	}
+	if len(out)*len(c.rooms.list) > maxCeilings {
+		out = nil
+	}
+	for _, e := range c.roster.edges {
+		e.listedNext = slices.Contains(out, e)
+	}
+	return out
+}
+
+// unlisted reports whether an edge has no ceilings yet and may get them.
+func (c *centre) unlisted() bool {
+	return slices.ContainsFunc(c.roster.edges, func(e *edge) bool { return !e.listedNext && c.boundable(e) }) &&
+		len(c.roster.edges)*len(c.rooms.list) <= maxCeilings
+}
+
+// boundable reports whether the sessions of a reporting edge are known. It also renews the sessions of earlier processes
+// of its name.
+func (c *centre) boundable(e *edge) bool {
+	if e.state != alive || e.unconfirmed || c.roster.mayHavePredecessor(e, c.rooms.watermark.Second()) {
+		return false
+	}
+	return !slices.ContainsFunc(c.roster.named(e.name), func(o *edge) bool {
+		return o != e && (o.missing() || !o.reporting() && c.rooms.counted(o))
+	})
+}
+
+// storedCeilings makes the newest ceilings the stored ones. Rooms that waited for them are divided anew.
+func (c *centre) storedCeilings() {
+	for _, e := range c.roster.edges {
+		e.listed = e.listedNext
+	}
+	for _, b := range c.rooms.list {
+		for _, acc := range b.accounts {
+			acc.ceiling.stored = acc.ceiling.next
+			if acc.ceiling.waits() {
+				acc.ceiling.wanted, b.stale = wire.PermitCounts{}, true
+			}
+		}
+	}
+}
+
+// recallCeilings restores the ceilings of the edges of a predecessor.
+func (l *lifecycle) recallCeilings(old *wire.Durable) {
+	l.ceilingsUntil = old.CeilingsUntil
+	for i, x := range old.Ceilings {
+		e := l.roster.find(x.Edge, x.Instance)
+		if e == nil || e.state != awaiting {
+			continue
+		}
+		e.ceilings = map[room.ID]wire.PermitCounts{}
+		for _, r := range old.Rooms {
+			if c := r.Ceilings[i]; c != (wire.PermitCounts{}) {
+				e.ceilings[r.Room] = c
+			}
+		}
+	}
+}
+
+// checkCeilings drops the ceilings of a predecessor unless they are relied on at this time, once it is known.
+func (l *lifecycle) checkCeilings(now fleettime.Mono) {
+	if l.ceilingsChecked || !l.clock.synced(now) {
+		return
+	}
+	l.ceilingsChecked = true
+	if !l.clock.guessed && l.latest(now).Second() < l.ceilingsUntil {
+		return
+	}
+	for _, e := range l.roster.edges {
+		e.ceilings = nil
+	}
+}
+
+// reserveCeilings reserves the ceilings of a lost edge: its lease has ended. Under partition_policy serve it may renew its
+// sessions without one.
+func (s *silence) reserveCeilings(now fleettime.Mono, e *edge) {
+	e.reservedLost = true
+	life := int64(s.rooms.longestLife(now) / time.Second)
+	for _, b := range s.rooms.list {
+		c, ok := e.ceilings[b.ID]
+		if !ok {
+			continue
+		}
+		acc := b.account(e)
+		acc.reserved = reserved{spent: c.Sessions, until: e.until, silent: !b.Cap, stampLife: max(life, int64(s.rooms.pastLife))}
+		b.rates.add(e.num, c.Rate, now, e.leased+int64(wire.RateWindow/time.Second)+1)
+		b.dirty, b.stale = true, true
+		acc.markChanged()
+	}
+}
+
+// tightenCeilings lowers the sessions that are reserved for a lost edge to the permits that would be free without it, once
+// all other sessions are counted: see reserveLost.
+func (s *silence) tightenCeilings(ft fleettime.Time, e *edge) {
+	known := ft.Second() > e.leased+int64(wire.RateWindow/time.Second)+1 &&
+		s.rooms.watermark.Add(-fleettime.Guard).Second() > e.until
+	if !known || slices.ContainsFunc(s.roster.edges, func(o *edge) bool { return o != e && o.missing() }) {
+		return
+	}
+	for b, acc := range s.rooms.accounts(e) {
+		p := &acc.reserved
+		free, _ := b.unallocated()
+		if n := max(0, p.spent+free); p.silent && n < p.spent {
+			p.spent = n
+			b.dirty, b.stale = true, true
+		}
+	}
+}
