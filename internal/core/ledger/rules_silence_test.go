@@ -50,6 +50,50 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 1s
 			deliver d2 up
 			advance 2s`,
+		"an edge is lent no more than its stored ceiling": `
+			fleet total=60 rate=3600 edges=2
+			advance 2s
+			arrive d1 n=10
+			advance 10s clicking=5s
+			disk dublin stops
+			arrive d1 n=50
+			advance 3s
+			cut d1
+			crash dublin
+			disk dublin
+			start dublin
+			advance 5s
+			arrive d2 n=60
+			advance 15s`,
+		"a ceiling has the permits of R of an earlier lease": `
+			fleet total=60 rate=60 session=10s edges=2
+			advance 2s
+			arrive d1 n=40
+			advance 3s
+			cut d1
+			advance 8s
+			mend d1
+			advance 8s
+			crash d1
+			start dublin
+			advance 5s
+			arrive d2 n=60
+			advance 20s`,
+		"a ceiling has the sessions of the process before it": `
+			fleet total=200 rate=12000 session=1m edges=2
+			advance 2s
+			arrive d1 n=100
+			arrive d2 n=100
+			advance 5s clicking=20s
+			crash d1
+			advance 8s
+			start d1
+			advance 1s
+			cut d1
+			start dublin
+			advance 100s
+			arrive d2 n=200
+			advance 60s`,
 		"session_duration of before": `
 			fleet total=10 rate=120 session=2m edges=2 policy=cap
 			advance 2s

@@ -139,7 +139,8 @@ func (d Durable) Clone() Durable {
 // LoseTrack puts the unknown past on the roster, because part of the stored state is lost.
 func (d *Durable) LoseTrack() {
 	d.Version = max(d.Version, 1)
-	d.FloorsUntil, d.Ceilings, d.CeilingsUntil = 0, nil, 0
+	d.FloorsUntil = 0
+	d.Ceilings, d.CeilingsUntil = nil, 0
 	// An existing entry may have been waited for already.
 	d.Roster = slices.DeleteFunc(slices.Clone(d.Roster), func(r RosterEntry) bool { return r.Edge == UnknownPast })
 	d.Roster = append(d.Roster, RosterEntry{Edge: UnknownPast})

@@ -202,9 +202,12 @@ func TestForeignPromisesAreRefused(t *testing.T) {
 
 // A floor that was stored before a part of the store was lost proves nothing.
 func TestLostStateHasNoFloors(t *testing.T) {
-	d := Durable{Version: 3, Rooms: []StoredRoom{{Room: 1, Floor: PermitCounts{Sessions: 5}}}, FloorsUntil: 1_700_000_000}
-	if d.LoseTrack(); d.FloorsUntil != 0 {
-		t.Errorf("the floors bind until %d", d.FloorsUntil)
+	d := Durable{
+		Version: 3, Rooms: []StoredRoom{{Room: 1, Floor: PermitCounts{Sessions: 5}, Ceilings: []PermitCounts{{Sessions: 2}}}},
+		FloorsUntil: 1_700_000_000, Ceilings: []CeilingEdge{{Edge: "d1", Instance: 1}}, CeilingsUntil: 1_700_000_000,
+	}
+	if d.LoseTrack(); d.FloorsUntil != 0 || d.CeilingsUntil != 0 {
+		t.Errorf("the floors bind until %d, the ceilings until %d", d.FloorsUntil, d.CeilingsUntil)
 	}
 }
 

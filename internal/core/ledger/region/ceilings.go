@@ -168,20 +168,20 @@ func (c *centre) listCeilings(timed bool) (out []*edge) {
 	return out
 }
 
-// unlisted reports whether an edge has no ceilings yet and may get them.
-func (c *centre) unlisted() bool {
-	return slices.ContainsFunc(c.roster.edges, func(e *edge) bool { return !e.listedNext && c.boundable(e) }) &&
+// misses reports whether a reporting edge is to be listed and is not, or the reverse.
+func (c *centre) misses() bool {
+	return slices.ContainsFunc(c.roster.edges, func(e *edge) bool { return e.reporting() && e.listedNext != c.boundable(e) }) &&
 		len(c.roster.edges)*len(c.rooms.list) <= maxCeilings
 }
 
-// boundable reports whether the sessions of a reporting edge are known. It also renews the sessions of earlier processes
-// of its name.
+// boundable reports whether the sessions of a reporting edge are known: it also renews those of other processes of its
+// name, whose visitors come to it.
 func (c *centre) boundable(e *edge) bool {
 	if e.state != alive || e.unconfirmed || c.roster.mayHavePredecessor(e, c.rooms.watermark.Second()) {
 		return false
 	}
 	return !slices.ContainsFunc(c.roster.named(e.name), func(o *edge) bool {
-		return o != e && (o.missing() || !o.reporting() && c.rooms.counted(o))
+		return o != e && (!o.over() || c.rooms.counted(o))
 	})
 }
 

@@ -84,9 +84,11 @@ func (s *stored) putEntry(entry wire.RosterEntry, life uint32) uint64 {
 		if s.saved >= s.lifeNeeds && life < d.Life {
 			d.Life, s.life = life, life // tickets with a longer life have expired
 		}
-		if i := slices.Index(d.Ceilings, wire.CeilingEdge{Edge: entry.Edge, Instance: entry.Instance}); i >= 0 {
-			d.Ceilings = slices.Clone(d.Ceilings)
-			d.Ceilings[i] = wire.CeilingEdge{} // they were those of an earlier lease
+		d.Ceilings = slices.Clone(d.Ceilings)
+		for i := range d.Ceilings {
+			if d.Ceilings[i].Edge == entry.Edge { // of an earlier lease, or of a process whose visitors may come to this one
+				d.Ceilings[i] = wire.CeilingEdge{}
+			}
 		}
 		i := s.index(entry.Edge, entry.Instance)
 		if i < 0 {

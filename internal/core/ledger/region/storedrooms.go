@@ -30,7 +30,7 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	}
 	end, ceilingsEnd := a.floorsEnd(now, at), a.ceilingsEnd(now)
 	due := end >= s.durable.FloorsUntil+floorsEvery || ceilingsEnd >= s.durable.CeilingsUntil+floorsEvery ||
-		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.unlisted()
+		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.misses()
 	slack := floorSlack
 	for _, b := range a.rooms.list {
 		due = due || slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
