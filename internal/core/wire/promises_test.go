@@ -23,9 +23,9 @@ var goldenPromises = Promises{
 		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, HoldUntil: 1622133400,
 		Rooms: []StoredRoom{{
 			Room: room.IDOf("tickets"), Bound: PermitCounts{Sessions: 900, Rate: 400},
-			Floor: PermitCounts{Sessions: 590, Rate: 270},
+			Floor: PermitCounts{Sessions: 590, Rate: 270}, Ceilings: []PermitCounts{{Sessions: 310, Rate: 150}, {}},
 		}},
-		FloorsUntil: 1622133255,
+		FloorsUntil: 1622133255, Ceilings: []CeilingEdge{{Edge: "d1", Instance: 0xfeed}, {}}, CeilingsUntil: 1622133270,
 		Roster: []RosterEntry{
 			{
 				Edge: Gone, Dead: true, Left: true, Gone: []GoneEdge{{Edge: "edge-0", Instance: 1, Until: 1622133500}},
@@ -217,8 +217,8 @@ func TestStoredRoomsOfAnOlderReleaseAreNone(t *testing.T) {
 		Version: 3,
 		Rooms: []StoredRoom{{
 			Room: 7, Bound: PermitCounts{Sessions: 20, Rate: 60},
-			Floor: PermitCounts{Sessions: 9, Rate: 50},
-		}}, FloorsUntil: 1_700_000_000,
+			Floor: PermitCounts{Sessions: 9, Rate: 50}, Ceilings: []PermitCounts{{Sessions: 4, Rate: 20}},
+		}}, FloorsUntil: 1_700_000_000, Ceilings: []CeilingEdge{{Edge: "d1", Instance: 1}}, CeilingsUntil: 1_700_000_015,
 	}
 	back := func(d Durable) Durable {
 		data, err := EncodeHead(&Promises{Durable: d})
@@ -231,7 +231,8 @@ func TestStoredRoomsOfAnOlderReleaseAreNone(t *testing.T) {
 		}
 		return p.Durable
 	}
-	if got := back(d); !reflect.DeepEqual(got.Rooms, d.Rooms) || got.FloorsUntil != d.FloorsUntil {
+	if got := back(d); !reflect.DeepEqual(got.Rooms, d.Rooms) || got.FloorsUntil != d.FloorsUntil ||
+		!reflect.DeepEqual(got.Ceilings, d.Ceilings) || got.CeilingsUntil != d.CeilingsUntil {
 		t.Errorf("got %+v until %d", got.Rooms, got.FloorsUntil)
 	}
 	if got := back(Durable{Version: 4, Unknown: packedRooms(t, d)}); got.Rooms != nil || got.FloorsUntil != 0 {
