@@ -90,10 +90,10 @@ func coordinatesFirst(n *node) bool {
 	return n.role == "global" && n.place != places[1] || n.role == "regional" && n.place == places[0]
 }
 func notSecond(n *node) bool { return n.ours() && n.place != places[1] }
-func anEdge(n *node) bool { return n.role == "edge" && isFirstEdge(n.place, n.name) }
+func anEdge(n *node) bool    { return n.role == "edge" && isFirstEdge(n.place, n.name) }
 
 func isFirstEdge(place, name string) bool { return place == places[0] && strings.HasSuffix(name, "-1") }
-func coordinates(n *node) bool { return n.role == "global" || n.role == "regional" }
+func coordinates(n *node) bool            { return n.role == "global" || n.role == "regional" }
 
 // chosen returns the present nodes that are chosen.
 func (f *fleet) chosen(which func(*node) bool) []*node {

@@ -102,7 +102,7 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 	b.waitingForR = d.WaitingForR
 	for i, acc := range to {
 		t, r := d.Claims[i].Targets[share.OfT], d.Claims[i].Targets[share.OfR]
-		n, rate := acc.belowCeiling(int64(t.Grant), int64(r.Grant))
+		n, rate := acc.belowCeiling(t.Grant, r.Grant)
 		acc.raise(&acc.permits.Sessions.Granted, uint64(n))
 		acc.raise(&acc.permits.Rate.Granted, uint64(rate))
 		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
