@@ -237,7 +237,7 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		if f.Value.Set(value) != nil {
 			must := "value of type " + f.Value.Type()
 			if f.Value.Type() == "duration" {
-				must = "duration such as 90s or 30m"
+				must = "duration such as 90s, 30m or 24h"
 			}
 			faults = append(faults, fmt.Errorf("%s: must be a %s, got %q", f.Name, must, value))
 		}
