@@ -157,7 +157,7 @@ func (c *client) do(method, target string, content []byte, edit []func(*http.Req
 // unanswered is the error of a request without an answer; changes says that the request may have changed something.
 func (c *client) unanswered(err error, changes bool) error {
 	if c.ctx.Err() != nil {
-		err = errors.New("interrupted")
+		err = errors.New(interrupted)
 	} else {
 		err = &unreachableError{err}
 	}

@@ -34,7 +34,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return node.ExitOK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
+	text := err.Error()
+	if ctx.Err() != nil && !strings.HasPrefix(text, interrupted) {
+		text = interrupted + ": " + text
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", cmd.CommandPath(), text)
 	if _, ok := errors.AsType[usageError](err); ok {
 		return node.ExitUsage
 	}
@@ -43,6 +47,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	return node.ExitError
 }
+
+// interrupted begins what a command says that a signal ended.
+const interrupted = "interrupted"
 
 // newRootCmd returns the root command with all subcommands.
 func newRootCmd(stdout, stderr io.Writer) *cobra.Command {
