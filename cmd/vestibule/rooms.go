@@ -243,6 +243,9 @@ func body(pairs []string) (object, error) {
 			key, v = "custom_page_html", string(page)
 		case key == "waiting_page":
 			key, v = "custom_page_html", nil
+		case key == "session_duration" && strings.Trim(value, "0123456789") == "" && value != "":
+			// The hosted product counts minutes, the file seconds or minutes by their unit.
+			return nil, usagef("session_duration: must have a unit, such as %sm or %ss", value, value)
 		case json.Valid([]byte(value)) && !isText(key, value) && !isTime(key, value):
 			v = json.RawMessage(value)
 		case isTime(key, value):
