@@ -270,7 +270,7 @@ func verifyAudit(c *client, at uint64, hash string) error {
 
 // restoreRoom gives a room the settings of a revision, without one those before the last change.
 func restoreRoom(c *client, name string, given []string) error {
-	revision := ""
+	revision, undone := "", ""
 	if len(given) > 0 {
 		revision = given[0]
 	} else {
@@ -283,10 +283,13 @@ func restoreRoom(c *client, name string, given []string) error {
 				name)
 		}
 		revision = fmt.Sprint(list[1].Revision)
+		if undone = "; undone: the change of " + strings.Join(list[0].Changed, ", "); list[0].Room == nil {
+			undone = "; undone: its deletion"
+		}
 	}
 	target := ofOurs("rooms", name, "revisions", revision, "restore")
 	return change(c, http.MethodPost, target, nil, func(r api.Room) string {
-		return fmt.Sprintf("room %s has the settings of revision %s again", r.Name, revision)
+		return fmt.Sprintf("room %s has the settings of revision %s again%s", r.Name, revision, undone)
 	})
 }
 

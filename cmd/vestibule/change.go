@@ -164,7 +164,7 @@ var units = strings.NewReplacer(" ", "", "seconds", "s", "second", "s", "secs", 
 	"minute", "m", "mins", "m", "min", "m", "hours", "h", "hour", "h", "hrs", "h", "hr", "h", "days", "d", "day", "d")
 
 func parseDuration(text string) (time.Duration, error) {
-	text = units.Replace(text)
+	text = units.Replace(strings.ToLower(text))
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		return time.Duration(n) * 24 * time.Hour, err

@@ -32,6 +32,10 @@ func (e *unreachableError) Error() string {
 	if _, ok := errors.AsType[*unavailableError](e.err); ok {
 		return "the API cannot do this now: " + e.err.Error()
 	}
+	if failed, ok := errors.AsType[*url.Error](e.err); ok { // its text has the whole address of the request
+		at, _, _ := strings.Cut(failed.URL, control.Prefix)
+		return fmt.Sprintf("the API cannot be reached at %s: %v", at, failed.Err)
+	}
 	return "the API cannot be reached: " + e.err.Error()
 }
 
@@ -153,7 +157,7 @@ func (c *client) do(method, target string, content []byte, edit []func(*http.Req
 // unanswered is the error of a request without an answer; changes says that the request may have changed something.
 func (c *client) unanswered(err error, changes bool) error {
 	if c.ctx.Err() != nil {
-		err = errors.New("interrupted")
+		err = errors.New(interrupted)
 	} else {
 		err = &unreachableError{err}
 	}
@@ -245,7 +249,9 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 		err = json.Unmarshal(answer.Result, &out)
 	}
 	if err != nil {
-		return out, &unreachableError{fmt.Errorf("answer %d is not one of the API: %w", res.StatusCode, err)}
+		return out, &unreachableError{fmt.Errorf(
+			"%s answers %d, and not as the API: it must be the address of control.listen (vestibule serve: --control)",
+			res.Request.URL.Host, res.StatusCode)}
 	}
 	if answer.Success {
 		c.warn(answer.Messages)

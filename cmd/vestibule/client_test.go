@@ -111,7 +111,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms --output json list", "good", 0, `"name": "shop"`},
 		{"rooms list --outptu json", "good", 2, "unknown flag: --outptu, did you mean --output?"},
 		{"rooms list -output json", "good", 2, "did you mean --output?"},
-		{"rooms list --timeout soon", "good", 2, `timeout: must be a duration such as 90s or 30m, got "soon"`},
+		{"rooms list --timeout soon", "good", 2, `timeout: must be a duration such as 90s, 30m or 24h, got "soon"`},
 		{"rooms set shop", "good", 2, "usage:"},
 		{"rooms set shop x", "good", 2, "must be KEY=VALUE"},
 		{"rooms list --output xml", "good", 2, "output: must be table or json"},

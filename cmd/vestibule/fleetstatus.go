@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,9 +31,18 @@ func showFleet(c *client) error {
 	}
 	return c.show(got, func(row func(...any)) {
 		row("CANDIDATE", "LEADS", "TERM", "ROOMS", "KEYS", "LIST", "BUILD", "AS OF")
+		var newest time.Time
+		for _, g := range got.Candidates {
+			if g.AsOf.After(newest) {
+				newest = g.AsOf
+			}
+		}
 		for _, g := range got.Candidates {
 			leads := ""
-			if g.Leading {
+			switch {
+			case newest.Sub(g.AsOf) > candidateSilent:
+				leads = "silent"
+			case g.Leading:
 				leads = "yes"
 			}
 			row(g.Name, leads, g.Term, g.RoomsVersion, g.KeysVersion, g.MembersVersion, g.Build, g.AsOf)
@@ -75,5 +85,9 @@ func showFleet(c *client) error {
 		}
 	})
 }
+
+// candidateSilent is how much older than others the state of a candidate is that is called silent: each tells its own
+// once a second.
+const candidateSilent = 5 * time.Second
 
 func ago(seconds float64) string { return fmt.Sprintf("%.1f s ago", seconds) }

@@ -34,7 +34,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return node.ExitOK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
+	text := err.Error()
+	if ctx.Err() != nil && !strings.HasPrefix(text, interrupted) {
+		text = interrupted + ": " + text
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", cmd.CommandPath(), text)
 	if _, ok := errors.AsType[usageError](err); ok {
 		return node.ExitUsage
 	}
@@ -43,6 +47,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	return node.ExitError
 }
+
+// interrupted begins what a command says that a signal ended.
+const interrupted = "interrupted"
 
 // newRootCmd returns the root command with all subcommands.
 func newRootCmd(stdout, stderr io.Writer) *cobra.Command {
@@ -148,6 +155,7 @@ var synonyms = [][]string{
 	{"set", "update", "edit", "change", "patch"},
 	{"list", "ls"},
 	{"restore", "undelete", "undo", "revert", "rollback"},
+	{"resume", "unpause", "continue"},
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {
@@ -159,6 +167,9 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 			}
 		}
 	}
+	if meant == "" {
+		meant = elsewhere(cmd.Root(), name)
+	}
 	if names := cmd.SuggestionsFor(name); meant == "" && len(names) > 0 {
 		meant = names[0]
 	}
@@ -166,6 +177,25 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 		meant = fmt.Sprintf(", did you mean %q?", meant)
 	}
 	return usagef("unknown command %q%s", name, meant)
+}
+
+// elsewhere returns the only command with a name below cmd, with the words before it; "" for none, or for several.
+func elsewhere(cmd *cobra.Command, name string) (path string) {
+	found := 0
+	var look func(*cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			if c.Name() == name && c.IsAvailableCommand() {
+				path = c.CommandPath()
+				found++
+			}
+			look(c)
+		}
+	}
+	if look(cmd); found != 1 {
+		return ""
+	}
+	return path
 }
 
 // named checks the arguments against those in Use: ROOM is required, [ROOM] is optional, and three dots stand for
@@ -186,7 +216,11 @@ func named(cmd *cobra.Command, args []string) error {
 	case cmd.HasSubCommands():
 		return unknownCommand(cmd, args[0])
 	}
-	return misuse(cmd, "unexpected argument %q", args[len(names)])
+	meant := ""
+	if key, value, pair := strings.Cut(args[len(names)], "="); pair && cmd.Flags().Lookup(key) != nil {
+		meant = fmt.Sprintf(", did you mean --%s %s?", key, value)
+	}
+	return misuse(cmd, "unexpected argument %q%s", args[len(names)], meant)
 }
 
 // flagError returns a usageError for a flag that pflag refused. It names every value of the wrong type, whereas pflag
@@ -195,6 +229,9 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	if _, ok := errors.AsType[*pflag.InvalidValueError](err); !ok {
 		if meant := meantFlag(cmd, err); meant != "" || cmd.HasSubCommands() {
 			return usagef("%v%s", err, meant)
+		}
+		if bad, ok := errors.AsType[*pflag.NotExistError](err); ok && bad.GetSpecifiedShortnames() != "" {
+			return misuse(cmd, "%v: a name that begins with - comes after --", err)
 		}
 		return misuse(cmd, "%v", err)
 	}
@@ -207,7 +244,7 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		if f.Value.Set(value) != nil {
 			must := "value of type " + f.Value.Type()
 			if f.Value.Type() == "duration" {
-				must = "duration such as 90s or 30m"
+				must = "duration such as 90s, 30m or 24h"
 			}
 			faults = append(faults, fmt.Errorf("%s: must be a %s, got %q", f.Name, must, value))
 		}

@@ -345,17 +345,17 @@ func (c *natsConfigProvision) provision(cmd *cobra.Command) error {
 			done()
 			all = append(all, made...)
 		}
-		if err == nil {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "streams of %s: %s; made now: %s\n", c.Place,
-				strings.Join(natsbus.Streams(c.Place), ", "), strings.Join(all, ", "))
-			return err
+		if _, differ := errors.AsType[*natsbus.ReplicasError](err); err == nil || differ {
+			_, told := fmt.Fprintf(cmd.OutOrStdout(), "streams of %s: %s; made now: %s\n", c.Place,
+				strings.Join(natsbus.Streams(c.Place), ", "), cmp.Or(strings.Join(all, ", "), "none"))
+			return errors.Join(err, told)
 		}
 		select {
 		case <-ctx.Done():
 			if why := conn.Refused(); why != "" {
 				err = errors.New(why)
 			}
-			return fmt.Errorf("not within %v: %w%s", c.Wait, err, cause(&c.NATS, "vestibule-provision", inbox, ""))
+			return fmt.Errorf("not within %v: %w%s", c.Wait, err, cause(&c.NATS, "vestibule-provision", inbox, natsbus.Streams(c.Place)[0]))
 		case <-time.After(250 * time.Millisecond):
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -110,9 +111,10 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 		RunE: flags.run(func(c *client, args []string) error {
 			host := args[0]
 			switch {
+			case strings.Contains(host, "/"):
+				return usagef("HOST: must be a bare name such as shop.example, got %q", host)
 			case remove && len(args) == 1:
-				return change(c, http.MethodDelete, ofOurs("hosts", host), nil,
-					func(any) string { return "removed the site of host " + host })
+				return removeSite(c, host)
 			case remove || len(args) == 1:
 				return usageError("URL: must be given, or --remove alone")
 			}
@@ -123,6 +125,20 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the site: without rooms the host gets 421")
 	return cmd
+}
+
+// removeSite removes the entry of a host.
+func removeSite(c *client, host string) error {
+	err := change(c, http.MethodDelete, ofOurs("hosts", host), nil,
+		func(any) string { return "removed the site of host " + host })
+	if _, none := errors.AsType[*missingError](err); none {
+		all, listErr := pages[api.Host](c, ofOurs("hosts"), 0)
+		if listErr != nil {
+			return err
+		}
+		return noSuch("no site of a host", host, all, func(h *api.Host) string { return h.Name }, " is stored")
+	}
+	return err
 }
 
 func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
@@ -202,6 +218,11 @@ func isText(key, value string) bool {
 	return texts[key[strings.LastIndexByte(key, '.')+1:]] && value != "null" && !strings.ContainsAny(value[:1], `"[{`)
 }
 
+// isTime reports whether the value of a key is a time as people write it: 20.15 is valid JSON, and none.
+func isTime(key, value string) bool {
+	return strings.HasSuffix(key, "_time") && value != "null" && !strings.HasPrefix(value, `"`)
+}
+
 // body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative. The
 // value of waiting_page is a file, as in rooms.yaml.
 func body(pairs []string) (object, error) {
@@ -222,9 +243,12 @@ func body(pairs []string) (object, error) {
 			key, v = "custom_page_html", string(page)
 		case key == "waiting_page":
 			key, v = "custom_page_html", nil
-		case json.Valid([]byte(value)) && !isText(key, value):
+		case key == "session_duration" && strings.Trim(value, "0123456789") == "" && value != "":
+			// The hosted product counts minutes, the file seconds or minutes by their unit.
+			return nil, usagef("session_duration: must have a unit, such as %sm or %ss", value, value)
+		case json.Valid([]byte(value)) && !isText(key, value) && !isTime(key, value):
 			v = json.RawMessage(value)
-		case strings.HasSuffix(key, "_time"):
+		case isTime(key, value):
 			at, err := parseTime(value, time.Now())
 			if err != nil {
 				return nil, usagef("%s: %v", key, err)

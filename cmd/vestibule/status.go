@@ -97,9 +97,11 @@ func showStatus(c *client, rooms []string) error {
 				asOf = own.AsOf
 			}
 		}
-		if len(list) > 0 {
-			row(fmt.Sprintf("as of %s", cellText(asOf)))
+		if len(list) == 0 {
+			row("no rooms: vestibule rooms create makes one")
+			return
 		}
+		row(fmt.Sprintf("as of %s", cellText(asOf)))
 		showStops(row, list)
 	})
 }

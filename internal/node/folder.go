@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -127,8 +128,14 @@ func firstLine(name string) string {
 // WriteFile replaces a file atomically. It may contain keys, so only the owner can read it.
 func WriteFile(name string, data []byte) error { return replaceFile(name, true, data) }
 
-// replaceFile replaces a file atomically; durable means that it must survive a crash of the machine.
-func replaceFile(name string, durable bool, data ...[]byte) error {
+// replaceFile replaces a file atomically; durable means that it must survive a crash of the machine. An error names the
+// file, not the temporary one: one that lasts keeps its text, and is logged once.
+func replaceFile(name string, durable bool, data ...[]byte) (err error) {
+	defer func() {
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
+			err = &fs.PathError{Op: failed.Op, Path: name, Err: failed.Err}
+		}
+	}()
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err

@@ -107,3 +107,13 @@ func TestABrokenFolderProvesNothing(t *testing.T) {
 		t.Errorf("tells of %v", past)
 	}
 }
+
+// TestAFailureToWriteKeepsItsText: the log of a failure that lasts tells by its text whether it is new.
+func TestAFailureToWriteKeepsItsText(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "missing", "promises")
+	first, second := node.WriteFile(name, nil), node.WriteFile(name, nil)
+	if first == nil || second == nil || first.Error() != second.Error() || !errors.Is(first, os.ErrNotExist) ||
+		!strings.Contains(first.Error(), name) {
+		t.Errorf("first %v, then %v", first, second)
+	}
+}

@@ -96,7 +96,10 @@ func viewFleet(now time.Time, f *api.Fleet) *fleetView {
 
 func (v *fleetView) candidate(now time.Time, c *api.Candidate) nodeView {
 	st := state{Key: "off", Word: "Standby"}
-	if c.Leading {
+	switch {
+	case now.Sub(c.AsOf) > processSilent:
+		st = state{Key: "trouble", Word: "Silent"}
+	case c.Leading:
 		st = state{Key: "open", Word: "Leading"}
 	}
 	lease := "accepted by the store"
@@ -150,13 +153,13 @@ func (v *fleetView) centre(now time.Time, d *api.DataCenter) centreView {
 	return c
 }
 
-// notifierSilent is when a notifier is shown as silent.
-const notifierSilent = 5 * time.Second
+// processSilent is when a global or a notifier is shown as silent.
+const processSilent = 5 * time.Second
 
 func (v *fleetView) notifier(now time.Time, n *api.Notifier) nodeView {
 	st := state{Key: "open", Word: "Working"}
 	switch {
-	case now.Sub(n.AsOf) > notifierSilent:
+	case now.Sub(n.AsOf) > processSilent:
 		st = state{Key: "trouble", Word: "Silent"}
 	case n.LateSeconds >= push.LateAfter.Seconds():
 		st = state{Key: "trouble", Word: "Late"}

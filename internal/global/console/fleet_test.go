@@ -16,11 +16,13 @@ func someFleet() api.Fleet {
 		Candidates: []api.Candidate{
 			{
 				Name: "global-1", Build: "v1.0.3", Leading: true, CertificateEnd: &later, Term: "7", RoomsVersion: 31,
+				AsOf: time.Now(),
 				Alarms: []string{
 					"data centre oslo is listed and has not reported for over a minute: check that its regional runs",
 				},
 			},
-			{Name: "global-2", Build: "v1.0.3", LeaseTroubleSeconds: 3.5, Alarms: []string{}},
+			{Name: "global-2", Build: "v1.0.3", LeaseTroubleSeconds: 3.5, Alarms: []string{}, AsOf: time.Now()},
+			{Name: "global-3", Build: "v1.0.3", Alarms: []string{}, AsOf: time.Now().Add(-10 * time.Second)},
 		},
 		DataCenters: []api.DataCenter{
 			{
@@ -56,7 +58,7 @@ func TestTheFleetShowsAlarmsAndWhatToDo(t *testing.T) {
 	f.play(func() { f.fleet = someFleet() })
 	contains(t, f.see("/console/fleet"),
 		"data centre oslo is listed and has not reported for over a minute", "Alarm of global-1",
-		"global-1 Leading", "global-2 Standby", "refused by the store for 3.5 s",
+		"global-1 Leading", "global-2 Standby", "global-3 Silent", "refused by the store for 3.5 s",
 		"dublin Reporting Sessions 1,380 Session permits 1,500, 120 idle", "±4 ms", "2 edges, 1 alive",
 		"edge-3 Lost Heard 2 minutes ago", "Certificates ended", "Certificates 2 days left", "Certificates 100 days left",
 		"Certificates none", "and 1 more",

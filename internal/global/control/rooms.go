@@ -185,8 +185,8 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		g.bad["origin"] = r.Origin == ""
 		if r.Origin == "" && !g.bad["host"] {
 			g.faults.add("/host",
-				"host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(r.Host),
-				Prefix)
+				"host: no site is known for %q: say which with vestibule rooms site HOST URL (PUT %s/vestibule/hosts/HOST), or in vestibule.origin",
+				short(r.Host), Prefix)
 		}
 	}
 	if g.settings = r; len(g.page) > 0 {

@@ -164,7 +164,7 @@ func CheckURL(text string) string {
 	case u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname()):
 		return ""
 	}
-	return "must begin with https://"
+	return "must begin with https://; http:// is for this machine only"
 }
 
 func loopback(host string) bool {

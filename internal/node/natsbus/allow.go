@@ -234,9 +234,13 @@ func (c *Conn) Provision(ctx context.Context, place string, replicas int) (made 
 	if err != nil {
 		return nil, err
 	}
+	var differ []string
 	for _, stream := range Streams(place) {
 		name, bucket := strings.CutPrefix(stream, "KV_")
-		_, err := js.Stream(ctx, stream)
+		is, err := js.Stream(ctx, stream)
+		if err == nil && replicas != Auto && is.CachedInfo().Config.Replicas != replicas {
+			differ = append(differ, stream)
+		}
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			if bucket {
 				_, err = makeBucket(ctx, js, name, replicas)
@@ -252,7 +256,21 @@ func (c *Conn) Provision(ctx context.Context, place string, replicas int) (made 
 		}
 	}
 	if place == wire.Root {
-		return made, makeShards(ctx, js)
+		err = makeShards(ctx, js)
 	}
-	return made, nil
+	if err == nil && len(differ) > 0 {
+		err = &ReplicasError{differ, replicas}
+	}
+	return made, err
+}
+
+// ReplicasError means that streams exist with other replicas than asked for. Only an operator changes those.
+type ReplicasError struct {
+	Streams  []string
+	Replicas int
+}
+
+func (e *ReplicasError) Error() string {
+	return fmt.Sprintf("streams exist with other replicas than %d: %s: nats stream edit %s --replicas %[1]d", e.Replicas,
+		strings.Join(e.Streams, ", "), e.Streams[0])
 }

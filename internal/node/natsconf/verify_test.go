@@ -1,6 +1,7 @@
 package natsconf_test
 
 import (
+	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -92,6 +93,11 @@ func TestVerifySaysWhatAReloadDid(t *testing.T) {
 	conn := f.node(natsbus.RoleProvision, "lima", "provision", "")
 	if _, err := conn.Provision(t.Context(), "lima", natsbus.Auto); err != nil {
 		t.Fatal(err)
+	}
+	_, err := conn.Provision(t.Context(), "lima", 3)
+	if differ, ok := errors.AsType[*natsbus.ReplicasError](err); !ok || len(differ.Streams) != 2 ||
+		!strings.Contains(err.Error(), "nats stream edit KV_vestibule_leases --replicas 3") {
+		t.Errorf("streams with one replica, when three are asked for: %v", err)
 	}
 	// nats-server 2.15 connects a new account with the buckets only at the second reload: verify must say so.
 	_, why := verify("lima")
