@@ -15,11 +15,11 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 		return
 	}
 	for _, r := range e.order { // also of a regional that does not lend
-		r.settle(cmp.Or(g.Told, g.Acked))
+		r.told.settle(cmp.Or(g.Told, g.Acked))
 	}
 	for i := range g.Rooms { // valid under every lease epoch: the grant is acknowledged
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
-			r.applyTicketFacts(now, &g.Rooms[i])
+			r.account.applyTicketFacts(now, &g.Rooms[i])
 			if g.Rooms[i].Drop {
 				e.drop(now, r)
 			}
@@ -45,7 +45,7 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 		e.rejoined()
 	}
 	for _, r := range e.order {
-		r.forget(g.Watermark)
+		r.account.forget(g.Watermark)
 	}
 }
 
@@ -75,49 +75,29 @@ func (e *Engine) applyHandshake(now fleettime.Mono, g *wire.Grant) bool {
 	return g.LeaseEpoch == l.leaseEpoch && !l.retired
 }
 
-// applyTicketFacts applies the facts about tickets in a grant. They hold whether or not the lease is extended.
-func (r *roomState) applyTicketFacts(now fleettime.Mono, g *wire.RoomGrant) {
-	for _, end := range g.Ends {
-		r.ended.note(end)
-	}
-	for _, o := range g.Lines {
-		m := r.edge.at(now)
-		r.tickets.lines.Decide(m.second(), o.ID, o.Stamp, g.Life)
-	}
-}
-
 // applyGrant applies the permits, the ticket life and the view of a grant.
 func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
-	if r.permits.applyGrant(g) {
+	a, l := &r.account, &r.line
+	if a.permits.applyGrant(g) {
 		r.dirty = true // report our state
 	}
-	if news, _ := r.passes.Take(r.edge.up.seen, &g.Passes); news {
+	if news, _ := a.passes.Take(r.edge.up.seen, &g.Passes); news {
 		r.dirty = true
 	}
-	r.life.full = g.Life
-	r.foresee()
+	a.life.full = g.Life
+	a.ceiling.foresee(&r.edge.snapshots, a.likely(len(l.held.visits)), g.Life)
 	if g.View != nil {
-		anew := r.view == nil || r.view.Rounds.Newest() != g.View.Rounds.Newest()
-		r.noteCalled(r.edge.at(now).time)
-		if r.view = g.View; anew {
-			r.held.order(&r.Room, r.view)
+		anew := l.view == nil || l.view.Rounds.Newest() != g.View.Rounds.Newest()
+		l.noteCalled(r.edge.at(now).time)
+		if l.view = g.View; anew {
+			l.held.order(&r.settings, l.view)
 		}
-		r.dirty = r.dirty || len(r.held.visits) > 0 && len(r.view.Rounds) > 0
+		r.dirty = r.dirty || len(l.held.visits) > 0 && len(l.view.Rounds) > 0
 	}
-	if t, rate := r.permits.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
+	if t, rate := a.permits.surplus(now, false); t+rate+a.passes.Surplus(false) > 0 {
 		// Another edge wants them. Held visitors are served first: the report follows Release.
 		r.edge.reportSoon(now)
 	}
-}
-
-// forget drops sessions and marks that the regional has taken and every live edge has reported past.
-func (r *roomState) forget(watermark fleettime.Time) {
-	acked := r.edge.up.acked
-	r.sessions.forget(watermark)
-	r.moves.acked(acked)
-	r.ends.Acked(acked)
-	r.tickets.found.Acked(acked)
-	r.ended.forget(watermark)
 }
 
 // revive begins a new lease epoch after a lapse: the regional has our exact counts. Permits of T stay valid.
@@ -126,8 +106,8 @@ func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
 	l := &e.up
 	l.leaseEpoch, l.retired, l.leaseEnd = leaseEpoch, false, 0
 	for _, r := range e.order {
-		r.permits.rate.moveTo(&r.permits.past, now)
-		r.dirty, r.ceiling.stale = true, true
+		r.account.permits.rate.moveTo(&r.account.permits.past, now)
+		r.dirty, r.account.ceiling.stale = true, true
 	}
 }
 
@@ -139,12 +119,8 @@ func (e *Engine) restart(now fleettime.Mono) {
 	e.unsnapshot()
 	l.newInstance(e.cfg.Rand)
 	for _, r := range e.order {
-		r.permits.reset(now)
-		r.passes = wire.Hand{}
-		r.sessions, r.moves = sessions{}, moveLog{first: 1}
-		r.ends.Again()
-		r.tickets.found.Again()
-		r.dirty, r.changedAt, r.tellsAt = true, 0, 0
+		r.account.restart(now)
+		r.dirty, r.changedAt, r.told.at = true, 0, 0
 	}
 	l.reportSoon(now, 0)
 }
@@ -154,9 +130,9 @@ func (e *Engine) rejoined() {
 	again := e.up.alone != 0
 	e.up.alone = 0
 	for _, r := range e.order {
-		r.alone.guests = 0
+		r.account.alone.guests = 0
 		if again {
-			r.alone.letInNow = 0
+			r.account.alone.letInNow = 0
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -60,6 +61,45 @@ type ceiling struct {
 	at    uint64 // stamped, as of the newest snapshot of the room
 	known bool   // the room was in a snapshot
 	stale bool   // the room has changed since
+}
+
+// may reports whether the room may stamp another ticket with a life of at most life. If not, a snapshot is due.
+func (c *ceiling) may(s *snapshots, m moment, life uint32) bool {
+	if !s.enforced {
+		return true
+	}
+	may := c.stamped < c.most && life <= c.life && m.second() <= s.until
+	if !may {
+		s.wanted = true
+	}
+	return may
+}
+
+// left returns how many tickets the room may stamp under the present snapshot; -1 without a bound.
+func (c *ceiling) left(s *snapshots, life uint32) int64 {
+	switch {
+	case !s.enforced || c.most == math.MaxUint64:
+		return -1
+	case life > c.life:
+		return 0
+	}
+	return int64(c.most - min(c.most, c.stamped))
+}
+
+// stamp counts a stamped ticket. If only a few more may be stamped, a snapshot is due.
+func (c *ceiling) stamp(s *snapshots) {
+	c.stamped++
+	c.stale = true
+	if s.enforced && c.stamped+(c.most-min(c.most, c.at))/2 >= c.most {
+		s.wanted = true
+	}
+}
+
+// foresee brings the next snapshot forward if a room that is likely to stamp so many tickets may stamp far fewer.
+func (c *ceiling) foresee(s *snapshots, likely uint64, life uint32) {
+	if s.enforced && (life > c.life || likely > 2*(c.most-min(c.most, c.stamped))) {
+		s.wanted = true
+	}
 }
 
 // unable records that the folder must settle nothing. emptied says that it has no snapshot any more. Otherwise the

@@ -30,7 +30,7 @@ func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
 }
 
 func counted(e *Engine, now fleettime.Mono) int64 {
-	w := &e.rooms[sale].queue.wait
+	w := &stateOf(e).line.queue.wait
 	w.advance(e.Time(now))
 	return w.sum
 }
@@ -65,10 +65,10 @@ func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	k = ask(k)
 	other := ask(ask(ticket.Ticket{}))
 	want(2, "two who came back")
-	e.rooms[sale].queue.changed = false
+	stateOf(e).line.queue.changed = false
 	away(k, k.Answer, true)
 	want(1, "one is closed")
-	if !e.rooms[sale].queue.changed {
+	if !stateOf(e).line.queue.changed {
 		t.Error("nobody is told")
 	}
 	away(k, k.Answer, false)
@@ -330,7 +330,7 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				g := pick(idle)
 				r.lease(now)
 				r.grant(now, 1, 1)
-				if len(e.rooms[sale].held.visits) > 0 {
+				if len(stateOf(e).line.held.visits) > 0 {
 					for _, v := range e.Release(now, nil) {
 						for _, o := range guests {
 							if o.visit == v {
@@ -349,14 +349,14 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 25_000).Draw(rt, "ms")) * time.Millisecond)
 			},
 			"": func(*rapid.T) {
-				e.rooms[sale].queue.advanceBooks(e.Time(now))
+				stateOf(e).line.queue.advanceBooks(e.Time(now))
 				want, newest := map[int64]float64{}, second()/windowLen
 				for _, g := range guests {
 					if g.there && g.last/windowLen > newest-windowsKept {
 						want[g.ticket.Joined.Second()]++
 					}
 				}
-				got := e.rooms[sale].queue.wait.histogram()
+				got := stateOf(e).line.queue.wait.histogram()
 				for _, s := range got {
 					if join := s.Start.Second(); want[join] != s.N {
 						rt.Fatalf("%v are counted who joined at %d, want %v", s.N, join, want[join])
@@ -428,7 +428,7 @@ func TestAWrongCountHealsInAMinute(t *testing.T) {
 func TestWhatIsKnownOfThoseWhoGoAwayIsBounded(t *testing.T) {
 	const limit = 100
 	e, _ := awayEdge(t, 1, limit)
-	a := &e.rooms[sale].queue.away
+	a := &stateOf(e).line.queue.away
 	for minute := range 5 {
 		now := at(time.Duration(minute) * time.Minute)
 		var all []ticket.Ticket

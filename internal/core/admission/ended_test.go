@@ -56,11 +56,14 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 		{"it is younger than what is worth a renewal", func(*Engine) {}, 315, 0},
 		{"the edge is isolated", func(e *Engine) { e.Lapse(at(0)) }, 10, 0},
 		{
-			"no permit is in hand", func(e *Engine) { e.rooms[sale].permits.spent = e.rooms[sale].permits.sessions.Granted }, 10,
+			"no permit is in hand", func(e *Engine) {
+				p := &stateOf(e).account.permits
+				p.spent = p.sessions.Granted
+			}, 10,
 			1,
 		},
 		{"its session moved away from here a moment ago", func(e *Engine) {
-			e.rooms[sale].ended.note(wire.End{
+			stateOf(e).account.ended.note(wire.End{
 				ID: 7, Home: uint32(e.home), Until: uint32(e.Time(at(0)).Second()) + 1000,
 				Kind: wire.Moved,
 			})
@@ -242,7 +245,7 @@ func TestMarksOutliveTheRegionalAndNotTheTickets(t *testing.T) {
 		Handshake: wire.Adopted, Watermark: e.Time(at(0)).Add(time.Hour),
 		Rooms: []wire.RoomGrant{r.held},
 	})
-	if n := len(e.rooms[sale].ended.marks); n != 0 {
+	if n := len(stateOf(e).account.ended.marks); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}
 }

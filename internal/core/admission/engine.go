@@ -34,7 +34,7 @@ func New(cfg Config) *Engine {
 // become free, and are dropped once nothing of them is left.
 func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 	for _, r := range e.order {
-		r.gone = true
+		r.settings.gone = true
 	}
 	for _, settings := range rooms {
 		e.open(settings.ID).set(now, settings)
@@ -49,10 +49,9 @@ func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 func (e *Engine) open(id room.ID) *roomState {
 	r := e.rooms[id]
 	if r == nil {
-		r = newRoomState(e.edge)
-		r.ID, r.gone, r.dirty = id, true, true
+		r = newRoomState(e.edge, id)
 		for _, end := range e.cfg.Ended[id] {
-			r.ended.note(end)
+			r.account.ended.note(end)
 		}
 		e.rooms[id] = r
 		i, _ := slices.BinarySearchFunc(e.order, id, compareRoom)
@@ -64,7 +63,7 @@ func (e *Engine) open(id room.ID) *roomState {
 	return r
 }
 
-func compareRoom(r *roomState, id room.ID) int { return cmp.Compare(r.ID, id) }
+func compareRoom(r *roomState, id room.ID) int { return cmp.Compare(r.settings.ID, id) }
 
 // Pause stops or resumes admissions to a room because its origin does not respond. Sessions are served, places are
 // kept, and the permits go to other edges.
@@ -90,7 +89,7 @@ func (e *Engine) Lapse(now fleettime.Mono) {
 // returns.
 func (e *Engine) Arrive(now fleettime.Mono, id room.ID, t ticket.Ticket) Decision {
 	r := e.rooms[id]
-	if r == nil || r.gone {
+	if r == nil || r.settings.gone {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
 	return r.arrive(e.at(now), t, ticket.Ticket{}, true)
@@ -100,7 +99,7 @@ func (e *Engine) Arrive(now fleettime.Mono, id room.ID, t ticket.Ticket) Decisio
 // session does not admit: it expired, was revoked, or belongs to another client or network.
 func (e *Engine) Return(now fleettime.Mono, id room.ID, session, place ticket.Ticket) Decision {
 	r := e.rooms[id]
-	if r == nil || r.gone {
+	if r == nil || r.settings.gone {
 		return e.Arrive(now, id, session)
 	}
 	return r.arrive(e.at(now), session, place, true)
@@ -110,7 +109,7 @@ func (e *Engine) Return(now fleettime.Mono, id room.ID, session, place ticket.Ti
 // does not enter, and changes and counts nothing.
 func (e *Engine) Serve(now fleettime.Mono, id room.ID, session ticket.Ticket) Decision {
 	r := e.rooms[id]
-	if r == nil || r.gone {
+	if r == nil || r.settings.gone {
 		return e.Arrive(now, id, session)
 	}
 	return r.inside(e.at(now), &session)
@@ -120,7 +119,7 @@ func (e *Engine) Serve(now fleettime.Mono, id room.ID, session ticket.Ticket) De
 // site, a robots.txt. It gives a place but does not admit. Arrive decides about the next request with that place.
 func (e *Engine) Join(now fleettime.Mono, id room.ID, in ticket.Network) Decision {
 	r, t := e.rooms[id], ticket.Ticket{Network: in}
-	if r == nil || r.gone {
+	if r == nil || r.settings.gone {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
 	return r.arrive(e.at(now), t, ticket.Ticket{}, false)
@@ -182,8 +181,8 @@ func (e *Engine) Abandon(now fleettime.Mono, v *Visit) bool {
 func (e *Engine) Drain(now fleettime.Mono) []*Visit {
 	var out []*Visit
 	for _, r := range e.order {
-		for len(r.held.visits) > 0 {
-			v := r.held.visits[0]
+		for len(r.line.held.visits) > 0 {
+			v := r.line.held.visits[0]
 			e.GiveUp(now, v)
 			out = append(out, v)
 		}
@@ -203,27 +202,27 @@ func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer ui
 		return false
 	}
 	r := e.rooms[id]
-	if t.Kept && r.Claim != 0 {
-		r.dirty = r.asleep.put(e.Time(now), t.ID, t.Place()) || r.dirty
+	if t.Kept && r.settings.Claim != 0 {
+		r.dirty = r.line.asleep.put(e.Time(now), t.ID, t.Place()) || r.dirty
 	}
-	return r.queue.depart(e.Time(now), &t)
+	return r.line.queue.depart(e.Time(now), &t)
 }
 
 // Live renews the session of ticket t, as a request would: its visitor is active on a long connection. It returns
 // the ticket for the next call: the session is valid until its Until. The visitor does not get it.
 func (e *Engine) Live(now fleettime.Mono, id room.ID, t ticket.Ticket) ticket.Ticket {
 	r := e.rooms[id]
-	if r == nil || r.gone {
+	if r == nil || r.settings.gone {
 		return t
 	}
-	return r.live(e.at(now), t)
+	return r.account.live(e.at(now), t)
 }
 
 // Quit revokes the session or the place of ticket t. The ticket is not accepted any more, and a session's permit is
 // free as soon as no edge accepts it. Quit is idempotent and reports whether there was anything to revoke.
 func (e *Engine) Quit(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
 	r := e.rooms[id]
-	if r == nil || t.ID == 0 || t.Epoch != r.Epoch {
+	if r == nil || t.ID == 0 || t.Epoch != r.settings.Epoch {
 		return false
 	}
 	return r.quit(e.at(now), t)

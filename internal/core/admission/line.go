@@ -10,9 +10,9 @@ import (
 // line is the waiting visitors of a room at one edge: their order, and the numbers that they see. An error here costs
 // order, not a limit.
 type line struct {
-	Room // from roomState.set
-	edge *edge
-	draw *draw.Draw // of Drawn, or nil; from roomState.set
+	edge     *edge
+	settings *Room
+	draw     *draw.Draw // of settings.Drawn, or nil; from roomState.set
 
 	queue  queue          // counts the visitors
 	held   held           // visits between Hold and its end
@@ -61,9 +61,9 @@ func (l *line) redraw(m moment) {
 
 // newTicket returns a new place. A visitor that arrives after a draw is late for it, even if this clock is slow.
 func (l *line) newTicket(m moment, in ticket.Network) ticket.Ticket {
-	t := l.edge.newTicket(m.time, l.Epoch, in)
-	if l.Drawn != nil {
-		t.Joined = max(t.Joined, fleettime.TimeOf(l.Drawn.Closes))
+	t := l.edge.newTicket(m.time, l.settings.Epoch, in)
+	if l.settings.Drawn != nil {
+		t.Joined = max(t.Joined, fleettime.TimeOf(l.settings.Drawn.Closes))
 	}
 	return t
 }

@@ -154,8 +154,8 @@ func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 }
 
 // TestAPollerIsCountedOnceAndWhoLeavesDropsOut simulates visitors that poll at two edges with slightly different
-// clocks, some of which leave, and compares the counts with the visitors: of those that wait, and of those that asked in
-// the last ten seconds.
+// clocks, some of which leave, and compares the counts with the visitors: of those that wait, and of those that asked
+// in the last ten seconds.
 func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		books, recent := [2]waitBook{}, [2]waitBook{{short: true}, {short: true}}

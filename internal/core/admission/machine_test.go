@@ -407,8 +407,8 @@ func (m *machine) check(t *rapid.T) {
 	if st.LeaseEnd != 0 && !st.Leased {
 		m.lapsed[key] = true
 	}
-	if len(m.e.rooms[sale].moves.list) > int(m.spent+m.renewed) {
-		t.Fatalf("%d moves of %d", len(m.e.rooms[sale].moves.list), m.spent+m.renewed)
+	if len(stateOf(m.e).account.moves.list) > int(m.spent+m.renewed) {
+		t.Fatalf("%d moves of %d", len(stateOf(m.e).account.moves.list), m.spent+m.renewed)
 	}
 }
 

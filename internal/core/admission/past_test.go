@@ -135,7 +135,7 @@ func TestTheLastReportCoversAllThatWasStamped(t *testing.T) {
 		var visitors []ticket.Ticket
 		uses := []fleettime.Mono{}
 		check := func() {
-			real := e.rooms[sale].sessions.report(nil)
+			real := stateOf(e).account.sessions.report(nil)
 			for _, p := range []*wire.Past{inFolder, beingWritten} {
 				if p == nil || !e.snapshots.enforced {
 					continue

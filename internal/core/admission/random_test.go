@@ -131,10 +131,10 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 		v.Version = r.seq
 		g.View = v
 		r.room(now, g)
-		return e.rooms[sale].held.visits.oldest(10, estimate.Open)
+		return stateOf(e).line.held.visits.oldest(10, estimate.Open)
 	}
 	told := func() uint64 {
-		report := e.rooms[sale].report(now, present)
+		report := stateOf(e).report(now, present)
 		return report.HeldPeople
 	}
 	byLot := oldest(lots(0.5))

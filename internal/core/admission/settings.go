@@ -46,6 +46,7 @@ type Ended map[room.ID][]wire.End
 // Room is the part of a room's settings that the engine uses.
 type Room struct {
 	ID    room.ID
+	gone  bool // not in the room set: no admissions, permits are returned
 	Epoch uint32
 	Cap   bool // partition_policy cap: no renewals without a lease
 

@@ -36,7 +36,8 @@ func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Rep
 	if !s.enforced {
 		s.enforced, s.until = true, math.MaxUint32
 		for _, r := range e.order {
-			r.ceiling.most, r.ceiling.life, r.ceiling.known = math.MaxUint64, math.MaxUint32, false
+			c := &r.account.ceiling
+			c.most, c.life, c.known = math.MaxUint64, math.MaxUint32, false
 		}
 	}
 	s.until = min(s.until, s.takingUntil)
@@ -64,36 +65,13 @@ func (e *Engine) SnapshotRooms(
 	rooms, more = rooms[:min(len(rooms), len(in))], len(rooms) > len(in)
 	n := 0
 	for _, r := range rooms {
-		if last = r.ID; r.snapshot(now, &in[n]) {
+		last = r.settings.ID
+		if r.account.snapshot(now, len(r.line.held.visits), &in[n]) {
+			in[n].Report.Joined = r.line.queue.joined
 			n++
 		}
 	}
 	return in[:n], last, more
-}
-
-// snapshot takes the room into the memory of p; it returns false if the room has not changed since the newest snapshot.
-func (r *roomState) snapshot(now fleettime.Mono, p *wire.RoomPast) bool {
-	c := &r.ceiling
-	more := r.likely() + 2*(c.stamped-c.at)
-	if r.edge.snapshots.last {
-		more = 0
-	}
-	if c.known && !c.stale && c.most-c.stamped == more && c.life == r.life.full {
-		return false
-	}
-	c.nextMost, c.nextLife, c.pending = c.stamped+more, r.life.full, true
-	c.most, c.life = min(c.most, c.nextMost), min(c.life, c.nextLife)
-	c.at, c.known, c.stale = c.stamped, true, false
-	was := &p.Report
-	*p = wire.RoomPast{More: more, Life: r.life.full, Report: wire.RoomReport{
-		Room: r.ID, Permits: wire.Permits{Sessions: r.permits.sessions.Told(), Rate: r.permits.rate.Told()},
-		Spent: r.permits.spent, RateIdle: r.permits.rate.idle(now), RateOwed: r.permits.past.owed(now),
-		RateUsed: r.permits.rate.ages(now, was.RateUsed[:0]), Renewed: r.permits.renewed, RenewCeil: r.permits.renewCeil,
-		Sessions: r.sessions.report(was.Sessions[:0]), FirstMove: r.moves.first + uint64(len(r.moves.list)),
-		Ends: r.ended.list(was.Ends[:0], wire.MaxEnds), Passes: r.passes.Tell(r.edge.up.seen), Admitted: r.admitted,
-		Joined: r.queue.joined, Entered: r.entered, Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(was.Counts[:0]),
-	}}
-	return true
 }
 
 // Snapshotted records that the newest snapshot is in the data folder. The caller then calls Release.
@@ -109,7 +87,7 @@ func (e *Engine) Snapshotted(now fleettime.Mono) {
 	}
 	s.stored, s.until, s.void, s.voidSeq = s.number, s.takingUntil, false, 0
 	for _, r := range e.order {
-		if c := &r.ceiling; c.pending {
+		if c := &r.account.ceiling; c.pending {
 			c.most, c.life, c.pending = c.nextMost, c.nextLife, false
 		}
 	}
@@ -135,6 +113,6 @@ func (e *Engine) unsnapshot() {
 	s := &e.snapshots
 	s.enforced, s.stored, s.voidSeq = false, 0, 0
 	for _, r := range e.order {
-		r.ceiling = ceiling{}
+		r.account.ceiling = ceiling{}
 	}
 }

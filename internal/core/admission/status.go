@@ -51,15 +51,15 @@ func (e *known) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	if r == nil {
 		return Ledger{}
 	}
-	k := &r.permits
+	a, k := &r.account, &r.account.permits
 	return Ledger{
 		Granted: k.sessions.Granted, Spent: k.spent, Returned: k.sessions.Returned, Keep: k.sessions.Keep,
 		RateGranted: k.rate.Granted, RateReturned: k.rate.Returned, RateIdle: k.rate.idle(now), RateKeep: k.rate.Keep,
-		Renewed: k.renewed, RenewCeil: k.renewCeil, Stampable: r.stampable(),
-		Sessions: r.sessions.live, Held: len(r.held.visits), Waiting: r.queue.wait.sum, Admitted: r.admitted,
-		LetIn: r.alone.letIn, Guests: r.alone.guests, Copied: r.tickets.copied, Paused: r.paused,
-		Life: r.life.full, View: r.view,
-		Partial: r.view != nil && r.partial(r.edge.Time(now), r.elder == r.since()),
+		Renewed: k.renewed, RenewCeil: k.renewCeil, Stampable: a.ceiling.left(&e.snapshots, a.life.full),
+		Sessions: a.sessions.live, Held: len(r.line.held.visits), Waiting: r.line.queue.wait.sum,
+		Admitted: a.tally.admitted, LetIn: a.alone.letIn, Guests: a.alone.guests, Copied: a.tickets.copied,
+		Paused: r.paused, Life: a.life.full, View: r.line.view,
+		Partial: r.line.view != nil && r.line.partial(r.edge.Time(now), r.line.elder == r.line.since()),
 	}
 }
 
@@ -94,7 +94,7 @@ func (e *known) Status(now fleettime.Mono) Status {
 func (e *known) Outage(now fleettime.Mono, id room.ID) Reason {
 	var l life
 	if r := e.rooms[id]; r != nil {
-		if l = r.life; r.paused {
+		if l = r.account.life; r.paused {
 			return OriginDown
 		}
 	}
@@ -126,7 +126,7 @@ func (e *known) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 		return stop.Stop{Reason: why, Centre: e.cfg.DC}
 	default:
 	}
-	if v := r.view; v != nil && v.Slots <= 0 && r.permits.credit() == 0 {
+	if v := r.line.view; v != nil && v.Slots <= 0 && r.account.permits.credit() == 0 {
 		return stop.Stop{Reason: stop.Full}
 	}
 	return stop.Stop{}
@@ -144,16 +144,16 @@ func (e *known) unleased(now fleettime.Mono) stop.Stop {
 // tickets.
 func (e *known) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
-	if r == nil || r.life.full == 0 || !e.up.leased(now) {
+	if r == nil || r.account.life.full == 0 || !e.up.leased(now) {
 		return 0, 0
 	}
-	return r.permits.credit(), r.permits.rate.idle(now)
+	return r.account.permits.credit(), r.account.permits.rate.idle(now)
 }
 
 // Passes returns the edge's passes of the newest known release.
 func (e *known) Passes(id room.ID) wire.Passes {
 	if r := e.rooms[id]; r != nil {
-		return r.passes.Passes
+		return r.account.passes.Passes
 	}
 	return wire.Passes{}
 }
@@ -165,15 +165,15 @@ func (e *known) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 	if r == nil {
 		return 0
 	}
-	return r.ended.of(&t)
+	return r.account.ended.of(&t)
 }
 
 // AllEnded returns all known revocations.
 func (e *known) AllEnded() Ended {
 	out := Ended{}
 	for _, r := range e.order {
-		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
-			out[r.ID] = ends
+		if ends := r.account.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
+			out[r.settings.ID] = ends
 		}
 	}
 	return out

@@ -434,12 +434,12 @@ func TestMovesAreForgottenOnlyWhenTaken(t *testing.T) {
 	for _, seq := range seqs {
 		r.last.Seq = seq
 		r.say(at(0), wire.Grant{Lease: 3 * time.Second})
-		if first := e.rooms[sale].moves.first; first > told[seq] {
+		if first := stateOf(e).account.moves.first; first > told[seq] {
 			t.Fatalf("report %d carried moves before %d, and those before %d were forgotten", seq, told[seq], first)
 		}
 	}
-	if s := e.rooms[sale]; len(s.moves.list) != 0 || s.moves.first != n+1 || len(s.moves.sent) != 0 {
-		t.Errorf("%d moves are kept after all were taken", len(s.moves.list))
+	if s := stateOf(e); len(s.account.moves.list) != 0 || s.account.moves.first != n+1 || len(s.account.moves.sent) != 0 {
+		t.Errorf("%d moves are kept after all were taken", len(s.account.moves.list))
 	}
 }
 
@@ -498,7 +498,7 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 		}
 		r.say(now, wire.Grant{Lease: 3 * time.Second})
 	}
-	if e.rooms[sale].permits.want != 0 {
-		t.Errorf("%d permits are wanted a minute after the last visitor", e.rooms[sale].permits.want)
+	if stateOf(e).account.permits.want != 0 {
+		t.Errorf("%d permits are wanted a minute after the last visitor", stateOf(e).account.permits.want)
 	}
 }

@@ -321,8 +321,8 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	}
 }
 
-// TestAHeldPollEndsWhenTheNextPollWouldCome: the poll of a visitor whose turn is not near is answered as soon as without
-// a hold; near the turn it is held for the longest time.
+// TestAHeldPollEndsWhenTheNextPollWouldCome: the poll of a visitor whose turn is not near is answered as soon as
+// without a hold; near the turn it is held for the longest time.
 func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	g := r.held
