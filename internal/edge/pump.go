@@ -72,7 +72,8 @@ func (u *uplink) pump(ctx context.Context) {
 			if silent {
 				due = min(due, again)
 			}
-			isolated, twin = eng.Isolated(now), eng.Status(now).Twin
+			st := eng.Status(now)
+			isolated, twin = st.Isolated, st.Twin
 			if len(reports) > 0 {
 				instances = eng.Instances()
 			}
@@ -151,7 +152,7 @@ const goodbyeTime = 3 * time.Second
 func (u *uplink) sayGoodbye() {
 	var reports []wire.Report
 	var ended admission.Ended
-	u.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.AllEnded() })
+	u.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.Rooms.AllEnded() })
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()
 	u.keeper.snapshot(ctx)

@@ -329,7 +329,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // known returns fleet time for the data folder, the zero value if unknown.
 func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Known(now) })
+	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Clock.Known(now) })
 	return k
 }
 

@@ -98,7 +98,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		size = len(data)
 		b.StopTimer()
 		cpu += used() - before
-		eng.Snapshotted(now)
+		eng.Snapshots.Written(now)
 		stamp()
 		b.StartTimer()
 	}

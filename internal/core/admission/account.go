@@ -88,7 +88,7 @@ func (a *account) applyTicketFacts(now fleettime.Mono, g *wire.RoomGrant) {
 		a.ended.note(end)
 	}
 	for _, o := range g.Lines {
-		m := a.edge.at(now)
+		m := a.edge.clock.at(now)
 		a.tickets.lines.Decide(m.second(), o.ID, o.Stamp, g.Life)
 	}
 }

@@ -10,67 +10,72 @@ import (
 // Apply applies a grant of the regional. It ignores a grant of a lower term, of another instance or lease epoch, or
 // older than one already applied. The caller then calls Release.
 func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
-	fresh, complete := e.receive(now, &g)
+	fresh, complete := e.edge.receive(now, &g)
 	if !fresh {
 		return
 	}
-	for _, r := range e.order { // also of a regional that does not lend
+	for _, r := range e.Rooms.order { // also of a regional that does not lend
 		r.told.settle(cmp.Or(g.Told, g.Acked))
 	}
 	for i := range g.Rooms { // valid under every lease epoch: the grant is acknowledged
-		if r := e.rooms[g.Rooms[i].Room]; r != nil {
+		if r := e.Rooms.byID[g.Rooms[i].Room]; r != nil {
 			r.account.applyTicketFacts(now, &g.Rooms[i])
 			if g.Rooms[i].Drop {
-				e.drop(now, r)
+				e.Rooms.drop(now, r)
 			}
 		}
 	}
 	if !e.applyHandshake(now, &g) {
 		return
 	}
-	l := &e.up
+	l := e.up
 	l.joined, l.standing = true, g.Standing
 	if complete {
-		e.snapshots.hear(&g)
+		e.Snapshots.hear(&g)
 	}
 	if g.ClusterID != 0 {
 		l.clusterID = g.ClusterID
 	}
 	for i := range g.Rooms { // a room that is not in our set yet is repeated until we report it
-		if r := e.rooms[g.Rooms[i].Room]; r != nil && !g.Rooms[i].Drop {
+		if r := e.Rooms.byID[g.Rooms[i].Room]; r != nil && !g.Rooms[i].Drop {
 			r.applyGrant(now, &g.Rooms[i])
 		}
 	}
 	if complete && l.extend(now, &g) { // only after every restriction in the grant
-		e.rejoined()
+		e.Rooms.rejoined(l.alone != 0)
+		l.alone = 0
 	}
-	for _, r := range e.order {
+	for _, r := range e.Rooms.order {
 		r.account.forget(g.Watermark)
 	}
 }
 
 // applyHandshake handles the verdict of a grant and reports whether the rest of the grant applies.
 func (e *Engine) applyHandshake(now fleettime.Mono, g *wire.Grant) bool {
-	l := &e.up
+	l := e.up
 	switch g.Handshake {
 	case wire.Promise:
 		return false
-	case wire.Dead:
-		e.restart(now)
+	case wire.Dead: // the regional has forgotten this instance, and all its permits have expired
+		l.loseLease(now)
+		l.past = l.instances()
+		e.Snapshots.reset()
+		l.newInstance(e.edge.cfg.Rand)
+		e.Rooms.restart(now)
+		l.reportSoon(now, 0)
 		return false
-	case wire.Fenced:
-		if g.LeaseEpoch > l.leaseEpoch && l.retired {
-			e.revive(now, g.LeaseEpoch) // we never received it, and cannot act under it any more
-		}
-		l.retire(now)
-		e.reportSoon(now)
-		return false
-	case wire.Adopted:
+	case wire.Fenced, wire.Adopted:
 	default:
 		return false // unknown verdict of a newer version: ignore the rest
 	}
 	if g.LeaseEpoch > l.leaseEpoch && l.retired {
-		e.revive(now, g.LeaseEpoch)
+		l.leaseEpoch, l.retired, l.leaseEnd = g.LeaseEpoch, false, 0
+		e.Rooms.revive(now)
+	}
+	if g.Handshake == wire.Fenced { // we never received this lease epoch, and cannot act under it any more
+		l.retire(now)
+		e.edge.reportSoon(now)
+		return false
 	}
 	return g.LeaseEpoch == l.leaseEpoch && !l.retired
 }
@@ -88,7 +93,7 @@ func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
 	a.ceiling.foresee(&r.edge.snapshots, a.likely(len(l.held.visits)), g.Life)
 	if g.View != nil {
 		anew := l.view == nil || l.view.Rounds.Newest() != g.View.Rounds.Newest()
-		l.noteCalled(r.edge.at(now).time)
+		l.noteCalled(r.edge.clock.at(now).time)
 		if l.view = g.View; anew {
 			l.held.order(&r.settings, l.view)
 		}
@@ -97,42 +102,5 @@ func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
 	if t, rate := a.permits.surplus(now, false); t+rate+a.passes.Surplus(false) > 0 {
 		// Another edge wants them. Held visitors are served first: the report follows Release.
 		r.edge.reportSoon(now)
-	}
-}
-
-// revive begins a new lease epoch after a lapse: the regional has our exact counts. Permits of T stay valid.
-// Permits of R remain in the old epoch, where they age.
-func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
-	l := &e.up
-	l.leaseEpoch, l.retired, l.leaseEnd = leaseEpoch, false, 0
-	for _, r := range e.order {
-		r.account.permits.rate.moveTo(&r.account.permits.past, now)
-		r.dirty, r.account.ceiling.stale = true, true
-	}
-}
-
-// restart starts a new instance: the regional has forgotten this one, and all its permits have expired.
-func (e *Engine) restart(now fleettime.Mono) {
-	l := &e.up
-	l.loseLease(now)
-	e.past = e.Instances()
-	e.unsnapshot()
-	l.newInstance(e.cfg.Rand)
-	for _, r := range e.order {
-		r.account.restart(now)
-		r.dirty, r.changedAt, r.told.at = true, 0, 0
-	}
-	l.reportSoon(now, 0)
-}
-
-// rejoined records that the edge has a lease again.
-func (e *Engine) rejoined() {
-	again := e.up.alone != 0
-	e.up.alone = 0
-	for _, r := range e.order {
-		r.account.alone.guests = 0
-		if again {
-			r.account.alone.letInNow = 0
-		}
 	}
 }

@@ -122,8 +122,8 @@ func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 	now := at(0)
 	e, h := newEdge(t, now, 0, 0)
 	r := stateOf(e)
-	e.since = 1
-	ft := e.Time(now)
+	e.Clock.since = 1
+	ft := e.Clock.Time(now)
 	gone, polls, holds, behind := waiting(1, time.Minute), waiting(2, time.Minute), waiting(3, time.Minute),
 		waiting(4, 10*time.Second)
 	for _, k := range []*ticket.Ticket{&gone, &polls, &holds, &behind} {
@@ -140,7 +140,7 @@ func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 			polls = d.Ticket
 		}
 	}
-	e.Hold(now, &Visit{Room: sale, Ticket: e.Arrive(now, sale, holds).Ticket})
+	e.Rooms.Hold(now, &Visit{Room: sale, Ticket: e.Arrive(now, sale, holds).Ticket})
 	overdue := func(after time.Duration) int64 { return h.hear(now.Add(after)).Rooms[0].Overdue }
 	for s := range 11 {
 		if n := overdue(time.Duration(s) * time.Second); n != 0 {

@@ -122,4 +122,4 @@ func waiting(id uint64, ago time.Duration) ticket.Ticket {
 }
 
 // stateOf returns an engine's state of the room.
-func stateOf(e *Engine) *roomState { return e.rooms[sale] }
+func stateOf(e *Engine) *roomState { return e.Rooms.byID[sale] }

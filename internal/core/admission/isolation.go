@@ -48,7 +48,7 @@ func (a *account) prolong(m moment, d *Decision) {
 	life := wire.Life(a.settings.Session)
 	until := m.second() + 1 + life
 	if a.settings.OnIsolation == room.IsolationOpen && a.life.fixed == 0 &&
-		until >= d.Ticket.Until+wire.RenewAfter(life) && !a.edge.up.check(m.now) && a.edge.Isolated(m.now) {
+		until >= d.Ticket.Until+wire.RenewAfter(life) && !a.edge.up.check(m.now) && a.edge.isolated(m.now) {
 		d.Ticket.Until, d.Ticket.Seen, d.Reseal = until, m.second(), true
 	}
 }

@@ -29,7 +29,7 @@ func (l *line) since() fleettime.Time {
 	if l.view != nil && l.view.Since != 0 {
 		return l.view.Since
 	}
-	return l.edge.since
+	return l.edge.clock.since
 }
 
 // updateSince records since when waiting visitors are counted, and whether some have waited since before.
@@ -55,7 +55,7 @@ func (l *line) redraw(m moment) {
 		return
 	}
 	for _, v := range l.held.visits {
-		l.queue.checkIn(l.edge.countAt(m.time), &v.Ticket, placeIn(l.draw, &v.Ticket))
+		l.queue.checkIn(l.edge.clock.countAt(m.time), &v.Ticket, placeIn(l.draw, &v.Ticket))
 	}
 }
 

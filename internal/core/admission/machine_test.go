@@ -167,7 +167,7 @@ func (m *machine) arrive(t *rapid.T) {
 	}
 	if d.Verdict == Hold {
 		v := &Visit{Room: sale, Ticket: d.Ticket}
-		m.e.Hold(m.now, v)
+		m.e.Rooms.Hold(m.now, v)
 		m.held = append(m.held, v)
 		if len(m.held) > 3 {
 			t.Fatalf("%d are held", len(m.held))
@@ -184,7 +184,7 @@ func (m *machine) arrive(t *rapid.T) {
 // release makes Release decide, one visit at a time, and checks the order.
 func (m *machine) release(t *rapid.T) {
 	before, status := m.e.Ledger(m.now, sale), m.e.Status(m.now)
-	out := m.e.Release(m.now, nil)
+	out := m.e.Rooms.Release(m.now, nil)
 	after := m.e.Ledger(m.now, sale)
 	admits := uint64(0)
 	for i, v := range out {
@@ -233,7 +233,7 @@ func (m *machine) giveUp(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.held)-1).Draw(t, "who")
 	v := m.held[i]
 	m.held = append(m.held[:i:i], m.held[i+1:]...)
-	if !m.e.GiveUp(m.now, v) || v.Decision.Verdict != Queue || v.Decision.Ticket.Joined != v.Ticket.Joined {
+	if !m.e.Rooms.GiveUp(m.now, v) || v.Decision.Verdict != Queue || v.Decision.Ticket.Joined != v.Ticket.Joined {
 		t.Fatalf("%+v", v.Decision)
 	}
 }
@@ -331,7 +331,7 @@ func (m *machine) answer(t *rapid.T) {
 		g.Lease = 3 * time.Second
 		g.Rooms = []wire.RoomGrant{m.books}
 		if rapid.IntRange(0, 3).Draw(t, "view") == 0 {
-			now := m.e.Time(m.now)
+			now := m.e.Clock.Time(m.now)
 			g.Rooms[0].View = view(10, now-fleettime.Time(rapid.Int64Range(-1000, 10_000).Draw(t, "cutoff")), now)
 		}
 	}

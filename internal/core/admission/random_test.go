@@ -124,7 +124,7 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 	newest := draw.NewRound(present, 77)
 	in, out := calls(newest, true, 1), calls(newest, false, 1)
 	for _, id := range []uint64{in, out} {
-		e.Hold(now, &Visit{Room: sale, Ticket: waiting(id, time.Minute-time.Duration(id)*time.Millisecond)})
+		e.Rooms.Hold(now, &Visit{Room: sale, Ticket: waiting(id, time.Minute-time.Duration(id)*time.Millisecond)})
 	}
 	oldest := func(v *wire.View) (out []fleettime.Time) {
 		g := r.held

@@ -7,55 +7,40 @@ import (
 
 // Due returns when the next report is due. It may be in the past. Arrive, Hold, GiveUp and Apply may bring it
 // forward.
-func (e *known) Due() fleettime.Mono {
-	l := &e.up
+func (e *Engine) Due() fleettime.Mono {
+	l := e.up
 	if l.busy {
-		return min(l.due, l.reported.Add(e.cfg.Params.ReportFast))
+		return min(l.due, l.reported.Add(e.edge.cfg.Params.ReportFast))
 	}
 	return l.due
 }
 
 // Report returns the messages for the regional: all changes since the last acknowledgement. Surplus permits are
 // returned in the same step. It may be called at any time; the messages of one call share a Seq.
-func (e *Engine) Report(now fleettime.Mono) []wire.Report { return e.report(now, false) }
-
-// Leaving records that the process will exit and call Leave soon: the regional must wait for that.
-func (e *Engine) Leaving(now fleettime.Mono) {
-	e.up.leaving = true
-	e.reportSoon(now)
-}
-
-// Leave returns the last report of the process: it returns all permits, and the regional need not reserve any. The
-// caller has stopped asking the engine for decisions.
-func (e *Engine) Leave(now fleettime.Mono) []wire.Report {
-	e.up.retired, e.snapshots.last = true, true
-	return e.report(now, true)
-}
-
-func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
-	l := &e.up
-	ft := e.clock.Now(now)
+func (e *Engine) Report(now fleettime.Mono) []wire.Report {
+	l, c := e.up, e.Clock
+	ft := c.fleet.Now(now)
 	leased := l.check(now)
 	l.seq++
 	l.reported = now
-	l.due = now.Add(e.cfg.Params.ReportIdle)
+	l.due = now.Add(e.edge.cfg.Params.ReportIdle)
 	if !l.joined {
-		l.due = now.Add(e.cfg.Params.ReportFast)
+		l.due = now.Add(e.edge.cfg.Params.ReportFast)
 	}
 	head := wire.Report{
-		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft,
-		AsOfBound: e.clock.Bound(now), Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye,
-		Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: e.since, Stored: e.storedSnapshot(),
+		From: e.edge.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft,
+		AsOfBound: c.Bound(now), Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: l.bye,
+		Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: c.since, Stored: e.Snapshots.settles(),
 	}
-	if s := &e.snapshots; s.void && s.voidSeq == 0 {
+	if s := e.Snapshots; s.void && s.voidSeq == 0 {
 		s.voidSeq = l.seq
 	}
 	if !l.joined {
-		head.Succeeds = e.past
+		head.Succeeds = l.past
 	}
 	active := false
 	pack := wire.NewReportPacker(head)
-	for _, r := range e.order {
+	for _, r := range e.Rooms.order {
 		r.prepare(now, ft, leased)
 		active = active || r.changedAt == l.seq || len(r.line.held.visits) > 0
 		if l.joined && r.changedAt <= l.acked {
@@ -65,6 +50,19 @@ func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
 	}
 	l.busy = active
 	return pack.Reports()
+}
+
+// Leaving records that the process will exit and call Leave soon: the regional must wait for that.
+func (e *Engine) Leaving(now fleettime.Mono) {
+	e.up.leaving = true
+	e.edge.reportSoon(now)
+}
+
+// Leave returns the last report of the process: it returns all permits, and the regional need not reserve any. The
+// caller has stopped asking the engine for decisions.
+func (e *Engine) Leave(now fleettime.Mono) []wire.Report {
+	e.up.retired, e.up.bye, e.Snapshots.last = true, true, true
+	return e.Report(now)
 }
 
 // prepare advances the room to now and returns the permits above the idle target of the regional, or all once the
@@ -98,7 +96,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	if r.paused {
 		out.SiteDown = 1
 	}
-	switch shut := r.settings.shut(r.edge.at(now)); {
+	switch shut := r.settings.shut(r.edge.clock.at(now)); {
 	case r.paused || shut != None && shut != QueuedAll: // a permit here would serve nobody
 		out.Want, out.HeldPeople = 0, 0
 	case shut == QueuedAll: // or only visitors with a pass

@@ -58,7 +58,7 @@ func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision 
 	case m.synced():
 		r.line.updateSince(&t)
 		r.dirty = r.line.wakes(m, &t) || r.dirty
-		d.Counted = r.line.queue.checkIn(r.edge.countAt(m.time), &t, placeIn(r.line.draw, &t))
+		d.Counted = r.line.queue.checkIn(r.edge.clock.countAt(m.time), &t, placeIn(r.line.draw, &t))
 	}
 	if fresh == Expired || fresh == Lost {
 		r.account.tally.counts[history.Returning]++
@@ -93,7 +93,7 @@ func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 	if r.settings.gone || t.ID == 0 || t.Epoch != r.settings.Epoch || t.IsAdmitted() {
 		return false
 	}
-	m := r.edge.at(now)
+	m := r.edge.clock.at(now)
 	r.line.updateSince(t)
 	return r.account.ended.of(t) != wire.Left && !r.account.tickets.used(t.ID) && !r.line.lapsed(m.time, t)
 }
@@ -105,10 +105,22 @@ func (r *roomState) stopped(m moment) Reason {
 		(shut != QueuedAll || r.account.passes.Unused() == 0 || !r.edge.up.check(m.now)) {
 		return shut
 	}
-	if r.paused {
+	return r.outage(m, r.edge.up.check(m.now))
+}
+
+// outage returns why the edge admits nobody to the room even if its operators would, or None.
+func (r *roomState) outage(m moment, leased bool) Reason {
+	switch {
+	case r.paused:
 		return OriginDown
+	case !r.account.life.firm(m):
+		return Unsure
+	case !leased:
+		return Isolated
+	case r.edge.up.standing != wire.Listed:
+		return Drains
 	}
-	return r.edge.outage(m, r.account.life, r.edge.up.check(m.now))
+	return None
 }
 
 // decide sets the verdict for a visitor without a session. It admits or holds only with may.
@@ -118,7 +130,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	soon, turn := false, r.settings.turn(r.line.view, t)
 	why := r.stopped(m)
 	switch {
-	case (why == Unsure || why == Isolated) && r.edge.Isolated(m.now) && r.decideAlone(m, d, may):
+	case (why == Unsure || why == Isolated) && r.edge.isolated(m.now) && r.decideAlone(m, d, may):
 		if d.Verdict == Admit {
 			return
 		}
@@ -177,7 +189,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	return true
 }
 
-// hold keeps a request; see Engine.Hold.
+// hold keeps a request; see Rooms.Hold.
 func (r *roomState) hold(now fleettime.Mono, v *Visit) {
 	v.turn = r.settings.turn(r.line.view, &v.Ticket)
 	r.line.held.add(v)
@@ -194,7 +206,7 @@ func (r *roomState) unhold(v *Visit) bool {
 	return true
 }
 
-// release decides about called visitors that are held; see Engine.Release.
+// release decides about called visitors that are held; see Rooms.Release.
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
 	for len(r.line.held.visits) > 0 && r.stopped(m) == None {
 		v := r.line.held.visits[0]
@@ -223,7 +235,7 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
 	back := d.Ticket.Flags&ticket.Returned != 0
 	if back {
-		r.line.queue.checkIn(r.edge.countAt(m.time), &d.Ticket, placeIn(r.line.draw, &d.Ticket))
+		r.line.queue.checkIn(r.edge.clock.countAt(m.time), &d.Ticket, placeIn(r.line.draw, &d.Ticket))
 	}
 	r.line.position(m.time, &d)
 	if !back {
@@ -241,7 +253,7 @@ func (r *roomState) abandon(now fleettime.Mono, v *Visit) {
 	was, t := &v.Brought, &v.Ticket
 	v.Decision = Decision{Verdict: Queue, Reason: GaveUp, Ticket: *was}
 	if r.line.queue.moved(was, t) {
-		m := r.edge.at(now)
+		m := r.edge.clock.at(now)
 		r.line.queue.undo(m.time, was, t)
 	}
 }

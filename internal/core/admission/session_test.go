@@ -124,9 +124,12 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 			"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) },
 			10, true,
 		},
-		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, time.Minute) }, 10, true},
 		{
-			"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleettime.Clock{} },
+			"fleet time is not known well",
+			func(e *Engine, _ *regional) { e.Clock.fleet.Set(at(0), present, time.Minute) }, 10, true,
+		},
+		{
+			"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.Clock.fleet = fleettime.Clock{} },
 			10, false,
 		},
 		{"no life was granted", func(e *Engine, _ *regional) { stateOf(e).account.life.full = 0 }, 10, false},
@@ -203,8 +206,8 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 		stateOf(e).account.life.full = c.life
 		_ = r
 		second := uint32(present.Second())
-		e.clock = fleettime.Clock{}
-		e.clock.Set(at(0), present, c.err)
+		e.Clock.fleet = fleettime.Clock{}
+		e.Clock.fleet.Set(at(0), present, c.err)
 
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
 		first := c.life
@@ -417,7 +420,7 @@ func TestWhoIsForgottenIsChargedAgain(t *testing.T) {
 	e, _ := newEdge(t, at(0), 5000, 5000)
 	old := waiting(7, time.Minute)
 	e.Arrive(at(0), sale, old)
-	for id := range uint64(e.cfg.Limits.Recent) {
+	for id := range uint64(e.edge.cfg.Limits.Recent) {
 		e.Arrive(at(0), sale, waiting(1000+id, time.Minute))
 	}
 	if d := e.Arrive(at(0), sale, old); d.Verdict != Admit {

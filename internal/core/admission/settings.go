@@ -31,7 +31,7 @@ type Config struct {
 	Limits Limits
 	Past   []uint64 // ended instance IDs, see fleettime.Lives
 	Ended  Ended    // sessions revoked under an earlier process
-	Stores bool     // the shell writes snapshots: see BeginSnapshot
+	Stores bool     // the shell writes snapshots: see Snapshots.Begin
 
 	// Traffic adds the counts of a room that the shell has, for a report; nil for none.
 	Traffic func(id room.ID, to history.Counts)

@@ -53,7 +53,7 @@ func newRoomState(e *edge, id room.ID) *roomState {
 // they would be admitted and rejected by the next request.
 func (r *roomState) set(now fleettime.Mono, settings Room) {
 	if r.settings.Epoch != settings.Epoch {
-		m := r.edge.at(now)
+		m := r.edge.clock.at(now)
 		r.line.held.renew(func(in ticket.Network) ticket.Ticket { return r.edge.newTicket(m.time, settings.Epoch, in) })
 	}
 	if settings.Grace == 0 {
@@ -65,7 +65,7 @@ func (r *roomState) set(now fleettime.Mono, settings Room) {
 	switch {
 	case drawn:
 		r.line.draw = settings.Drawn.Draw()
-		r.line.redraw(r.edge.at(now))
+		r.line.redraw(r.edge.clock.at(now))
 	case settings.Drawn == nil:
 		r.line.draw = nil
 	}
@@ -77,4 +77,10 @@ func (r *roomState) set(now fleettime.Mono, settings Room) {
 	if settings.NoRenewal {
 		life.fixed = uint32((settings.Session + time.Second - 1) / time.Second)
 	}
+}
+
+// mayDrop reports whether the room is not in the room set and nothing of it is left: its counters may start anew.
+// Marks of revoked sessions and counts of waiting visitors stay for as long as a ticket may need them.
+func (r *roomState) mayDrop(now fleettime.Mono) bool {
+	return r.settings.gone && len(r.line.held.visits) == 0 && r.account.empty(now) && r.line.queue.empty()
 }

@@ -22,7 +22,7 @@ func (h *house) left() (n []int) {
 		n = append(n, len(r.Rooms))
 	}
 	for _, e := range h.edges {
-		n = append(n, e.Rooms())
+		n = append(n, e.Rooms.Len())
 	}
 	return n
 }
@@ -54,7 +54,7 @@ func (h *house) visit(ids []room.ID) (in int) {
 			in++
 		case admission.Hold:
 			v := &admission.Visit{Room: id, Ticket: d.Ticket}
-			e.Hold(h.now, v)
+			e.Rooms.Hold(h.now, v)
 			held = append(held, v)
 		case admission.Queue, admission.Serve:
 		}
@@ -126,7 +126,7 @@ func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 	}
 	h.alter = old
 	h.makeAndRemove(t, ids)
-	if h.edges[0].Rooms() != 2 || h.edges[1].Rooms() != 0 || h.agg.Rooms() != 2 || h.root.Rooms() != 2 {
+	if h.edges[0].Rooms.Len() != 2 || h.edges[1].Rooms.Len() != 0 || h.agg.Rooms() != 2 || h.root.Rooms() != 2 {
 		t.Fatalf("%v rooms are left", h.left())
 	}
 	h.alter = func(*wire.Report) {} // the new release
@@ -201,7 +201,7 @@ func (w *world) dropped() (n, of int) {
 		}
 	}
 	for _, e := range w.edges {
-		count(e.core.Rooms())
+		count(e.core.Rooms.Len())
 	}
 	for _, s := range w.centres {
 		count(s.newest().core.Rooms())

@@ -226,7 +226,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 // having returns the number of edges that have any room, also a removed one.
 func (w *world) having() (n int) {
 	for _, e := range w.edges {
-		if !e.gone && e.core.Rooms() > 0 {
+		if !e.gone && e.core.Rooms.Len() > 0 {
 			n++
 		}
 	}

@@ -269,7 +269,7 @@ func (w *world) accepted(r *roomTruth, id uint64) *dataCentre {
 			if e.gone || !w.inBooks(e) || r.quit[id] < e.dc.forgot {
 				continue // it has been cut off for longer than a session, or its data centre lost its memory
 			}
-			judge, end := home, e.core.Ended(r.id, t)
+			judge, end := home, e.core.Rooms.Ended(r.id, t)
 			if end == wire.Moved {
 				judge = ticket.Nobody
 			}

@@ -88,7 +88,7 @@ func (h *house) talk(tb testing.TB) {
 		}
 	}
 	for _, e := range h.edges {
-		e.Release(h.now, nil)
+		e.Rooms.Release(h.now, nil)
 	}
 }
 
@@ -97,8 +97,8 @@ func (h *house) wait(tb testing.TB, n int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		e := h.edges[i%len(h.edges)]
-		joined := e.Time(h.now).Add(-time.Duration(rng.Int64N(int64(10 * time.Minute))))
-		t := ticket.Ticket{ID: rng.Uint64() | 1, Joined: joined, Seen: uint32(max(joined.Second(), e.Time(h.now).Second()-20))}
+		joined := e.Clock.Time(h.now).Add(-time.Duration(rng.Int64N(int64(10 * time.Minute))))
+		t := ticket.Ticket{ID: rng.Uint64() | 1, Joined: joined, Seen: uint32(max(joined.Second(), e.Clock.Time(h.now).Second()-20))}
 		if d := e.Arrive(h.now, h.room, t); d.Enters() {
 			tb.Fatal("there is no slot, and somebody entered")
 		}
@@ -126,7 +126,7 @@ func fullHouse(tb testing.TB) *house {
 	v := &admission.Visit{Room: h.room}
 	d := h.edges[0].Arrive(h.now, h.room, ticket.Ticket{})
 	if v.Ticket = d.Ticket; d.Verdict == admission.Hold {
-		h.edges[0].Hold(h.now, v)
+		h.edges[0].Rooms.Hold(h.now, v)
 	}
 	for range 8 {
 		h.talk(tb)

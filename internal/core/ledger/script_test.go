@@ -526,7 +526,7 @@ func (s *script) time() {
 	for _, e := range w.edges {
 		if !e.gone {
 			now := e.read(w.now)
-			say(e.name, e.core.Time(now), e.core.TimeBound(now))
+			say(e.name, e.core.Clock.Time(now), e.core.Clock.Bound(now))
 		}
 	}
 }

@@ -266,7 +266,7 @@ func (w *world) startEdge(e *edgeProc) {
 	})
 	e.keep()
 	e.follows, e.time, e.known, e.givenUp, e.knows = 0, 0, false, false, false
-	e.core.Guess(e.read(w.now), w.fleetTime())
+	e.core.Clock.Guess(e.read(w.now), w.fleetTime())
 	e.core.SetRooms(e.read(w.now), w.edgeRooms())
 }
 
@@ -519,7 +519,7 @@ func (w *world) toEdge(e *edgeProc, g wire.Grant) {
 	now := e.read(w.now)
 	e.core.Apply(now, g)
 	e.keep()
-	for _, v := range e.core.Release(now, nil) {
+	for _, v := range e.core.Rooms.Release(now, nil) {
 		p := v.Data.(*person)
 		w.decided(p, v.Decision)
 	}
@@ -595,7 +595,7 @@ func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
 func (w *world) leave(inside bool) {
 	for _, p := range w.people {
 		if !inside && p.visit != nil && !p.edge.gone {
-			p.edge.core.GiveUp(p.edge.read(w.now), p.visit)
+			p.edge.core.Rooms.GiveUp(p.edge.read(w.now), p.visit)
 		}
 	}
 	w.people = slices.DeleteFunc(w.people, func(p *person) bool { return p.in || !inside })
@@ -629,7 +629,7 @@ func (w *world) ask(p *person) {
 	now := e.read(w.now)
 	if v := p.visit; v != nil {
 		p.visit = nil
-		if e.core.GiveUp(now, v) {
+		if e.core.Rooms.GiveUp(now, v) {
 			w.decided(p, v.Decision)
 			return
 		}
@@ -658,7 +658,7 @@ func (w *world) decided(p *person, d admission.Decision) {
 		return
 	case admission.Hold:
 		p.visit = &admission.Visit{Room: p.room.id, Ticket: d.Ticket, Data: p}
-		p.edge.core.Hold(p.edge.read(w.now), p.visit)
+		p.edge.core.Rooms.Hold(p.edge.read(w.now), p.visit)
 	case admission.Queue:
 	}
 	if p.in {

@@ -65,8 +65,8 @@ func (e *engine) Time() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, wall := e.clock.Read()
-	if e.core.TimeBound(now) <= fleettime.Rough {
-		return e.core.Time(now)
+	if e.core.Clock.Bound(now) <= fleettime.Rough {
+		return e.core.Clock.Time(now)
 	}
 	return fleettime.TimeOf(wall)
 }
@@ -75,7 +75,7 @@ func (e *engine) Time() fleettime.Time {
 func (e *engine) now() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.Time(e.clock.Now())
+	return e.core.Clock.Time(e.clock.Now())
 }
 
 // Apply applies a grant and answers the held visitors that may enter now. It returns the clock reading.
@@ -85,7 +85,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	e.core.Apply(now, *grant)
 	e.above = grant.Stop
 	e.updateClock(now)
-	answer(e.core.Release(now, nil))
+	answer(e.core.Rooms.Release(now, nil))
 	e.granted.Store(int64(max(now, 1)))
 	return now
 }
@@ -94,21 +94,21 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 func (e *engine) Snapshotted() {
 	now := e.lock()
 	defer e.mu.Unlock()
-	e.core.Snapshotted(now)
-	answer(e.core.Release(now, nil))
+	e.core.Snapshots.Written(now)
+	answer(e.core.Rooms.Release(now, nil))
 }
 
 // Restore restores fleet time as stored by an earlier process.
 func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	now := e.lock()
 	defer e.mu.Unlock()
-	e.core.Restore(now, known(now))
+	e.core.Clock.Restore(now, known(now))
 	e.updateClock(now)
 }
 
 // updateClock records when fleet time becomes known. The caller holds the lock.
 func (e *engine) updateClock(now fleettime.Mono) {
-	if !e.told.Load() && e.core.TimeBound(now) <= fleettime.Rough {
+	if !e.told.Load() && e.core.Clock.Bound(now) <= fleettime.Rough {
 		e.told.Store(true)
 	}
 }
@@ -127,7 +127,7 @@ func (e *engine) LastGrant() fleettime.Mono { return fleettime.Mono(e.granted.Lo
 func (e *engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	answer(e.core.Drain(e.clock.Now()))
+	answer(e.core.Rooms.Drain(e.clock.Now()))
 }
 
 // Told reports whether fleet time was ever known well enough to give a place.
@@ -142,7 +142,7 @@ func (e *engine) message(r *room.Room) sse.Message {
 	var l admission.Ledger
 	var outage admission.Reason
 	e.With(func(now fleettime.Mono, eng *admission.Engine) {
-		st, l, outage = eng.Status(now), eng.Ledger(now, r.ID), eng.Outage(now, r.ID)
+		st, l, outage = eng.Status(now), eng.Ledger(now, r.ID), eng.Rooms.Outage(now, r.ID)
 	})
 	state := r.State()
 	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
@@ -184,7 +184,7 @@ func (e *engine) arrive(
 	if d.Ticket.Uncounted = false; waits && d.Counted {
 		e.counted.Add(minute, from)
 	}
-	return d, e.core.Time(m), min(e.core.Due(), e.core.SnapshotDue()) <= m
+	return d, e.core.Clock.Time(m), min(e.core.Due(), e.core.Snapshots.Due()) <= m
 }
 
 // serve serves a request of a valid session, and decides nothing about others.
@@ -192,7 +192,7 @@ func (e *engine) serve(id room.ID, session ticket.Ticket) (d admission.Decision,
 	m := e.lock()
 	defer e.mu.Unlock()
 	d = e.core.Serve(m, id, session)
-	return d, e.core.Time(m), e.core.Due() <= m
+	return d, e.core.Clock.Time(m), e.core.Due() <= m
 }
 
 // navigation is the maximum hold of a page load: the browser shows nothing meanwhile, and the waiting page polls by
@@ -222,7 +222,7 @@ func (e *engine) hold(
 	done := make(chan struct{})
 	v := &admission.Visit{Room: id, Ticket: d.Ticket, Brought: brought, Data: done}
 	if !e.held.Take(from) {
-		e.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Decline(now, v) })
+		e.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Rooms.Decline(now, v) })
 		v.Decision.Retry = e.soon() // this client polls instead
 		return v.Decision
 	}
@@ -232,12 +232,12 @@ func (e *engine) hold(
 
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	outcome, end := holdQueued, (*admission.Engine).GiveUp
+	outcome, end := holdQueued, (*admission.Rooms).GiveUp
 	select {
 	case <-done:
 	case <-timer.C:
 	case <-ctx.Done():
-		outcome, end = holdLeft, (*admission.Engine).Abandon
+		outcome, end = holdLeft, (*admission.Rooms).Abandon
 	}
 	now, gaveUp := e.endHold(v, end)
 	if !gaveUp {
@@ -264,18 +264,18 @@ func (e *engine) soon() time.Duration {
 func (e *engine) startHold(v *admission.Visit) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
-	e.core.Hold(now, v)
-	answer(e.core.ReleaseRoom(now, v.Room))
+	e.core.Rooms.Hold(now, v)
+	answer(e.core.Rooms.ReleaseRoom(now, v.Room))
 	return now
 }
 
 // endHold takes a visit back from the core.
 func (e *engine) endHold(
-	v *admission.Visit, end func(*admission.Engine, fleettime.Mono, *admission.Visit) bool,
+	v *admission.Visit, end func(*admission.Rooms, fleettime.Mono, *admission.Visit) bool,
 ) (fleettime.Mono, bool) {
 	now := e.lock()
 	defer e.mu.Unlock()
-	return now, end(e.core, now, v)
+	return now, end(e.core.Rooms, now, v)
 }
 
 // quit ends one stay.
@@ -319,5 +319,5 @@ func (e *engine) Waits(st *Stay) (waits bool) {
 func (e *engine) ended(id room.ID, t ticket.Ticket) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.Ended(id, t) == wire.Left
+	return e.core.Rooms.Ended(id, t) == wire.Left
 }

@@ -102,7 +102,7 @@ func New(o Options) (*Gate, error) {
 	}
 	g.rooms.Store(&snapshot{})
 	now, wall := e.clock.Read()
-	e.core.Guess(now, fleettime.TimeOf(wall))
+	e.core.Clock.Guess(now, fleettime.TimeOf(wall))
 	o.Reg.MustRegister(newCollector(g))
 	return g, nil
 }
@@ -129,7 +129,7 @@ func (g *Gate) Use(f *node.Fleet) {
 func (g *Gate) Pause() {
 	g.With(func(now fleettime.Mono, eng *admission.Engine) {
 		for _, rm := range g.rooms.Load().rooms {
-			eng.Pause(now, rm.ID, rm.origin.Down())
+			eng.Rooms.Pause(now, rm.ID, rm.origin.Down())
 		}
 	})
 	g.wake()
@@ -200,7 +200,7 @@ func (g *Gate) Status() Status {
 		})
 	}
 	g.With(func(now fleettime.Mono, eng *admission.Engine) {
-		st.Status, st.TimeError = eng.Status(now), eng.TimeBound(now)
+		st.Status, st.TimeError = eng.Status(now), eng.Clock.Bound(now)
 		if st.Leased {
 			st.LeaseRemaining = st.LeaseEnd.Sub(now)
 		}
@@ -221,11 +221,11 @@ func (g *Gate) Stops() (out []stop.Stop) {
 	fresh := !all.OK()
 	for some := range slices.Chunk(rooms.rooms, statusChunk) { // let visitors take the lock in between
 		g.With(func(now fleettime.Mono, eng *admission.Engine) {
-			ft := eng.Time(now)
+			ft := eng.Clock.Time(now)
 			for _, r := range some {
 				s := stop.Of(&r.Settings, r.Control, r.Phase, ft)
 				if s.OK() {
-					s = eng.Stop(now, r.ID)
+					s = eng.Rooms.Stop(now, r.ID)
 				}
 				copied := s.Reason == stop.Unlisted && g.above.Reason == stop.Copy // the regional knows better than its grants
 				if (s.OK() || s.Reason == stop.Full || copied || fresh && !s.Operated()) && !g.above.OK() {
