@@ -32,7 +32,7 @@ type toldDraw struct {
 // of the draw.
 func TestADrawIsTold(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
-	now := st.server.gate.Time()
+	now := st.server.gate.Engine.Time()
 	event := func(start time.Duration) room.Event {
 		return room.Event{
 			ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: int64(now.Add(-time.Hour)), Start: int64(now.Add(start)), End: int64(now.Add(2 * time.Hour)), Shuffle: true,

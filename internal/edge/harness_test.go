@@ -373,7 +373,9 @@ func (st *stage) start() *stage {
 }
 
 // engine has do use the engine of the edge.
-func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) { st.server.gate.With(do) }
+func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) {
+	st.server.gate.Engine.With(do)
+}
 
 // fill sends n newcomers into a room; they take the available permits.
 func (st *stage) fill(id room.ID, n int) {

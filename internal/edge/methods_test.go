@@ -82,7 +82,7 @@ func TestARoomThatRejects(t *testing.T) {
 // no effect.
 func TestPeopleGatherForAnEvent(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
-	now := int64(st.server.gate.Time())
+	now := int64(st.server.gate.Engine.Time())
 	event := func(start time.Duration) room.Event {
 		return room.Event{Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000, Overrides: room.Overrides{"queueing_method": room.MethodFIFO}}
 	}

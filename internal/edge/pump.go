@@ -61,8 +61,8 @@ func (u *uplink) pump(ctx context.Context) {
 		var due, present fleettime.Mono
 		var reports []wire.Report
 		instances := u.lives
-		u.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
-			again, silent := reported.Add(u.interval), u.gate.LastGrant() < reported
+		u.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+			again, silent := reported.Add(u.interval), u.gate.Engine.LastGrant() < reported
 			if eng.Due() <= now || silent && again <= now {
 				reports = eng.Report(now)
 				reported, silent = now, true
@@ -137,7 +137,7 @@ func (u *uplink) onGrant(_ string, data []byte) {
 		return
 	}
 	u.metrics.grants.WithLabelValues("applied").Inc()
-	now := u.gate.Apply(g)
+	now := u.gate.Engine.Apply(g)
 	u.before.apply(now, g)
 	if g.Echo != 0 && now >= g.Echo {
 		u.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
@@ -152,7 +152,7 @@ const goodbyeTime = 3 * time.Second
 func (u *uplink) sayGoodbye() {
 	var reports []wire.Report
 	var ended admission.Ended
-	u.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.Rooms.AllEnded() })
+	u.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.Rooms.AllEnded() })
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()
 	u.keeper.snapshot(ctx)

@@ -139,9 +139,9 @@ func New(o Options) (_ *Server, err error) {
 	s.up.before = newSettling(s.folder, o.Params, s.log)
 	s.up.keeper.gate, s.up.keeper.before = s.gate, s.up.before
 	s.times = node.NewTimekeeper(o.Config.DataDir, clock, s.log)
-	s.gate.Restore(s.times.Known)
+	s.gate.Engine.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
+	s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	if s.dials, err = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func New(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	// Limits are not for edges, and the engine knows when people gather: the uncertainty is not needed.
-	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Time(), 0 })
+	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Engine.Time(), 0 })
 	s.gate.Use(s.fleet)
 	if err := s.listen(o.Sockets, o.Own); err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.conns.settle()
 		halt() // pages reconnect by themselves, to an edge that listens
-		s.gate.Drain()
+		s.gate.Engine.Drain()
 		s.shutDown(servers)
 		cut()
 		return nil
@@ -329,7 +329,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // known returns fleet time for the data folder, the zero value if unknown.
 func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Clock.Known(now) })
+	s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Clock.Known(now) })
 	return k
 }
 
@@ -337,7 +337,7 @@ func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
 // served, and every answer ends its connection, so that the next request goes elsewhere.
 func (s *Server) drain(asked context.Context) {
 	s.draining.Store(true)
-	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
+	s.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
 	s.up.wake()
 	delay := s.cfg.DrainDelay
 	if delay == 0 || !errors.Is(context.Cause(asked), node.ErrTerminated) {
@@ -374,7 +374,7 @@ const twinAlarm = "another process reports under this edge's name: give every ed
 // visitors go on. An edge that never got the time is not ready, since it cannot give newcomers a place.
 func (s *Server) Ready() node.Readiness {
 	var st admission.Status
-	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
+	s.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
 	told := false
 	for _, why := range s.gate.Stops() {

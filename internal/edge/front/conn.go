@@ -41,7 +41,7 @@ type shared struct {
 
 // baseOf returns the context of a request to a site.
 func (s *shared) baseOf(o *gate.Outcome) context.Context {
-	if o.HasSession() {
+	if o.Session() != 0 {
 		return s.sessions
 	}
 	return s.base

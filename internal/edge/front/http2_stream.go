@@ -328,7 +328,7 @@ func (s *stream) answerPanic(o *gate.Outcome, p any) {
 // forward sends an admitted request to its site. client is the text of the visitor's address.
 func (s *stream) forward(o *gate.Outcome, client string) {
 	o.MustGo(gate.Enters, s.req.Target)
-	s.session = o.HasSession()
+	s.session = o.Session() != 0
 	s.trip = trip{
 		opts: &s.x.f.opts, outcome: o, client: client, base: s, visitor: s, cannotTie: origin.ErrMultiplexedLogin,
 	}

@@ -34,7 +34,7 @@ func TestDecisiveHeaders(t *testing.T) {
 	read[userAgent] = true
 	for _, name := range Decisive { // of libraries
 		r := Request{Method: "GET", Lines: oneLine{Name: name, Value: "http://shop.example/"}}
-		if r.sender(new([]rules.Header)) != (sender{}) {
+		if senderOf(&r, new([]rules.Header)) != (sender{}) {
 			read[name] = true
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"vestibule/internal/core/admission"
-	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -18,7 +17,6 @@ import (
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
-	"vestibule/internal/page"
 )
 
 // engine is the admission core of this edge under its lock, driven by the machine's clock, and its waiting callers.
@@ -37,7 +35,7 @@ type engine struct {
 	jumps uint64    // of the clock, at the last lock of mu
 	above stop.Stop // why nobody enters, as the regional last told; zero for no reason of its own
 
-	told    atomic.Bool  // fleet time was once known well enough to give places
+	Told    atomic.Bool  // fleet time was once known well enough to give places
 	granted atomic.Int64 // clock reading at the newest grant, 0 before
 }
 
@@ -108,8 +106,8 @@ func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 
 // updateClock records when fleet time becomes known. The caller holds the lock.
 func (e *engine) updateClock(now fleettime.Mono) {
-	if !e.told.Load() && e.core.Clock.Bound(now) <= fleettime.Rough {
-		e.told.Store(true)
+	if !e.Told.Load() && e.core.Clock.Bound(now) <= fleettime.Rough {
+		e.Told.Store(true)
 	}
 }
 
@@ -128,42 +126,6 @@ func (e *engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	answer(e.core.Rooms.Drain(e.clock.Now()))
-}
-
-// Told reports whether fleet time was ever known well enough to give a place.
-func (e *engine) Told() bool { return e.told.Load() }
-
-// changedFor is how long every stream gets every message after a change of the limits: forecasts change for all.
-const changedFor = 10 * time.Second
-
-// message returns the current broadcast of a room.
-func (e *engine) message(r *room.Room) sse.Message {
-	var st admission.Status
-	var l admission.Ledger
-	var outage admission.Reason
-	e.With(func(now fleettime.Mono, eng *admission.Engine) {
-		st, l, outage = eng.Status(now), eng.Ledger(now, r.ID), eng.Rooms.Outage(now, r.ID)
-	})
-	state := r.State()
-	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
-	b.Closed = state == room.Rejecting
-	if ev := eventOf(r, st.Time); ev.Prequeue && state != room.QueuedAll {
-		b.Starts = ev.Start
-		if ev.Draw.Drawn {
-			b.Drawn = ev.Draw.Closes
-		}
-		if ev.Draw.Drawn && st.Time >= ev.Draw.Counted {
-			b.Entrants = ev.Draw.Entrants
-		}
-	}
-	if b.PausedBy = page.PausedBy(outage); state == room.QueuedAll {
-		b.PausedBy = page.PausedByOperator
-	}
-	m := sse.Message{Text: page.AppendBroadcast(nil, b), Far: estimate.Open}
-	if v := l.View; v != nil && r.Draw == nil && len(v.Rounds) == 0 && st.Time.Sub(v.Changed) > changedFor {
-		m.Far = max(v.Cutoff, v.Park)
-	}
-	return m
 }
 
 // arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.
@@ -280,7 +242,10 @@ func (e *engine) endHold(
 
 // quit ends one stay.
 func (e *engine) quit(st *Stay) {
-	ended, hurry := e.end(st)
+	ended, hurry := false, false
+	e.With(func(now fleettime.Mono, eng *admission.Engine) {
+		ended, hurry = eng.Quit(now, st.Room, st.Ticket), eng.Due() <= now
+	})
 	e.finish(st.Place())
 	if ended {
 		e.metrics.quits.Inc()
@@ -288,12 +253,6 @@ func (e *engine) quit(st *Stay) {
 			e.wake()
 		}
 	}
-}
-
-func (e *engine) end(st *Stay) (ended, hurry bool) {
-	now := e.lock()
-	defer e.mu.Unlock()
-	return e.core.Quit(now, st.Room, st.Ticket), e.core.Due() <= now
 }
 
 // goAway records a departure, and has it reported soon.
@@ -313,11 +272,4 @@ func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) 
 func (e *engine) Waits(st *Stay) (waits bool) {
 	e.With(func(now fleettime.Mono, eng *admission.Engine) { waits = eng.Waits(now, st.Room, st.Ticket) })
 	return waits
-}
-
-// ended reports whether this edge knows that a session was revoked.
-func (e *engine) ended(id room.ID, t ticket.Ticket) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.core.Rooms.Ended(id, t) == wire.Left
 }

@@ -58,19 +58,18 @@ func TestAPanicLeavesTheGateUsable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, call := range map[string]func(){
-		"a message of no room": func() { g.message(nil) },
-		"a held visitor":       func() { g.hold(t.Context(), 1, ticket.Ticket{}, admission.Decision{}, netip.Prefix{}, 1, true) },
-		"any use":              func() { g.With(func(fleettime.Mono, *admission.Engine) { panic("any") }) },
-		"a result":             func() { g.Count("of a new kind") },
+		"a held visitor": func() { g.Engine.hold(t.Context(), 1, ticket.Ticket{}, admission.Decision{}, netip.Prefix{}, 1, true) },
+		"any use":        func() { g.Engine.With(func(fleettime.Mono, *admission.Engine) { panic("any") }) },
+		"a result":       func() { g.Count("of a new kind") },
 	} {
 		func() {
 			defer func() { recover() }() //nolint:errcheck // the panic is what is tested
 			call()
 		}()
-		if !g.mu.TryLock() {
+		if !g.Engine.mu.TryLock() {
 			t.Fatalf("%s keeps the engine's lock", what)
 		}
-		g.mu.Unlock()
+		g.Engine.mu.Unlock()
 	}
 }
 
@@ -96,12 +95,12 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		o := g.Begin()
 		o.Kind = Enters
-		o.seal(rm, g.now(), &ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4}, &brought{byHeader: true})
+		o.issued.seal(rm, g.Engine.now(), &ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4}, &brought{byHeader: true})
 		if late {
-			o.sealed[0].at = o.sealed[0].at.Add(-inFlight - time.Second)
+			o.issued.sealed[0].at = o.issued.sealed[0].at.Add(-inFlight - time.Second)
 		}
 		// Of another room, which held the visitor until now.
-		o.seal(rm, g.now(), &ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, &brought{})
+		o.issued.seal(rm, g.Engine.now(), &ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, &brought{})
 		fields := o.Tickets()
 		value, _, _ := strings.Cut(strings.TrimPrefix(fields[0].Value, name+"="), ";")
 		var got ticket.Ticket
@@ -257,7 +256,7 @@ func BenchmarkDecideBesides(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	now := g.Time()
+	now := g.Engine.Time()
 	session := ticket.Ticket{ID: 7, Joined: now.Add(-time.Minute), Seen: uint32(now.Second()), Admitted: uint32(now.Second()), Until: uint32(now.Second()) + 3600}
 	r := Request{
 		Host: "sale.example", Target: "/", Method: methodGet, Client: netip.MustParseAddr("192.0.2.1"), Accept: []string{"text/html"},
@@ -282,7 +281,7 @@ func BenchmarkDecideBesides(b *testing.B) {
 	}
 	b.Run("held", func(b *testing.B) {
 		for b.Loop() {
-			g.arrive(room.IDOf("sale"), &brought{session: session}, netip.Prefix{}, false)
+			g.Engine.arrive(room.IDOf("sale"), &brought{session: session}, netip.Prefix{}, false)
 		}
 	})
 }
@@ -299,9 +298,9 @@ func besides(b *testing.B, g *Gate, procs int, decide func()) {
 		for n := 1; pb.Next(); n++ {
 			if decide(); n%16 == 0 {
 				begun := time.Now()
-				g.mu.Lock()
+				g.Engine.mu.Lock()
 				waits = append(waits, time.Since(begun))
-				g.mu.Unlock()
+				g.Engine.mu.Unlock()
 			}
 		}
 		mu.Lock()
