@@ -210,6 +210,10 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 	if err != nil {
 		return nil, fmt.Errorf("tls.hsts: %w", err)
 	}
+	proofs := 0
+	if o.Config.Proof.Enabled {
+		proofs = o.Config.Proof.Remembered
+	}
 	return gate.New(gate.Options{
 		Sources: sources,
 		Engine: admission.Config{
@@ -222,18 +226,10 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Ended:  s.folder.Ended(s.log),
 			Stores: true,
 		},
-		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix,
+		Proofs: proofs, ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix,
 		NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add,
 		Reg: o.Reg, Log: s.log,
 	})
-}
-
-// proofs returns the size of the cache of proofs, 0 if none are made.
-func (s *Server) proofs() int {
-	if !s.cfg.Proof.Enabled {
-		return 0
-	}
-	return s.cfg.Proof.Remembered
 }
 
 // Run serves visitors until ctx ends. If the cause is [node.ErrTerminated], it first serves for drain_delay more
@@ -241,7 +237,11 @@ func (s *Server) proofs() int {
 // permits back and returns.
 func (s *Server) Run(ctx context.Context) error {
 	asked := ctx
-	defer s.closeFolder()
+	defer func() {
+		if err := s.folder.Close(); err != nil {
+			s.log.Warn("data_dir stays locked until this process ends", slog.Any("error", err))
+		}
+	}()
 	defer s.proxy.transport.CloseIdleConnections()
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -289,7 +289,12 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	serve(func(ctx context.Context) { s.streams.hub.Run(ctx, s.gate.Message) })
 	serve(s.monitor.Run)
-	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
+	serve(func(ctx context.Context) {
+		s.times.Run(ctx, func(now fleettime.Mono) (k fleettime.Known) {
+			s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Clock.Known(now) })
+			return k
+		})
+	})
 	serve(s.front.Run)
 	serve(s.up.certificates.Run)
 	if s.secure != nil {
@@ -327,12 +332,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// known returns fleet time for the data folder, the zero value if unknown.
-func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
-	s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Clock.Known(now) })
-	return k
-}
-
 // drain gives balancers time to notice that this edge is not ready before its listeners close. Visitors are still
 // served, and every answer ends its connection, so that the next request goes elsewhere.
 func (s *Server) drain(asked context.Context) {
@@ -345,12 +344,6 @@ func (s *Server) drain(asked context.Context) {
 	}
 	s.log.Info("draining", slog.Duration("drain_delay", delay))
 	<-s.after(delay)
-}
-
-func (s *Server) closeFolder() {
-	if err := s.folder.Close(); err != nil {
-		s.log.Warn("data_dir stays locked until this process ends", slog.Any("error", err))
-	}
 }
 
 // Status returns the state of the edge, for /status and metrics.
