@@ -105,11 +105,11 @@ var inputs = sync.Pool{New: func() any {
 	return in
 }}
 
-// serveH2 serves a connection from its preface on. It returns when another goroutine reads on, or at the end.
-func (c *conn) serveH2(t *tls.Conn) {
+// newH2 returns the HTTP/2 connection that c becomes, before its preface.
+func newH2(c *conn, t *tls.Conn) *h2 {
 	now := time.Now()
 	x := &h2{
-		outbox: outbox{f: c.f, conn: t, accepted: c}, progress: c.progress, remote: t.RemoteAddr().String(),
+		outbox: outbox{f: c.f, conn: t, accepted: c}, progress: c.output.progress, remote: t.RemoteAddr().String(),
 		unpack: hpack.NewDecoder(maxTable, nil), begun: now, now: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1,
 		calm: newCalm(now), streams: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow, rests: true,
 		idle: now,
@@ -117,11 +117,7 @@ func (c *conn) serveH2(t *tls.Conn) {
 	x.unpack.SetEmitFunc(x.head.add)
 	x.unpack.SetMaxStringLength(http1.MaxHead)
 	c.given, c.two = true, x
-	if !c.phase.CompareAndSwap(phaseIdle, phaseTwo) {
-		x.end() // Shutdown closed it just now
-		return
-	}
-	x.run()
+	return x
 }
 
 // readers are goroutines that wait for a connection to read: a new one would have to grow its stack.

@@ -268,10 +268,7 @@ func (s *stream) decide() {
 			s.answerPanic(o, p)
 		}
 	}()
-	s.ask = gate.Request{
-		Host: s.req.Host, Target: s.req.Target, Method: s.req.Method, Version: "HTTP/2.0", Lines: (*requestLines)(&s.req),
-	}
-	s.readAsk(opts.Proxies, x.accepted.peer, x.accepted.secure)
+	s.fillAsk("HTTP/2.0", false, opts.Proxies, x.accepted.peer, x.accepted.secure)
 	opts.Metrics.Requests.Inc()
 	opts.Gate.Decide(s, &s.ask, o)
 	x.progress.Identify(o.Client, o.Session())
