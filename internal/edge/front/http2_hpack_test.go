@@ -120,7 +120,7 @@ func TestSupply(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := supply{left: 10, most: 10, perSecond: 2, at: at}
 	take := func() (n int) {
-		for s.take(at) {
+		for s.take(at) == nil {
 			n++
 		}
 		return n
