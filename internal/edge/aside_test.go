@@ -28,7 +28,7 @@ func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ..
 	d := document(st.origin.URL)
 	change(&d.Rooms[0])
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, permits, permits)
@@ -57,10 +57,10 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	})
 	inside := session(7)
-	for i, header := range [][]string{nil, {"Cookie", st.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
+	for i, header := range [][]string{nil, {"Cookie", st.keys.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
 		seen := st.origin.requests()
 		path := [...]string{"/a", "/b"}[i] // the second would be answered from memory
-		a := st.visitor().ask(http.MethodOptions, "http://sale.example"+path+"?order=1", "a=b", append(header, preflight...)...)
+		a := st.door.visitor().ask(http.MethodOptions, "http://sale.example"+path+"?order=1", "a=b", append(header, preflight...)...)
 		if a.StatusCode != http.StatusNoContent || a.body != "" || a.Header.Get("Access-Control-Allow-Methods") != "PUT" {
 			t.Fatalf("a preflight is answered by %d %v %q", a.StatusCode, a.Header, a.body)
 		}
@@ -98,7 +98,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		{"/a.css", []string{"Accept", "text/css,*/*;q=0.1"}},
 	} {
 		for range 2 { // without cookies, like two robots
-			v := st.visitor()
+			v := st.door.visitor()
 			v.Jar = nil
 			a := v.get("http://sale.example"+tc.path, tc.header...)
 			if a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/plain") || len(a.body) > 100 ||
@@ -107,7 +107,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 			}
 		}
 	}
-	a := st.visitor().get("http://sale.example/api", "Sec-Fetch-Dest", "empty", "Accept", "*/*")
+	a := st.door.visitor().get("http://sale.example/api", "Sec-Fetch-Dest", "empty", "Accept", "*/*")
 	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Content-Type") != "application/json" || a.Header.Get("Vestibule-Decision") != "wait" {
 		t.Errorf("a fetch of somebody new: %d %v %.80q", a.StatusCode, a.Header, a.body)
 	}
@@ -115,9 +115,9 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		t.Fatalf("%d slots taken, %d requests at the site", n, st.origin.requests()-seen)
 	}
 	// Two visitors do; one began with a picture.
-	v := st.visitor()
+	v := st.door.visitor()
 	v.get("http://sale.example/a.png", "Sec-Fetch-Dest", "image")
-	for _, v := range []*visitor{v, st.visitor()} {
+	for _, v := range []*visitor{v, st.door.visitor()} {
 		if a := v.get("http://sale.example/", "Sec-Fetch-Dest", "document"); a.body != "the site" || a.Header.Get("Vestibule-Decision") != "" {
 			t.Errorf("a visit: %d %v %.80q", a.StatusCode, a.Header, a.body)
 		}
@@ -128,7 +128,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	// A program that keeps its ticket comes in with the second question.
 	st.up.grant(sale, 1, 1)
 	st.covered(0, sale)
-	v = st.visitor()
+	v = st.door.visitor()
 	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty")
 	if a := v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty"); a.body != "the site" {
 		t.Errorf("the second touch: %d %v %.80q", a.StatusCode, a.Header, a.body)
@@ -155,13 +155,13 @@ func TestCORSOfARoom(t *testing.T) {
 			if tc.origin != "" {
 				from = []string{"Origin", tc.origin}
 			}
-			a := st.visitor().ask(http.MethodOptions, "http://sale.example/", "", append(from, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "vestibule-poll")...)
+			a := st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "", append(from, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "vestibule-poll")...)
 			if h := a.Header; a.StatusCode != tc.code || h.Get("Access-Control-Allow-Origin") != tc.allow || (tc.allow != "") != (h.Get("Access-Control-Allow-Headers") == "vestibule-poll") ||
 				h["Set-Cookie"] != nil {
 				t.Errorf("preflight: %d %v", a.StatusCode, h)
 			}
 			for _, accept := range []string{"application/json", "text/html"} {
-				a = st.visitor().get("http://sale.example/", append(from, "Accept", accept)...)
+				a = st.door.visitor().get("http://sale.example/", append(from, "Accept", accept)...)
 				if h := a.Header; h.Get("Access-Control-Allow-Origin") != tc.allow || (h.Get("Access-Control-Allow-Credentials") == "true") != (tc.allow == tc.origin && tc.allow != "") ||
 					strings.Contains(h.Get("Access-Control-Expose-Headers"), "Vestibule-Decision") != (tc.allow != "") || !slices.Equal(h["Vary"], []string{"*"}) {
 					t.Errorf("%s: %d %v", accept, a.StatusCode, h)
@@ -197,7 +197,7 @@ func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
 			}
 			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 		})
-		v := st.visitor()
+		v := st.door.visitor()
 		for _, c := range []struct {
 			path   string
 			status int
@@ -242,9 +242,9 @@ func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		for i := range 2 * preflightsAtOnce {
-			v := st.visitor()
+			v := st.door.visitor()
 			v.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{LocalAddr: attackFrom}).DialContext(ctx, "tcp", st.entrance())
+				return (&net.Dialer{LocalAddr: attackFrom}).DialContext(ctx, "tcp", st.door.entrance())
 			}
 			all.Go(func() {
 				r, err := http.NewRequest(http.MethodOptions, fmt.Sprint("http://sale.example/slow", i), http.NoBody)
@@ -269,7 +269,7 @@ func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 		if n := asked.Load(); n != preflightsAtOnce/2 {
 			t.Errorf("one prefix asks %d questions", n)
 		}
-		if a := st.visitor().ask(http.MethodOptions, "http://sale.example/", "", preflight...); a.StatusCode != http.StatusNoContent {
+		if a := st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "", preflight...); a.StatusCode != http.StatusNoContent {
 			t.Errorf("a preflight beside it: %d", a.StatusCode)
 		}
 		close(over)

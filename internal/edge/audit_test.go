@@ -132,12 +132,12 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	d.Rooms[0].TotalActiveUsers, d.Rooms[0].NewUsersPerMinute = limit, 1_000_000
 	newTree(t, st.bus, st.params, d).run()
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 
 	// One connection pool for all: the test is about tickets, not sockets.
-	shared := st.visitor()
+	shared := st.door.visitor()
 	shared.Transport.(*http.Transport).MaxIdleConnsPerHost = visitors
 	shared.Jar = nil
 	var crowd sync.WaitGroup

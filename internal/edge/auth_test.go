@@ -73,7 +73,7 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 			text += name + ": " + v + "\r\n"
 		}
 	}
-	c, err := net.Dial("tcp", st.addr(0))
+	c, err := net.Dial("tcp", st.door.addr(0))
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 			if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[form == formAccel]; a.StatusCode != want {
 				t.Errorf("who waits is answered by %d, want %d", a.StatusCode, want)
 			}
-			in := st.seal("sale", session(7))
+			in := st.keys.seal("sale", session(7))
 			for range 2 {
 				a = st.question(form, "POST", "sale.example", "/buy", "Cookie", "theirs=1; "+in)
 				if !admitted(t, form, a) || a.body != "" || a.Header.Get("Content-Type") != "" {
@@ -192,7 +192,7 @@ func TestAFrontIsGivenTheTicket(t *testing.T) {
 				old.Seen -= 200
 				old.Admitted -= 200
 				old.Until -= 200
-				a = st.question(form, "GET", "sale.example", "/", "Cookie", st.seal("sale", old))
+				a = st.question(form, "GET", "sale.example", "/", "Cookie", st.keys.seal("sale", old))
 				if !admitted(t, form, a) {
 					t.Fatalf("not renewed: %d", a.StatusCode)
 				}
@@ -211,7 +211,7 @@ func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
 		st := newStage(t, func(st *stage) {
 			st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies, st.cfg.Reader = "", "127.0.0.1:0", []string{"127.0.0.1"}, reader
 		}).start()
-		c, err := net.Dial("tcp", st.addr(0))
+		c, err := net.Dial("tcp", st.door.addr(0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			st := openFront(t, form, nil)
-			in := st.seal("sale", session(7))
+			in := st.keys.seal("sale", session(7))
 			st.up.queue(sale, 10, 1)
 			for what, header := range map[string][]string{
 				"two addresses":               {"+X-Forwarded-For", "198.51.100.1"},
@@ -301,7 +301,7 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 
 func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 	st := openFront(t, formHeaders, func(st *stage) { st.cfg.Proxies = []string{"10.0.0.0/8"} })
-	in := st.seal("sale", session(7))
+	in := st.keys.seal("sale", session(7))
 	answers := []answer{
 		st.question(formHeaders, "GET", "sale.example", "/", "Cookie", in),
 		st.question(formAccel, "POST", "sale.example", gate.LeavePath, "Cookie", in),
@@ -374,7 +374,7 @@ func TestAFrontHandsOnOneCookie(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[0].Host, d.Rooms[0].Path = "shop.example", "/sale"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 100, 100)
@@ -412,7 +412,7 @@ func TestAFrontPassesStreamsOn(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, gate.EventsPath+"?room=sale", nil)
 			r.Header = http.Header{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}, "Cookie": {place}}
 			r.RequestURI, r.Host = "", "sale.example"
-			r.URL = &url.URL{Scheme: "http", Host: st.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
+			r.URL = &url.URL{Scheme: "http", Host: st.door.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
 			ctx := r.WithContext(t.Context())
 			res, err := http.DefaultTransport.RoundTrip(ctx)
 			if err != nil {

@@ -17,7 +17,7 @@ func TestGoingAway(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	waits := func() int64 { return st.server.Status().Rooms["sale"].Waiting }
 	ask := func() map[string]any {
 		t.Helper()
@@ -67,9 +67,9 @@ func TestGoingAwayIsRefusedTo(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
-	a := v.get(saleURL, "Cookie", st.seal("sale", inLine(7)))
+	a := v.get(saleURL, "Cookie", st.keys.seal("sale", inLine(7)))
 	in := ticket.CookieName("sale", false) + "=" + cookieOf(a, ticket.CookieName("sale", false)).Value
 	was := st.server.Status().Rooms["sale"].Waiting
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestGoingAwayIsRefusedTo(t *testing.T) {
 			t.Errorf("after %s %d are counted, before %d", c.why, n, was)
 		}
 	}
-	for _, cookie := range []string{"", ticket.CookieName("sale", false) + "=x", st.seal("sale", session(9))} {
+	for _, cookie := range []string{"", ticket.CookieName("sale", false) + "=x", st.keys.seal("sale", session(9))} {
 		if a := v.ask(http.MethodPost, awayURL, "", "Cookie", cookie); a.StatusCode != http.StatusNoContent || st.server.Status().Rooms["sale"].Waiting != was {
 			t.Errorf("with %q: %d", cookie, a.StatusCode)
 		}

@@ -55,7 +55,7 @@ func benchmark(b *testing.B, st *stage, host, path, cookie string, code int) {
 func BenchmarkServeAdmitted(b *testing.B) {
 	st := open(b, nil)
 	st.server.proxy.trip = instantly{}
-	benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", session(7)), http.StatusOK)
+	benchmark(b, st, "sale.example", "/tickets?show=1", st.keys.seal("sale", session(7)), http.StatusOK)
 }
 
 // BenchmarkServeQueued measures a poll of a waiting visitor, from cookie to page and new cookie.
@@ -64,7 +64,7 @@ func BenchmarkServeQueued(b *testing.B) {
 	st.up.queue(vip, 1234, 2)
 	place := session(7)
 	place.Admitted, place.Until = 0, 0
-	benchmark(b, st, "shop.example", "/vip", st.seal("vip", place), http.StatusTooManyRequests)
+	benchmark(b, st, "shop.example", "/vip", st.keys.seal("vip", place), http.StatusTooManyRequests)
 }
 
 // BenchmarkFast measures one request in the fast front, without the system calls of the visitor's connection: to a
@@ -83,12 +83,12 @@ func BenchmarkFast(b *testing.B) {
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			st := openAt(b, "http://"+site, func(st *stage) { st.cfg.Reader, st.params.Refresh = frontFast, time.Hour })
-			cookie := st.seal("sale", session(7))
+			cookie := st.keys.seal("sale", session(7))
 			if tc.queued {
 				st.up.queue(sale, 1234, 2)
 				place := inLine(7)
 				place.Joined = st.server.Status().Time
-				cookie = st.seal("sale", place)
+				cookie = st.keys.seal("sale", place)
 			}
 			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
 			serve := st.inMemory()

@@ -62,7 +62,7 @@ func TestRule10Rules(t *testing.T) {
 		room.Rule{Expression: `http.user_agent contains "Monitor" and http.host eq "sale.example" and ip.src in {127.0.0.0/8}`},
 	)
 	passes := func(a answer) bool { return a.Header.Get(gate.DecisionHeader) == "" && a.StatusCode == http.StatusOK }
-	v := st.visitor()
+	v := st.door.visitor()
 	for _, tc := range []struct {
 		path    string
 		header  []string
@@ -119,7 +119,7 @@ func TestRulesGoByFiles(t *testing.T) {
 	st.withRules(st.origin.URL, room.Rule{Expression: `ip.src in $office and http.request.uri.path eq "/office"`}, room.Rule{Expression: `cf.client.bot and http.request.uri.path eq "/bot"`},
 		room.Rule{Expression: `ip.src in $other and http.request.uri.path eq "/other"`})
 	for path, want := range map[string]bool{"/office": true, "/bot": true, "/other": false} {
-		if a := st.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
+		if a := st.door.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
 			t.Errorf("%s: %q", path, a.Header.Get(gate.DecisionHeader))
 		}
 	}
@@ -259,11 +259,11 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 		)
 		behind, past := 0, 0
 		for _, spelling := range spellings() {
-			_, direct := st.via(strings.TrimPrefix(site, "http://"), request("GET "+spelling+" HTTP/1.1", "sale.example"))
+			_, direct := st.door.via(strings.TrimPrefix(site, "http://"), request("GET "+spelling+" HTTP/1.1", "sale.example"))
 			if direct == "CHECKOUT" {
 				behind++
 			}
-			switch _, body := st.raw(request("GET "+spelling+" HTTP/1.1", "sale.example")); body {
+			switch _, body := st.door.raw(request("GET "+spelling+" HTTP/1.1", "sale.example")); body {
 			case "CHECKOUT":
 				t.Errorf("%s passes a rule, and the site serves what is behind the room", spelling)
 			case "other":
@@ -274,7 +274,7 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 		if behind == 0 {
 			t.Error("the site takes no spelling for /checkout: this proves nothing")
 		}
-		if _, body := st.raw(request("GET /open/a.js HTTP/1.1", "sale.example")); body != "other" {
+		if _, body := st.door.raw(request("GET /open/a.js HTTP/1.1", "sale.example")); body != "other" {
 			t.Errorf("a plain path that the rules are meant for: %q", body)
 		}
 	}
@@ -297,9 +297,9 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 }
 
 // via is raw to another server.
-func (st *stage) via(addr, text string) (codes []int, last string) {
-	other := *st
-	other.door = addr
+func (d *door) via(addr, text string) (codes []int, last string) {
+	other := *d
+	other.instead = addr
 	return other.raw(text)
 }
 
@@ -352,7 +352,7 @@ func TestRulesGoByCountries(t *testing.T) {
 		room.Rule{Expression: `ip.src.asnum eq 3320 and http.request.uri.path eq "/asn"`}, room.Rule{Expression: `ip.src.subdivision_1_iso_code ne "BY" and http.request.uri.path eq "/by"`},
 		room.Rule{Expression: `ip.src.country ne "DE" and http.request.uri.path eq "/ne"`})
 	for path, want := range map[string]bool{"/de": true, "/asn": true, "/by": false, "/ne": false} {
-		if a := st.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
+		if a := st.door.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
 			t.Errorf("%s: %q", path, a.Header.Get(gate.DecisionHeader))
 		}
 	}

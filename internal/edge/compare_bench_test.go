@@ -98,7 +98,7 @@ func benchEdge(b *testing.B, front, site string, secure bool) *stage {
 	st.unaudited()
 	st.up = newParent(b, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document("http://"+site)))
-	st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(b, st.keys.ring))
 	st.start()
 	st.adopted()
 	return st
@@ -106,9 +106,9 @@ func benchEdge(b *testing.B, front, site string, secure bool) *stage {
 
 // whoIsInside are the header lines of a visitor with a session.
 func whoIsInside(st *stage, secure bool) []string {
-	seal := st.seal
+	seal := st.keys.seal
 	if secure {
-		seal = st.sealTLS
+		seal = st.keys.sealTLS
 	}
 	return []string{"Cookie: theirs=1; " + seal("sale", session(7)), "Accept: text/html"}
 }
@@ -135,7 +135,7 @@ func compareProxied(b *testing.B, tools map[string]string) {
 	})
 	for _, front := range []string{frontFast, frontNetHTTP} {
 		st := benchEdge(b, front, site, false)
-		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + path, header: whoIsInside(st, false), pid: os.Getpid()})
+		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.door.addr(0) + path, header: whoIsInside(st, false), pid: os.Getpid()})
 	}
 	sides = append(sides, &side{name: "bytes passed on, in Go", url: "http://" + bareProxy(b, site) + path, header: header, pid: os.Getpid()})
 	table(b, tools, sides)
@@ -172,13 +172,13 @@ func comparePages(b *testing.B, tools map[string]string) {
 		st := benchEdge(b, front, "127.0.0.1:9", false)
 		st.up.queue(sale, 1234, 2)
 		for _, coding := range []string{"gzip", "identity"} {
-			a := st.visitor().get(saleURL, "Accept-Encoding", coding)
+			a := st.door.visitor().get(saleURL, "Accept-Encoding", coding)
 			if sizes[coding] = len(a.body); len(a.Header["Set-Cookie"]) != 1 || (coding == "gzip") != (a.Header.Get("Content-Encoding") == "gzip") {
 				b.Fatal(a.Header)
 			}
 		}
-		edges = append(edges, &side{name: "edge, " + front + ", gzip", url: "http://" + st.addr(0) + "/", header: []string{html, zipped}, pid: os.Getpid()},
-			&side{name: "edge, " + front + ", as it is", url: "http://" + st.addr(0) + "/", header: []string{html}, pid: os.Getpid()})
+		edges = append(edges, &side{name: "edge, " + front + ", gzip", url: "http://" + st.door.addr(0) + "/", header: []string{html, zipped}, pid: os.Getpid()},
+			&side{name: "edge, " + front + ", as it is", url: "http://" + st.door.addr(0) + "/", header: []string{html}, pid: os.Getpid()})
 	}
 	long, longWorker := startFile(b, tools, sizes["identity"])
 	short, shortWorker := startFile(b, tools, sizes["gzip"])
@@ -236,7 +236,7 @@ func comparePolls(b *testing.B, tools map[string]string) {
 		st.up.queue(sale, 1234, 2)
 		place := inLine(7)
 		place.Joined = st.server.Status().Time
-		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/", header: []string{"Cookie: " + st.seal("sale", place), "Accept: application/json", "Vestibule-Poll: 1"}, pid: os.Getpid()})
+		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.door.addr(0) + "/", header: []string{"Cookie: " + st.keys.seal("sale", place), "Accept: application/json", "Vestibule-Poll: 1"}, pid: os.Getpid()})
 	}
 	sides = append(sides, &side{name: "1 KiB, whatever is asked, in Go", url: "http://" + echoSite(b, 1024) + "/", header: sides[len(sides)-1].header, pid: os.Getpid()})
 	table(b, tools, sides)
@@ -271,9 +271,9 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 		st := benchEdge(b, front, site, true)
 		waits := benchEdge(b, front, site, true)
 		waits.up.queue(sale, 1234, 2)
-		size = len(waits.secure(false).get("https://sale.example/", "Accept-Encoding", "gzip").body)
-		proxied = append(proxied, &side{name: "edge, " + front, url: "https://" + st.addr(0) + "/tickets?show=1", header: whoIsInside(st, true), pid: os.Getpid(), http2: http2})
-		pages = append(pages, &side{name: "edge, " + front + ", pages, gzip", url: "https://" + waits.addr(0) + "/", header: []string{"Accept: text/html", zipped}, pid: os.Getpid(), http2: http2})
+		size = len(waits.door.secure(false).get("https://sale.example/", "Accept-Encoding", "gzip").body)
+		proxied = append(proxied, &side{name: "edge, " + front, url: "https://" + st.door.addr(0) + "/tickets?show=1", header: whoIsInside(st, true), pid: os.Getpid(), http2: http2})
+		pages = append(pages, &side{name: "edge, " + front + ", pages, gzip", url: "https://" + waits.door.addr(0) + "/", header: []string{"Accept: text/html", zipped}, pid: os.Getpid(), http2: http2})
 	}
 
 	speaks := " ssl"
@@ -500,7 +500,7 @@ func compareOpen(b *testing.B, tools map[string]string) {
 	sides := []*side{{name: "nginx", url: "http://" + plain + "/tickets?show=1", header: []string{"Accept: text/html"}}}
 	for _, front := range []string{frontFast, frontNetHTTP} {
 		st := benchEdge(b, front, site, false)
-		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/tickets?show=1", header: whoIsInside(st, false)})
+		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.door.addr(0) + "/tickets?show=1", header: whoIsInside(st, false)})
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	pin(b, tools["taskset"], "0")
@@ -582,7 +582,7 @@ func compareIdle(b *testing.B) {
 		before := heap()
 		buf := make([]byte, 4<<10)
 		for range n {
-			c, err := net.Dial("tcp", st.addr(0))
+			c, err := net.Dial("tcp", st.door.addr(0))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -607,7 +607,7 @@ func compareIdle(b *testing.B) {
 		st.up.queue(sale, 10, 1)
 		before = heap()
 		visitors := exec.CommandContext(b.Context(), os.Args[0])
-		visitors.Env = append(os.Environ(), visitsEnv+"=https://"+st.addr(0)+"/", visitsEnv+"_KIND="+staying)
+		visitors.Env = append(os.Environ(), visitsEnv+"=https://"+st.door.addr(0)+"/", visitsEnv+"_KIND="+staying)
 		out, err := visitors.StdoutPipe()
 		if err == nil {
 			err = visitors.Start()

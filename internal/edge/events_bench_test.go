@@ -63,7 +63,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	})
 	st.up = newParent(b, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(b, st.keys.ring))
 	st.start()
 	st.adopted()
 	round := 0
@@ -83,14 +83,14 @@ func benchmarkStreams(b *testing.B, secure bool) {
 
 	var cookies bytes.Buffer
 	for id := range n {
-		cookie := st.seal("sale", inLine(uint64(id)+1))
+		cookie := st.keys.seal("sale", inLine(uint64(id)+1))
 		if secure {
-			cookie = st.sealTLS("sale", inLine(uint64(id)+1))
+			cookie = st.keys.sealTLS("sale", inLine(uint64(id)+1))
 		}
 		fmt.Fprintln(&cookies, cookie)
 	}
 	clients := exec.CommandContext(b.Context(), os.Args[0])
-	clients.Env = append(os.Environ(), listenersEnv+"="+st.addr(0), listenersEnv+"_TLS="+strconv.FormatBool(secure))
+	clients.Env = append(os.Environ(), listenersEnv+"="+st.door.addr(0), listenersEnv+"_TLS="+strconv.FormatBool(secure))
 	clients.Stdin, clients.Stderr = &cookies, os.Stderr
 	heap, rss := memory()
 	out, err := clients.StdoutPipe()

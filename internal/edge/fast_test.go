@@ -88,7 +88,7 @@ func TestWhichFrontReads(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			st := open(t, reads(frontFast))
 			st.up.queue(vip, 10, 1)
-			codes, _ := st.raw(tc.text)
+			codes, _ := st.door.raw(tc.text)
 			if !slices.Equal(codes, tc.codes) {
 				t.Errorf("answered %v, want %v", codes, tc.codes)
 			}
@@ -107,7 +107,7 @@ func TestHandingOverKeepsTLS(t *testing.T) {
 		st.withTLS()
 		pair(t, st.cfg.TLS, 1)
 	})
-	v := st.secure(false)
+	v := st.door.secure(false)
 	for _, method := range []string{http.MethodGet, http.MethodOptions, http.MethodGet} {
 		a := v.ask(method, "https://sale.example/", "")
 		if a.ProtoMajor != 1 || a.body != "the site" {
@@ -135,7 +135,7 @@ func TestSmugglingOnAConnectionThatGoesOn(t *testing.T) {
 		st := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, 300*time.Millisecond })
 		st.up.queue(vip, 10, 1)
 		for name, text := range smuggled() {
-			st.raw(goingOn(text) + request("GET /about?behind HTTP/1.1", "shop.example", "X-Poison: GET /vip HTTP/1.1"))
+			st.door.raw(goingOn(text) + request("GET /about?behind HTTP/1.1", "shop.example", "X-Poison: GET /vip HTTP/1.1"))
 			for _, r := range st.origin.requestsSeen() {
 				if !strings.HasPrefix(r.RequestURI, "/about") {
 					t.Errorf("%s: %s reached the origin", name, r.RequestURI)
@@ -183,7 +183,7 @@ func openAt(t testing.TB, site string, change func(*stage)) *stage {
 	st.unaudited()
 	st.up = newParent(t, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(site)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 1000, 1000)
@@ -247,7 +247,7 @@ func TestHostileAnswers(t *testing.T) {
 		for name, text := range hostile {
 			site := hostileSite(t, text)
 			st := openAt(t, "http://"+site, reads(front))
-			c, err := net.Dial("tcp", st.addr(0))
+			c, err := net.Dial("tcp", st.door.addr(0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +269,7 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("%s: %v panics", name, n)
 			}
 			for range 3 {
-				if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || body != "good" && body != "fine" {
+				if codes, body := st.door.raw(request("GET /about HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || body != "good" && body != "fine" {
 					t.Errorf("%s: who asks next gets %v %q", name, codes, body)
 				}
 			}
@@ -290,7 +290,7 @@ func TestHostileAnswersOverHTTP2(t *testing.T) {
 				st.withTLS()
 				pair(t, st.cfg.TLS, 1)
 			})
-			v := st.secure(true)
+			v := st.door.secure(true)
 			if res, err := v.Get("https://shop.example/about?evil"); err == nil {
 				body, err := io.ReadAll(res.Body)
 				if s := fmt.Sprint(res.StatusCode, res.Header, string(body)); poisoned(s) {
@@ -427,7 +427,7 @@ func TestClearSiteDataEndsTheSession(t *testing.T) {
 				return "HTTP/1.1 200 OK\r\n" + more + "Content-Length: 8\r\n\r\nthe site"
 			})
 			st := openAt(t, "http://"+site, reads(front))
-			v := st.visitor()
+			v := st.door.visitor()
 			v.Jar = nil
 			c := cookieOf(v.get("http://sale.example/"), "vestibule-sale")
 			if c == nil {
@@ -477,7 +477,7 @@ func TestHeadersWithAnUnderscoreAreNamed(t *testing.T) {
 		})
 		for range 2 {
 			for i := range 25 {
-				st.raw(request("GET /about HTTP/1.1", "shop.example", fmt.Sprintf("api_key_%02d: secret", i), "X_Real_IP: 6.6.6.6"))
+				st.door.raw(request("GET /about HTTP/1.1", "shop.example", fmt.Sprintf("api_key_%02d: secret", i), "X_Real_IP: 6.6.6.6"))
 			}
 		}
 		if n := metric1(t, st, "vestibule_edge_removed_names_total"); n != 50 {
@@ -494,7 +494,7 @@ func TestHeadersWithAnUnderscoreAreNamed(t *testing.T) {
 func overBoth(t *testing.T, front, site string, test func(t *testing.T, st *stage, v *visitor, scheme string)) {
 	t.Run("HTTP/1.1", func(t *testing.T) {
 		st := openAt(t, site, reads(front))
-		test(t, st, st.visitor(), "http")
+		test(t, st, st.door.visitor(), "http")
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
 		st := openAt(t, site, func(st *stage) {
@@ -502,7 +502,7 @@ func overBoth(t *testing.T, front, site string, test func(t *testing.T, st *stag
 			st.withTLS()
 			pair(t, st.cfg.TLS, 1)
 		})
-		test(t, st, st.secure(true), "https")
+		test(t, st, st.door.secure(true), "https")
 	})
 }
 
@@ -522,9 +522,9 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 				<-r.Context().Done()
 				close(ended)
 			})
-			v, url := st.visitor(), "http://shop.example/about"
+			v, url := st.door.visitor(), "http://shop.example/about"
 			if http2 {
-				v, url = st.secure(true), "https://shop.example/about"
+				v, url = st.door.secure(true), "https://shop.example/about"
 			}
 			ctx, leave := context.WithCancel(t.Context())
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -557,7 +557,7 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 func TestConnectionsThatRest(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
-		c := st.dial()
+		c := st.door.dial()
 		if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 func (st *stage) reached(header string) []string {
 	st.t.Helper()
 	const value = "/vip-6.6.6.6-https"
-	if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example", header+": "+value)); !slices.Equal(codes, []int{http.StatusOK}) && !slices.Equal(codes, []int{http.StatusBadRequest}) {
+	if codes, body := st.door.raw(request("GET /about HTTP/1.1", "shop.example", header+": "+value)); !slices.Equal(codes, []int{http.StatusOK}) && !slices.Equal(codes, []int{http.StatusBadRequest}) {
 		st.t.Errorf("%s: %v %.60q", header, codes, body)
 	}
 	var names []string

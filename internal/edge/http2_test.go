@@ -122,7 +122,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := dialHTTP2(t, st.addr(0))
+			x := dialHTTP2(t, st.door.addr(0))
 			stop, stopped := make(chan bool), make(chan bool)
 			go func() {
 				defer close(stopped)
@@ -141,7 +141,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 			if err != nil || code != http2.ErrCodeEnhanceYourCalm {
 				t.Errorf("%v, %v", code, err)
 			}
-			if a := st.secure(true).get("https://shop.example/about"); a.body != "the site" {
+			if a := st.door.secure(true).get("https://shop.example/about"); a.body != "the site" {
 				t.Errorf("a visitor beside it: %d %q", a.StatusCode, a.body)
 			}
 			close(stop)
@@ -161,7 +161,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 // A browser that cancels what it asked for, updates windows and pings, at an ordinary rate, is no flood.
 func TestAnOrdinaryClientIsCalm(t *testing.T) {
 	st := openTLS(t, nil)
-	x := dialHTTP2(t, st.addr(0))
+	x := dialHTTP2(t, st.door.addr(0))
 	for n := range 600 {
 		stream, err := x.ask(http.MethodGet, "shop.example", "/about")
 		if err == nil && n%10 == 9 {
@@ -193,7 +193,7 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 		st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, long) //nolint:errcheck // the client reads nothing
 		})
-		x := dialHTTP2(t, st.addr(0))
+		x := dialHTTP2(t, st.door.addr(0))
 		if err := x.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
 			t.Fatal(err)
 		}
@@ -224,14 +224,14 @@ func TestHalfAHeadSpoilsNoOther(t *testing.T) {
 		frameOf(http2.FrameHeaders, 0, 2, nil), frameOf(http2.FrameHeaders, http2.FlagHeadersPadded, 1, []byte{9}), frameOf(http2.FrameHeaders, 0, 1, []byte{0x80}),
 	} {
 		for range 20 {
-			x := dialHTTP2(t, st.addr(0))
+			x := dialHTTP2(t, st.door.addr(0))
 			if _, err := x.Write(b); err != nil {
 				t.Fatal(err)
 			}
 			if code, err := x.awayCode(); err != nil {
 				t.Errorf("%q: %v, %v", b, code, err)
 			}
-			y := dialHTTP2(t, st.addr(0))
+			y := dialHTTP2(t, st.door.addr(0))
 			stream, err := y.ask(http.MethodGet, "shop.example", "/about")
 			if err != nil {
 				t.Fatal(err)
@@ -249,7 +249,7 @@ func TestIdleConnectionsOverHTTP2(t *testing.T) {
 		st.cfg.Timeouts.Header, st.cfg.Timeouts.Idle = 200*time.Millisecond, 400*time.Millisecond
 	})
 	for _, half := range [][]byte{nil, frameOf(http2.FrameHeaders, 0, 1, nil), frameOf(http2.FramePing, 0, 0, make([]byte, 8))[:12]} {
-		x := dialHTTP2(t, st.addr(0))
+		x := dialHTTP2(t, st.door.addr(0))
 		stream, err := x.ask(http.MethodGet, "shop.example", "/about")
 		if err == nil {
 			_, _, err = x.hear(stream)
@@ -289,7 +289,7 @@ func TestBodiesOverHTTP2(t *testing.T) {
 		}
 		w.Write(body) //nolint:errcheck // the client checks the answer
 	})
-	v := st.secure(true)
+	v := st.door.secure(true)
 	v.Transport.(*http.Transport).ExpectContinueTimeout = testkit.Patience
 	for _, size := range []int{1, 4 << 10, 16<<10 + 1, 300 << 10, 3 << 20} {
 		for _, expect := range []string{"", "100-continue"} {
@@ -317,7 +317,7 @@ func TestBodiesOverHTTP2(t *testing.T) {
 // What RFC 9113 calls malformed ends its stream, and reaches neither a room nor the site.
 func TestMalformedRequestsOverHTTP2(t *testing.T) {
 	st := openTLS(t, nil)
-	x := dialHTTP2(t, st.addr(0))
+	x := dialHTTP2(t, st.door.addr(0))
 	x.AllowIllegalWrites = true
 	good := []string{":method", "GET", ":scheme", "https", ":authority", "shop.example", ":path", "/about"}
 	if status, _, err := x.fields(append(good[:8:8], "cookie", "a=1", "x", "y", "cookie", "b=2", "te", "trailers", "host", "shop.example"), nil); err != nil || status != "200" {
@@ -367,7 +367,7 @@ func TestMalformedRequestsOverHTTP2(t *testing.T) {
 		}
 	}
 	for _, target := range []string{"/a b", "*"} { // read by the gate
-		if status, _, err := dialHTTP2(t, st.addr(0)).fields(append(good[:6:6], ":path", target), nil); err != nil || status != "400" {
+		if status, _, err := dialHTTP2(t, st.door.addr(0)).fields(append(good[:6:6], ":path", target), nil); err != nil || status != "400" {
 			t.Errorf("%q: %q %v", target, status, err)
 		}
 	}
@@ -388,7 +388,7 @@ func TestH2Spec(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[1].Host = "localhost"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
@@ -399,7 +399,7 @@ func TestH2Spec(t *testing.T) {
 		}
 		io.WriteString(w, "the site") //nolint:errcheck // h2spec checks the answer
 	})
-	_, port, err := net.SplitHostPort(st.addr(0))
+	_, port, err := net.SplitHostPort(st.door.addr(0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,13 +71,13 @@ func TestALoginOfAConnectionIsNobodyElses(t *testing.T) {
 			others := func(when string) {
 				t.Helper()
 				for range 4 {
-					if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example")); len(codes) != 1 || !strings.HasPrefix(body, "nobody ") {
+					if codes, body := st.door.raw(request("GET /about HTTP/1.1", "shop.example")); len(codes) != 1 || !strings.HasPrefix(body, "nobody ") {
 						t.Errorf("%s %s: a stranger gets %v %q", scheme, when, codes, body)
 					}
 				}
 			}
 			others("before")
-			c := st.dial()
+			c := st.door.dial()
 			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +119,7 @@ func TestALoginOfAConnectionThroughAProxy(t *testing.T) {
 			t.Errorf("alarms before: %q", alarms)
 		}
 		for i, header := range [][]string{{"Authorization: NTLM alice"}, nil} {
-			if codes, body := st.raw(request("GET /login HTTP/1.1", "shop.example", header...)); len(codes) != 1 || codes[0] != http.StatusBadGateway || !strings.Contains(body, "login") {
+			if codes, body := st.door.raw(request("GET /login HTTP/1.1", "shop.example", header...)); len(codes) != 1 || codes[0] != http.StatusBadGateway || !strings.Contains(body, "login") {
 				t.Errorf("%q: %v %q", header, codes, body)
 			}
 			if n := metric1(t, st, "vestibule_edge_shared_logins_total"); n != float64(i+1) {
@@ -130,7 +130,7 @@ func TestALoginOfAConnectionThroughAProxy(t *testing.T) {
 			t.Errorf("alarms: %q", alarms)
 		}
 		for range 3 {
-			if _, body := st.raw(request("GET /about HTTP/1.1", "shop.example", "Authorization: Basic YTpi")); !strings.HasPrefix(body, "YTpi ") && !strings.HasPrefix(body, "nobody") {
+			if _, body := st.door.raw(request("GET /about HTTP/1.1", "shop.example", "Authorization: Basic YTpi")); !strings.HasPrefix(body, "YTpi ") && !strings.HasPrefix(body, "nobody") {
 				t.Errorf("a login without a connection: %q", body)
 			}
 		}
@@ -146,7 +146,7 @@ func TestALoginOfAConnectionOverHTTP2(t *testing.T) {
 			st.withTLS()
 			pair(t, st.cfg.TLS, 1)
 		})
-		v := st.secure(true)
+		v := st.door.secure(true)
 		for _, header := range [][]string{{"Authorization", "Negotiate alice"}, nil} {
 			if front == frontFast {
 				if err := v.fails("https://shop.example/login", header...); !strings.Contains(err.Error(), "HTTP_1_1_REQUIRED") {
@@ -174,13 +174,13 @@ func TestOriginReuseNever(t *testing.T) {
 			d := document("http://" + newLoginSite(t))
 			d.Rooms[0].OriginReuse = reuse
 			st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-			st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+			st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 			st.start()
 			st.adopted()
 			reused := false
 			for range 4 {
 				for _, method := range []string{"GET", "PROPFIND"} { // by each front
-					_, body := st.raw(request(method+" / HTTP/1.1", "sale.example", "Cookie: "+st.seal("sale", session(7))))
+					_, body := st.door.raw(request(method+" / HTTP/1.1", "sale.example", "Cookie: "+st.keys.seal("sale", session(7))))
 					if !strings.HasPrefix(body, "nobody ") {
 						t.Fatalf("%q", body)
 					}

@@ -116,7 +116,7 @@ func (m *mixer) playHTTP2(k int) error {
 		m.renew()
 	}
 	m.Rand, m.connection, m.steps, m.bySite, m.byEdge = rand.New(rand.NewPCG(*mixedSeed, uint64(k))), k, m.steps[:0], 0, 0
-	c, err := openHTTP2(m.st.entrance())
+	c, err := openHTTP2(m.st.door.entrance())
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (m *mixer) renew() {
 		over.Admitted -= 3600
 		over.Joined = over.Joined.Add(-time.Hour)
 		epoch.Epoch = 3
-		value := func(t ticket.Ticket) string { return m.st.valueOver(name, m.http2, t) }
+		value := func(t ticket.Ticket) string { return m.st.keys.valueOver(name, m.http2, t) }
 		p := papers{name: ticket.CookieName(name, m.http2) + "=", in: value(session(id)), waits: value(inLine(id + 1)), over: value(over), epoch: value(epoch)}
 		m.rooms[i] = p
 	}
@@ -454,7 +454,7 @@ func (m *mixer) play(k int) error {
 	}
 	m.draw(k)
 	m.bySite, m.byEdge = 0, 0
-	c, err := net.Dial("tcp", m.st.entrance())
+	c, err := net.Dial("tcp", m.st.door.entrance())
 	if err != nil {
 		return err
 	}

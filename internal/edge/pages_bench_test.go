@@ -31,19 +31,19 @@ func BenchmarkPages(b *testing.B) {
 	tools := needs(b, "nginx", "wrk", "taskset")
 	st := open(b, func(st *stage) { st.params.Refresh = time.Hour })
 	st.up.queue(sale, 1234, 2)
-	page := st.visitor().get(saleURL)
+	page := st.door.visitor().get(saleURL)
 	if !strings.Contains(page.body, "1,234") || len(page.Header["Set-Cookie"]) != 1 {
 		b.Fatalf("%d %v", page.StatusCode, page.Header)
 	}
 	static, worker := startFile(b, tools, len(page.body))
 	place := inLine(7)
 	place.Joined = st.server.Status().Time
-	back := "Cookie: " + st.seal("sale", place)
+	back := "Cookie: " + st.keys.seal("sale", place)
 
 	const html = "Accept: text/html"
 	sides := []*side{
-		{name: "newcomers", url: "http://" + st.addr(0) + "/", header: []string{html}, pid: os.Getpid()},
-		{name: "back", url: "http://" + st.addr(0) + "/", header: []string{back}, pid: os.Getpid()},
+		{name: "newcomers", url: "http://" + st.door.addr(0) + "/", header: []string{html}, pid: os.Getpid()},
+		{name: "back", url: "http://" + st.door.addr(0) + "/", header: []string{back}, pid: os.Getpid()},
 		{name: "nginx", url: static, header: []string{html}, pid: worker},
 	}
 	takeTurns(b, tools, sides)
@@ -208,13 +208,13 @@ func BenchmarkFrontAuth(b *testing.B) {
 			header = append(header, "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /tickets?show=1")
 		}
 		const path = "/tickets?show=1"
-		beside := &side{name: "static-" + form, url: "http://" + static.addr(0) + path, pid: os.Getpid()}
+		beside := &side{name: "static-" + form, url: "http://" + static.door.addr(0) + path, pid: os.Getpid()}
 		sides = append(sides, beside)
 		for _, reader := range []string{frontNetHTTP, frontFast} {
 			st := openFront(b, form, reads(reader))
 			st.up.queue(sale, 10, 1)
-			beside.header = append([]string{"Cookie: theirs=1; " + st.seal("sale", session(7))}, header...)
-			sides = append(sides, &side{name: form + "-" + reader, url: "http://" + st.addr(0) + path, header: beside.header, pid: os.Getpid()})
+			beside.header = append([]string{"Cookie: theirs=1; " + st.keys.seal("sale", session(7))}, header...)
+			sides = append(sides, &side{name: form + "-" + reader, url: "http://" + st.door.addr(0) + path, header: beside.header, pid: os.Getpid()})
 		}
 	}
 	takeTurns(b, tools, sides)
@@ -235,8 +235,8 @@ func BenchmarkFronts(b *testing.B) {
 	var sides []*side
 	for _, f := range testkit.Fronts[:2] {
 		st := openFront(b, f.Form, nil)
-		at := testkit.FrontPlaces{Edges: []string{st.addr(0)}, Site: site.Listener.Addr().String()}
-		header := []string{"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html"}
+		at := testkit.FrontPlaces{Edges: []string{st.door.addr(0)}, Site: site.Listener.Addr().String()}
+		header := []string{"Cookie: theirs=1; " + st.keys.seal("sale", session(7)), "Accept: text/html"}
 		for _, name := range []string{f.Name, f.Name + "-alone"} {
 			sides = append(sides, &side{name: name, url: "http://" + startFront(b, &f, at, 1) + "/", header: header, pid: os.Getpid()})
 			at.Alone = true

@@ -69,14 +69,14 @@ func (p *pushStore) only(t testing.TB) (visitor uint64, r push.Record, ok bool) 
 func notifying(t testing.TB, p *pushStore) *stage {
 	t.Helper()
 	st := newStage(t, func(st *stage) {
-		st.ring.Push = ticket.Secret{9}
+		st.keys.ring.Push = ticket.Secret{9}
 		st.pushes = p.store
 	})
 	st.up = newParent(t, st.bus, sale, vip)
 	d := document(st.origin.URL)
 	d.Rooms[0].WebPush = true
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.covered(0, sale)
@@ -114,13 +114,13 @@ func TestSubscribing(t *testing.T) {
 	for _, end := range []string{"enters", "leaves", "ends"} {
 		p := &pushStore{}
 		st := notifying(t, p)
-		v := st.visitor()
+		v := st.door.visitor()
 		page := v.get("http://sale.example/buy?x=1", "Accept", "text/html")
 		if !strings.Contains(page.body, `src="/.well-known/vestibule/push.js?room=sale&amp;lang=`) || !strings.Contains(page.Header.Get("Content-Security-Policy"), "; worker-src 'self'") {
 			t.Fatalf("%d %v", page.StatusCode, page.Header)
 		}
 		script := v.get("http://sale.example" + gate.PushPagePath + "?room=sale&lang=de-DE")
-		if sealer, err := push.NewIdentity(st.ring.Push); err != nil || !strings.Contains(script.body, sealer.Public()) || !strings.Contains(script.body, "benachrichtigt") {
+		if sealer, err := push.NewIdentity(st.keys.ring.Push); err != nil || !strings.Contains(script.body, sealer.Public()) || !strings.Contains(script.body, "benachrichtigt") {
 			t.Fatalf("%v %s", err, script.body)
 		}
 		if w := v.get("http://sale.example" + gate.PushWorkPath); w.StatusCode != http.StatusOK || !strings.HasPrefix(w.Header.Get("Content-Type"), "text/javascript") {
@@ -136,7 +136,7 @@ func TestSubscribing(t *testing.T) {
 			visitor, r, ok = p.only(t)
 			return ok
 		})
-		sealer, err := push.NewSealer(st.ring.Push)
+		sealer, err := push.NewSealer(st.keys.ring.Push)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestSubscribingIsRefused(t *testing.T) {
 	t.Parallel()
 	p := &pushStore{}
 	st := notifying(t, p)
-	v := st.visitor()
+	v := st.door.visitor()
 	good := pushHeader(t, endpoint)
 	for name, c := range map[string]struct {
 		url, header string
@@ -242,7 +242,7 @@ func BenchmarkSubscribe(b *testing.B) {
 		r := httptest.NewRequest(http.MethodPost, pushURL, http.NoBody)
 		r.Header.Set(gate.PushHeader, pushHeader(b, endpoint))
 		r.Header.Set("Referer", "http://sale.example/buy?x=1")
-		r.Header.Set("Cookie", "theirs=1; "+st.seal("sale", inLine(7)))
+		r.Header.Set("Cookie", "theirs=1; "+st.keys.seal("sale", inLine(7)))
 		w, n := &nowhere{h: http.Header{}}, 0
 		b.ReportAllocs()
 		for b.Loop() {
@@ -262,7 +262,7 @@ func BenchmarkSubscribe(b *testing.B) {
 				st = notifying(b, &pushStore{})
 			}
 			st.server.proxy.trip = instantly{}
-			benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", session(7)), http.StatusOK)
+			benchmark(b, st, "sale.example", "/tickets?show=1", st.keys.seal("sale", session(7)), http.StatusOK)
 		})
 	}
 }

@@ -212,8 +212,8 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := open(t, func(st *stage) { st.cfg.Reader, st.maxFiles = front, 256 }) // 128 connections, 64 to origins
-				cookie := st.seal("sale", session(7))
-				attack := strings.ReplaceAll(attack, "SESSION", st.seal("sale", session(8)))
+				cookie := st.keys.seal("sale", session(7))
+				attack := strings.ReplaceAll(attack, "SESSION", st.keys.seal("sale", session(8)))
 				stop := make(chan struct{})
 				done := make(chan struct{})
 				go func() {
@@ -233,13 +233,13 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 							held[0].Close() // as above
 							held = held[1:]
 						}
-						c, err := (&net.Dialer{LocalAddr: attackFrom}).Dial("tcp", st.addr(0))
+						c, err := (&net.Dialer{LocalAddr: attackFrom}).Dial("tcp", st.door.addr(0))
 						if err != nil {
 							continue
 						}
 						text := attack
 						if id++; strings.Contains(text, "EACH") {
-							text = strings.ReplaceAll(text, "EACH", st.seal("sale", session(id)))
+							text = strings.ReplaceAll(text, "EACH", st.keys.seal("sale", session(id)))
 						}
 						io.WriteString(c, text) //nolint:errcheck // the edge may have closed it
 						held = append(held, c)
@@ -251,7 +251,7 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 					if i%2 == 1 {
 						url, host = "/about", "shop.example"
 					}
-					c := st.dial()
+					c := st.door.dial()
 					if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 						t.Fatal(err)
 					}
@@ -284,7 +284,7 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 	for name, c := range map[string]struct{ first, others []string }{"a request in progress": {slow, about}, "a session": {inside, inside}} {
 		t.Run(name, func(t *testing.T) {
 			st := openTLS(t, func(st *stage) { st.maxFiles = 256 }) // 64 connections to origins, 8 of them for sessions
-			inside[len(inside)-1] = st.sealTLS("sale", session(8))
+			inside[len(inside)-1] = st.keys.sealTLS("sale", session(8))
 			over := make(chan struct{})
 			st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.RawQuery == "slow" {
@@ -300,12 +300,12 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 			go func() {
 				defer close(done)
 				for ctx.Err() == nil {
-					st.stall(ctx, c.first, c.others)
+					st.door.stall(ctx, c.first, c.others)
 				}
 			}()
 			eventually(t, "connections are closed", func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
 			for range 5 {
-				x := dialHTTP2(t, st.entrance())
+				x := dialHTTP2(t, st.door.entrance())
 				stream, err := x.ask("GET", "shop.example", "/about")
 				if err != nil {
 					t.Fatal(err)
@@ -322,8 +322,8 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 }
 
 // stall opens a connection for a first and 89 other requests without a window for their answers, and waits for its end.
-func (st *stage) stall(ctx context.Context, first, others []string) {
-	x, err := openHTTP2By(st.entrance(), &tls.Config{}, attackFrom)
+func (d *door) stall(ctx context.Context, first, others []string) {
+	x, err := openHTTP2By(d.entrance(), &tls.Config{}, attackFrom)
 	if err != nil {
 		return // the edge is full
 	}

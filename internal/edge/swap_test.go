@@ -39,7 +39,7 @@ func TestLibrariesLoadThePageAsAWhole(t *testing.T) {
 			if header == nil && tc.name == "older Turbo visit" {
 				continue
 			}
-			v := st.visitor()
+			v := st.door.visitor()
 			a := v.ask(tc.method, "http://sale.example/a?b=1", "", append(append([]string{}, tc.header...), header...)...)
 			if a.StatusCode != tc.code || a.Header.Get("Content-Type") != tc.content || a.Header.Get("Vestibule-Decision") != "wait" {
 				t.Errorf("%s %v: %d %v", tc.name, header, a.StatusCode, a.Header)
@@ -59,7 +59,7 @@ func TestLibrariesLoadThePageAsAWhole(t *testing.T) {
 	}
 	// No answer leads a library to another host.
 	for _, header := range [][]string{{"HX-Request", "true", "HX-Boosted", "true"}, {"X-Inertia", "true"}} {
-		a := st.visitor().ask(http.MethodGet, "http://sale.example//evil.example/", "", append(header, script...)...)
+		a := st.door.visitor().ask(http.MethodGet, "http://sale.example//evil.example/", "", append(header, script...)...)
 		for _, name := range []string{"HX-Redirect", "X-Inertia-Location"} {
 			if to := a.Header.Get(name); to != "" && to != "/" {
 				t.Errorf("%v: %s leads to %q", header, name, to)

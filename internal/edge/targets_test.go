@@ -250,9 +250,9 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			}
 		}
 		transports := map[string]func(target string){
-			"http/1.1": func(target string) { send(plain.dial(), target) },
+			"http/1.1": func(target string) { send(plain.door.dial(), target) },
 			"https/1.1": func(target string) {
-				c, err := tls.Dial("tcp", secure.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
+				c, err := tls.Dial("tcp", secure.door.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -261,7 +261,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 		}
 		for name, line := range map[string]string{"http/1.0": "GET % HTTP/1.0", "absolute form": "GET http://shop.example% HTTP/1.1"} {
 			transports[name] = func(target string) {
-				c := plain.dial()
+				c := plain.door.dial()
 				defer c.Close()
 				if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 					t.Fatal(err)
@@ -274,7 +274,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 		var over *rawHTTP2
 		transports["http/2"] = func(target string) {
 			if over == nil {
-				over = dialHTTP2(t, secure.addr(0))
+				over = dialHTTP2(t, secure.door.addr(0))
 			}
 			stream, err := over.ask("GET", "shop.example", target)
 			if err == nil {

@@ -25,26 +25,26 @@ func openCertified(t *testing.T, site string, change func(*stage), names ...[]st
 }
 
 // serves returns the status of an answer for a host, over a connection with a handshake for a name.
-func (st *stage) serves(name, host string, http2 bool) (status int, serial int64, header http.Header) {
-	st.t.Helper()
-	tr := st.visitor().Transport.(*http.Transport)
+func (d *door) serves(name, host string, http2 bool) (status int, serial int64, header http.Header) {
+	d.Helper()
+	tr := d.visitor().Transport.(*http.Transport)
 	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, ServerName: name} //nolint:gosec // the test's own certificates
 	tr.ForceAttemptHTTP2 = http2
 	defer tr.CloseIdleConnections()
 	r, err := http.NewRequest(http.MethodGet, "https://"+host+"/about", nil)
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	res, err := tr.RoundTrip(r)
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	defer res.Body.Close()
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	if (res.ProtoMajor == 2) != http2 {
-		st.t.Errorf("%s", res.Proto)
+		d.Errorf("%s", res.Proto)
 	}
 	return res.StatusCode, res.TLS.PeerCertificates[0].SerialNumber.Int64(), res.Header
 }
@@ -72,7 +72,7 @@ func TestCertificatesByName(t *testing.T) {
 			{"127.0.0.1", "sale.example", 1, 200},
 		} {
 			for _, http2 := range []bool{false, true} {
-				status, serial, _ := st.serves(c.name, c.host, http2)
+				status, serial, _ := st.door.serves(c.name, c.host, http2)
 				if status != c.status || serial != c.serial {
 					t.Errorf("%s over %s, HTTP/2 %v: %d with certificate %d", c.host, c.name, http2, status, serial)
 				}
@@ -85,7 +85,7 @@ func TestTLSVersionsAndSuites(t *testing.T) {
 	st := openCertified(t, "http://127.0.0.1:1", func(*stage) {}, []string{"sale.example"})
 	strict := openCertified(t, "http://127.0.0.1:1", func(st *stage) { st.cfg.TLS.Least = "1.3" }, []string{"sale.example"})
 	spoken := func(st *stage, version, suite uint16) error {
-		c, err := tls.Dial("tcp", st.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MinVersion: tls.VersionTLS10, MaxVersion: version, CipherSuites: []uint16{suite}}) //nolint:gosec // old clients
+		c, err := tls.Dial("tcp", st.door.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MinVersion: tls.VersionTLS10, MaxVersion: version, CipherSuites: []uint16{suite}}) //nolint:gosec // old clients
 		if err == nil {
 			err = c.Close()
 		}
@@ -119,7 +119,7 @@ func TestHSTSByHost(t *testing.T) {
 		see := func(host, want string) {
 			t.Helper()
 			for _, http2 := range []bool{false, true} {
-				if _, _, h := st.serves(host, host, http2); fmt.Sprint(h["Strict-Transport-Security"]) != fmt.Sprint([]string{want}) {
+				if _, _, h := st.door.serves(host, host, http2); fmt.Sprint(h["Strict-Transport-Security"]) != fmt.Sprint([]string{want}) {
 					t.Errorf("%s, HTTP/2 %v: %q", host, http2, h["Strict-Transport-Security"])
 				}
 			}
@@ -145,17 +145,17 @@ func TestASessionIsResumedAtAnyEdge(t *testing.T) {
 		ring := keyring(t)
 		edge := func(change func(*stage)) *stage {
 			return open(t, func(st *stage) {
-				st.cfg.Reader, st.ring = front, ring
+				st.cfg.Reader, st.keys.ring = front, ring
 				st.withTLS()
 				pair(t, st.cfg.TLS, 1)
 				change(st)
 			})
 		}
-		one, two, other := edge(func(*stage) {}), edge(func(*stage) {}), edge(func(st *stage) { st.ring = keyring(t) })
+		one, two, other := edge(func(*stage) {}), edge(func(*stage) {}), edge(func(st *stage) { st.keys.ring = keyring(t) })
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			cfg := &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(1)} //nolint:gosec // the test's own certificate
 			resumes := func(st *stage) bool {
-				c, err := tls.Dial("tcp", st.addr(0), cfg)
+				c, err := tls.Dial("tcp", st.door.addr(0), cfg)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -36,7 +36,7 @@ func newTwin(t testing.TB, form string, change ...func(*stage)) *twin {
 	for i, front := range []string{frontNetHTTP, frontFast} {
 		site := &quietSite{}
 		st := newStage(t, func(st *stage) {
-			if st.cfg.Reader, st.ring = front, ring; form != "" {
+			if st.cfg.Reader, st.keys.ring = front, ring; form != "" {
 				st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Front.Form, st.cfg.Proxies = "", "127.0.0.1:0", form, []string{"127.0.0.1"}
 			}
 			for _, c := range change {
@@ -51,7 +51,7 @@ func newTwin(t testing.TB, form string, change ...func(*stage)) *twin {
 		}
 		st.up = newParent(t, st.bus, sale, vip)
 		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document("http://127.0.0.1:80")))
-		st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+		st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 		st.start()
 		st.adopted()
 		st.up.queue(sale, 10, 1) // newcomers wait, whatever happened before
@@ -64,9 +64,9 @@ func newTwin(t testing.TB, form string, change ...func(*stage)) *twin {
 
 // renew seals sessions that are valid from now on.
 func (x *twin) renew() {
-	seal := x.st[0].seal
+	seal := x.st[0].keys.seal
 	if x.st[0].cfg.TLS.Listen != "" {
-		seal = x.st[0].sealTLS
+		seal = x.st[0].keys.sealTLS
 	}
 	x.place = seal("sale", session(7)) + "; " + seal("vip", session(8))
 }
@@ -227,7 +227,7 @@ func TestFrontsAgreeAboutHTTP2(t *testing.T) {
 			w := &writer{rand: rand.New(rand.NewPCG(seed, 0)), place: x.place}
 			fields, body := w.overHTTP2()
 			if over[i] == nil {
-				over[i] = dialHTTP2(t, x.st[i].addr(0))
+				over[i] = dialHTTP2(t, x.st[i].door.addr(0))
 			}
 			c := over[i]
 			status, _, err := c.fields(fields, body)
