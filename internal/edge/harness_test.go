@@ -483,7 +483,7 @@ func (d *door) visitor() *visitor {
 	return &visitor{&http.Client{
 		Transport: tr, Jar: jar, Timeout: testkit.Patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, d}
+	}, d.TB}
 }
 
 // answer is a response read to its end.
