@@ -34,7 +34,7 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 			s.up = link{}
 			sell(time.Second)
 			for _, take := range pile {
-				w.send(&s.up, take)
+				w.net.send(&s.up, take)
 			}
 		}, 2},
 		"a data centre is cut off": {func(w *world, s *dataCentre, sell func(time.Duration)) {
@@ -47,7 +47,7 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 			params := wire.DefaultParams()
 			params.SyncFast, params.SyncIdle = 100*time.Millisecond, 100*time.Millisecond
 			w := newWorld(params, []string{"dublin", "nairobi"}, 2)
-			r := w.addRoom("sale", 5000, 6000, 10*time.Minute)
+			r := w.rooms.add("sale", 5000, 6000, 10*time.Minute)
 			w.begin(true)
 			recorders := map[*rootProc]*history.Recorder{}
 			var log []history.State
@@ -71,7 +71,7 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 			crowd := 0
 			sell := func(d time.Duration) {
 				for end := w.now + int64(d); w.now < end; w.run(100 * time.Millisecond) {
-					w.arrive(fmt.Sprint("guest", crowd), r, w.edges[crowd%len(w.edges)])
+					w.people.arrive(fmt.Sprint("guest", crowd), r, w.edges[crowd%len(w.edges)])
 					crowd++
 				}
 			}
@@ -87,8 +87,8 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 					t.Fatalf("change %d: the history differs by %d of %d admissions, %d before the change", i, off, len(r.admitted), was)
 				}
 			}
-			if w.broken != "" {
-				t.Fatal(w.broken)
+			if w.oracle.broken != "" {
+				t.Fatal(w.oracle.broken)
 			}
 			t.Logf("%d admissions, %d in the history", len(r.admitted), record())
 		})
