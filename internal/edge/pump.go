@@ -145,15 +145,15 @@ func (u *uplink) onGrant(_ string, data []byte) {
 	u.wake()
 }
 
-// goodbyeTime bounds the sending of a goodbye, on a machine that stops everything and may be very busy.
-const goodbyeTime = 3 * time.Second
+// finalReportTime bounds the sending of the final report, on a machine that stops everything and may be very busy.
+const finalReportTime = 3 * time.Second
 
-// sayGoodbye gives all permits back, so that nothing has to be reserved for this edge.
-func (u *uplink) sayGoodbye() {
+// sendFinalReport gives all permits back, so that nothing has to be reserved for this edge.
+func (u *uplink) sendFinalReport() {
 	var reports []wire.Report
 	var ended admission.Ended
 	u.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.Rooms.AllEnded() })
-	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), finalReportTime)
 	defer cancel()
 	u.keeper.snapshot(ctx)
 	u.send(reports)

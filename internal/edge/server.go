@@ -328,7 +328,7 @@ func (s *Server) Run(ctx context.Context) error {
 	<-pumped
 	<-kept
 	<-stored
-	s.up.sayGoodbye()
+	s.up.sendFinalReport()
 	return err
 }
 

@@ -112,7 +112,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	eventually(t, "the edge has a lease of the new leader",
 		func() bool { return leased(e)() && e.Status().SyncAge < 500*time.Millisecond })
 	if n := len(b.Status().Region.Edges); n != 1 {
-		t.Errorf("%d instances of the edge in the books, want 1", n)
+		t.Errorf("%d instances of the edge in the ledger, want 1", n)
 	}
 
 	// Without global the data centre continues, and reports so.

@@ -158,7 +158,7 @@ func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 // in the last ten seconds.
 func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		books, recent := [2]waitBook{}, [2]waitBook{{short: true}, {short: true}}
+		counts, recent := [2]waitBook{}, [2]waitBook{{short: true}, {short: true}}
 		ahead := fleettime.Time(rapid.Int64Range(0, 300).Draw(t, "ms that the second clock is ahead"))
 		type visitor struct {
 			joined fleettime.Time
@@ -181,13 +181,13 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				}
 				where := rng.IntN(2)
 				ft := now + fleettime.Time(where)*ahead
-				q := queue{wait: books[where], recent: recent[where]}
+				q := queue{wait: counts[where], recent: recent[where]}
 				k := ticket.Ticket{ID: uint64(i + 1), Joined: p.joined, Seen: p.seen}
 				if p.polled != 0 {
 					k.Flags = ticket.Returned
 				}
 				q.checkIn(ft, &k, k.Place())
-				books[where], recent[where], p.seen, p.polled = q.wait, q.recent, k.Seen, now
+				counts[where], recent[where], p.seen, p.polled = q.wait, q.recent, k.Seen, now
 				p.next = now + 5_000 + fleettime.Time(rng.IntN(20_000))
 				p.gone = rng.IntN(10) == 0
 			}
@@ -210,11 +210,11 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				}
 			}
 			sum := 0.0
-			for w := range books {
-				books[w].advance(now + fleettime.Time(w)*ahead)
-				sum += books[w].histogram().Total()
-				if n := books[w].histogram().Total(); n != float64(books[w].sum) {
-					t.Fatalf("the line holds %v, the book says %d", n, books[w].sum)
+			for w := range counts {
+				counts[w].advance(now + fleettime.Time(w)*ahead)
+				sum += counts[w].histogram().Total()
+				if n := counts[w].histogram().Total(); n != float64(counts[w].sum) {
+					t.Fatalf("the line holds %v, the counts say %d", n, counts[w].sum)
 				}
 			}
 			asked := int64(0)

@@ -161,7 +161,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 		d.Retry = p.Nearest / 2
 	}
 	if d.Verdict == Hold {
-		*t = shown // nobody sees the numbers of now: the ticket keeps those that were shown
+		*t = shown // the new numbers are not shown, so the ticket keeps the old ones
 		switch {
 		case t.Flags&ticket.Returned == 0:
 			d.Retry = p.Knock

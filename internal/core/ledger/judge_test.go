@@ -93,18 +93,18 @@ func (o *oracle) judgeAgg(n *aggProc) {
 		}
 	}
 	for _, r := range o.w.rooms.all {
-		l, old := n.core.Ledger(r.id), n.books[r.id]
+		l, old := n.core.Ledger(r.id), n.ledgers[r.id]
 		if l == (region.Ledger{Settled: true}) { // dropped
 			old = l
 		}
 		same := l.Gen == old.Gen && old.Settled && l.Settled
 		if same && (l.Granted < old.Granted || l.Returned < old.Returned || l.RateGranted < old.RateGranted || l.RateReturned < old.RateReturned) {
-			o.fail("the books of %s/%d go back", n.dc.name, n.term)
+			o.fail("the ledgers of %s/%d go back", n.dc.name, n.term)
 		}
 		if l.Freed < old.Freed {
 			o.fail("%s/%d counts a freed second again", n.dc.name, n.term)
 		}
-		n.books[r.id] = l
+		n.ledgers[r.id] = l
 	}
 }
 
@@ -266,7 +266,7 @@ func (o *oracle) accepted(r *roomTruth, id uint64) *dataCentre {
 		t := ticket.Ticket{ID: id, Home: home, Until: until}
 		for _, e := range o.w.edges {
 			now := e.read(o.w.now)
-			if e.gone || !o.inBooks(e) || r.quit[id] < e.dc.forgot {
+			if e.gone || !o.inLedger(e) || r.quit[id] < e.dc.forgot {
 				continue // it has been cut off for longer than a session, or its data centre lost its memory
 			}
 			judge, end := home, e.core.Rooms.Ended(r.id, t)
@@ -281,8 +281,8 @@ func (o *oracle) accepted(r *roomTruth, id uint64) *dataCentre {
 	return at
 }
 
-// inBooks reports whether an edge's regional counts it, and has sent it all revocations once.
-func (o *oracle) inBooks(e *edgeProc) bool {
+// inLedger reports whether an edge's regional counts it, and has sent it all revocations once.
+func (o *oracle) inLedger(e *edgeProc) bool {
 	st := e.core.Status(e.read(o.w.now))
 	return st.Leased || (st.LeaseEnd != 0 || st.LeaseEpoch > 1) && !e.givenUp
 }

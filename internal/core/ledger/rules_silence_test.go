@@ -391,7 +391,7 @@ func TestRule6Cap(t *testing.T) {
 			advance 160s
 			arrive n1 n=6
 			advance 3s`,
-		"what an edge was lent before the books were voided": `
+		"what an edge was lent before the permits were voided": `
 			fleet total=20 rate=120 session=1m centres=dublin,nairobi policy=cap
 			advance 2s
 			catch d1 down

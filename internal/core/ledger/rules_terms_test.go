@@ -131,7 +131,7 @@ func TestRule8Fencing(t *testing.T) {
 			disk dublin goes
 			start dublin
 			advance 2s`,
-		"books are voided once": `
+		"permits are voided once": `
 			fleet total=6 rate=60 session=10s centres=dublin,nairobi policy=cap
 			advance 2s
 			arrive d1 n=4
@@ -190,7 +190,7 @@ func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
 			advance 40s
 			mend nairobi
 			advance 3s`,
-		"books that are lost with it": `
+		"a ledger that is lost with it": `
 			fleet total=6 rate=120 centres=dublin,nairobi edges=2 policy=cap
 			advance 2s
 			arrive d1 n=4
@@ -201,7 +201,7 @@ func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
 			advance 1s
 			arrive n1 n=6
 			advance 1s`,
-		"books that were only reckoned": `
+		"a ledger that was only reckoned": `
 			fleet total=4 rate=120 session=1m centres=dublin,nairobi edges=2 policy=cap
 			advance 2s
 			arrive n1 n=3

@@ -135,7 +135,7 @@ type aggProc struct {
 	core    *region.Aggregator
 	writing bool
 	wm      fleettime.Time
-	books   map[room.ID]region.Ledger // as of the last check
+	ledgers map[room.ID]region.Ledger // as of the last check
 }
 
 func (s *dataCentre) newest() *aggProc { return s.procs[len(s.procs)-1] }
@@ -263,7 +263,7 @@ func (w *world) startRoot(bootstrap bool) {
 func (w *world) root() *rootProc { return w.roots[len(w.roots)-1] }
 
 func (w *world) startAgg(s *dataCentre, bootstrap bool) {
-	n := &aggProc{proc: w.clock(), dc: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]region.Ledger{}}
+	n := &aggProc{proc: w.clock(), dc: s, term: uint64(len(s.procs)) + 1, ledgers: map[room.ID]region.Ledger{}}
 	n.drift = s.drift
 	s.forgot = w.now
 	for _, e := range w.edges {
