@@ -68,10 +68,14 @@ func request(line, host string, more ...string) string {
 
 // vipSpellings may each be read as the path of the room vip.
 var vipSpellings = []string{
-	"/vip", "/vip/", "/vip/a", "/vip?x=1", "//vip", "///vip", "/./vip", "/x/../vip", "/../vip", "/%76ip", "/%2576ip", "/%252576ip",
-	"/vip%2f", "/vip%2Fa", "/x%2f..%2fvip", "/..%2fvip", "/%2e/vip", "/.%2e/vip", "/%5cvip", `/\vip`, `/x\..\vip`, "/x/..%5cvip",
-	"/VIP", "/Vip/a", "/vip;x", "/vip;x/a", "/;a/vip", "/x/..;/vip", "/vip%00", "/vip%00/a", "/vip%3fa", "/vip%23a", "/vip#a",
-	"/%ef%bd%96ip", "/%EF%BD%B6ip%2f..%2f..%2fvip", "//shop.example/vip", "//127.0.0.1/vip", "http://shop.example/vip", "HTTP://SHOP.EXAMPLE./vip",
+	"/vip", "/vip/", "/vip/a", "/vip?x=1", "//vip", "///vip", "/./vip", "/x/../vip", "/../vip", "/%76ip", "/%2576ip",
+	"/%252576ip",
+	"/vip%2f", "/vip%2Fa", "/x%2f..%2fvip", "/..%2fvip", "/%2e/vip", "/.%2e/vip", "/%5cvip", `/\vip`, `/x\..\vip`,
+	"/x/..%5cvip",
+	"/VIP", "/Vip/a", "/vip;x", "/vip;x/a", "/;a/vip", "/x/..;/vip", "/vip%00", "/vip%00/a", "/vip%3fa", "/vip%23a",
+	"/vip#a",
+	"/%ef%bd%96ip", "/%EF%BD%B6ip%2f..%2f..%2fvip", "//shop.example/vip", "//127.0.0.1/vip", "http://shop.example/vip",
+	"HTTP://SHOP.EXAMPLE./vip",
 	"http://shop.example:80//vip", "/%c0%afvip", "/vip%c0%af", "/vip%20", "/vip.", "/x/%2e%2e/vip", "/%u0076ip",
 }
 
@@ -92,7 +96,8 @@ func TestNoSpellingOfThePathPassesTheRoom(t *testing.T) {
 
 // oddTargets lie outside of all rooms, and servers may rewrite them.
 var oddTargets = []string{
-	"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9", "/%c3%a9", "/a?", "/a??b", "/a?b?c",
+	"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9",
+	"/%c3%a9", "/a?", "/a??b", "/a?b?c",
 	"/a!$&'()*+,;=:@", "/a{b}|c^`", `/a"<b>`, "/é", "//a%2fb?c", "/vips", "/a:80/b", "/?http://x/", "/a#b",
 }
 

@@ -50,7 +50,8 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 	switch form {
 	case formHeaders:
 		line = "GET /decide?x=/vip"
-		lines["X-Forwarded-Method"], lines["X-Forwarded-Host"], lines["X-Forwarded-Uri"], host = []string{method}, []string{host}, []string{target}, "edge.internal"
+		lines["X-Forwarded-Method"], lines["X-Forwarded-Host"], lines["X-Forwarded-Uri"], host = []string{method},
+			[]string{host}, []string{target}, "edge.internal"
 	case formPrefix:
 		line = method + " /decide" + target
 	}
@@ -97,10 +98,13 @@ func admitted(t testing.TB, form string, a answer) bool {
 	t.Helper()
 	decision := a.Header.Get(gate.DecisionHeader)
 	says := decision == gate.SaysAdmit
-	if !slices.Contains([]string{gate.SaysAdmit, gate.SaysWait, gate.SaysAnswer}, decision) && !strings.HasPrefix(a.body, "400 Bad Request") { // which net/http says by itself
+	// which net/http says by itself
+	if !slices.Contains([]string{gate.SaysAdmit, gate.SaysWait, gate.SaysAnswer}, decision) &&
+		!strings.HasPrefix(a.body, "400 Bad Request") {
 		t.Errorf("the decision is %q", a.Header["Vestibule-Decision"])
 	}
-	if redirect := a.Header.Get("X-Accel-Redirect"); form == formAccel && (redirect == "@site") != says || form != formAccel && redirect != "" {
+	if redirect := a.Header.Get("X-Accel-Redirect"); form == formAccel && (redirect == "@site") != says ||
+		form != formAccel && redirect != "" {
 		t.Errorf("%s: %v is redirected to %q", form, says, redirect)
 	}
 	if ok := a.StatusCode < 300; form != formAccel && ok != says || says && a.StatusCode != http.StatusOK {
@@ -123,10 +127,14 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 			st := openFront(t, form, nil)
 			st.up.queue(sale, 10, 1)
 			a := st.question(form, "GET", "sale.example", "/tickets?show=1", "Accept", "text/html")
-			if admitted(t, form, a) || !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) != 1 {
+			if admitted(t, form, a) || !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" ||
+				len(a.Header["Set-Cookie"]) != 1 {
 				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
 			}
-			if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[form == formAccel]; a.StatusCode != want {
+			if want := map[bool]int{
+				true:  http.StatusOK,
+				false: http.StatusTooManyRequests,
+			}[form == formAccel]; a.StatusCode != want {
 				t.Errorf("who waits is answered by %d, want %d", a.StatusCode, want)
 			}
 			in := st.keys.seal("sale", session(7))
@@ -151,7 +159,8 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 			if a = st.question(form, "GET", "shop.example", "/about"); !admitted(t, form, a) {
 				t.Errorf("outside of all rooms: %d", a.StatusCode)
 			}
-			if a = st.question(form, "GET", "sale.example", "/", gate.TicketHeader, "sale"); a.Header.Get(gate.TicketHeader) == "" {
+			if a = st.question(form, "GET", "sale.example", "/", gate.TicketHeader,
+				"sale"); a.Header.Get(gate.TicketHeader) == "" {
 				t.Errorf("a client without cookies gets no ticket: %v", a.Header)
 			}
 			for range 2 {
@@ -216,7 +225,8 @@ func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		text := request("GET /decide HTTP/1.1", "edge.internal", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http", "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /")
+		text := request("GET /decide HTTP/1.1", "edge.internal", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
+			"X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /")
 		if _, err := io.WriteString(c, text); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +279,8 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 				}
 				left = append(left, []string{":path", "/about"}, []string{":authority", "shop.example"}, []string{":method", "PUT"})
 			case formPrefix:
-				left = append(left, []string{"line", "GET /tickets"}, []string{"line", "GET /decide"}, []string{"line", "GET /decidetickets"}, []string{"line", "GET /decide" + gate.LeavePath})
+				left = append(left, []string{"line", "GET /tickets"}, []string{"line", "GET /decide"},
+					[]string{"line", "GET /decidetickets"}, []string{"line", "GET /decide" + gate.LeavePath})
 			}
 			for _, header := range left {
 				a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
@@ -282,7 +293,8 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 			}
 			// The second line of a doubled header decides nothing either.
 			for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Uri"} {
-				a := st.question(form, "GET", "shop.example", "/about", "+"+name, map[string]string{"X-Forwarded-Host": "sale.example", "X-Forwarded-Uri": "/vip"}[name])
+				a := st.question(form, "GET", "shop.example", "/about", "+"+name,
+					map[string]string{"X-Forwarded-Host": "sale.example", "X-Forwarded-Uri": "/vip"}[name])
 				if admitted(t, form, a) {
 					t.Errorf("doubled %s: let in", name)
 				}
@@ -311,7 +323,8 @@ func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 		answers = append(answers, st.question(formAccel, "GET", "sale.example", "/")) // before anything is read
 	}
 	for _, a := range answers {
-		if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "trusted_proxies") || admitted(t, formHeaders, a) {
+		if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "trusted_proxies") ||
+			admitted(t, formHeaders, a) {
 			t.Errorf("%d %.80q", a.StatusCode, a.body)
 		}
 	}
@@ -333,7 +346,10 @@ func TestNoSpellingOfThePathPassesAFront(t *testing.T) {
 					t.Errorf("%s: %d %.60q", path, a.StatusCode, a.body)
 				}
 			}
-			for _, host := range []string{"evil.example", "sale.example,shop.example", "shop.example..", "127.0.0.1", "shop.example:http", "x@shop.example", "shop.example/"} {
+			for _, host := range []string{
+				"evil.example", "sale.example,shop.example", "shop.example..", "127.0.0.1",
+				"shop.example:http", "x@shop.example", "shop.example/",
+			} {
 				if a := st.question(form, "GET", host, "/about"); admitted(t, form, a) {
 					t.Errorf("host %q: let in", host)
 				}
@@ -512,7 +528,8 @@ func (l *ledger) note(asked, answer []byte) {
 	}
 	about := r.Method + " " + r.Host + " " + r.RequestURI
 	if l.form == formHeaders {
-		about = r.Header.Get("X-Forwarded-Method") + " " + r.Header.Get("X-Forwarded-Host") + " " + r.Header.Get("X-Forwarded-Uri")
+		about = r.Header.Get("X-Forwarded-Method") + " " + r.Header.Get("X-Forwarded-Host") + " " +
+			r.Header.Get("X-Forwarded-Uri")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -567,7 +584,8 @@ func (l *ledger) serves(h http.HandlerFunc) {
 // A question is answered within the time that the caller gives it.
 func TestACallersTimeIsKept(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"": time.Hour, "200m": 100 * time.Millisecond, "1S": 500 * time.Millisecond, "1u": time.Millisecond, "99999999H": time.Hour, "x": time.Hour, "5": time.Hour, "-5S": time.Hour,
+		"": time.Hour, "200m": 100 * time.Millisecond, "1S": 500 * time.Millisecond, "1u": time.Millisecond,
+		"99999999H": time.Hour, "x": time.Hour, "5": time.Hour, "-5S": time.Hour,
 	} {
 		h := http.Header{}
 		if text != "" {

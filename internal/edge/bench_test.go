@@ -90,7 +90,8 @@ func BenchmarkFast(b *testing.B) {
 				place.Joined = st.server.Status().Time
 				cookie = st.keys.seal("sale", place)
 			}
-			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
+			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nUser-Agent: bench\r\n" + tc.lines +
+				"Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
 			serve := st.inMemory()
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -98,7 +99,8 @@ func BenchmarkFast(b *testing.B) {
 			<-c.done
 			b.StopTimer()
 			for _, answer := range [][]byte{c.first, c.last} {
-				if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 OK\r\n")) || bytes.Contains(answer, []byte("Retry-After")) != tc.queued {
+				if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 OK\r\n")) ||
+					bytes.Contains(answer, []byte("Retry-After")) != tc.queued {
 					b.Fatalf("%.300q", answer)
 				}
 			}
@@ -144,7 +146,8 @@ func (*tapeConn) SetReadDeadline(time.Time) error { return nil }
 // echoSite is a site that answers every request with size bytes, without allocations.
 func echoSite(b *testing.B, size int) (addr string) {
 	b.Helper()
-	answer := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
+	answer := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size,
+		strings.Repeat("x", size))
 	return testkit.Listen(b, func(c net.Conn) {
 		for buf := make([]byte, 16<<10); ; {
 			n, err := c.Read(buf)

@@ -21,8 +21,12 @@ import (
 // Header lines of browsers.
 var (
 	navigation = []string{"Accept", "text/html,*/*;q=0.8", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
-	bankForm   = append(slices.Clone(navigation), "Origin", "https://bank.example", "Sec-Fetch-Site", "cross-site", "Content-Type", "application/x-www-form-urlencoded")
-	oldBrowser = []string{"Accept", "text/html,*/*;q=0.8", "Origin", "https://bank.example", "Content-Type", "application/x-www-form-urlencoded"}
+	bankForm   = append(slices.Clone(navigation), "Origin", "https://bank.example", "Sec-Fetch-Site", "cross-site",
+		"Content-Type", "application/x-www-form-urlencoded")
+	oldBrowser = []string{
+		"Accept", "text/html,*/*;q=0.8", "Origin", "https://bank.example", "Content-Type",
+		"application/x-www-form-urlencoded",
+	}
 )
 
 // behindTLS opens a stage whose visitors come by a proxy that says whether they used TLS.
@@ -84,8 +88,8 @@ func (d *door) bare() *visitor {
 	return v
 }
 
-// TestAReturnFromABank: a form of another site reaches the site over TLS, in the visitor's session. Without TLS browsers
-// withhold the cookies: a visitor that would have to wait is told so, and keeps the tickets that it has.
+// TestAReturnFromABank: a form of another site reaches the site over TLS, in the visitor's session. Without TLS
+// browsers withhold the cookies: a visitor that would have to wait is told so, and keeps the tickets that it has.
 func TestAReturnFromABank(t *testing.T) {
 	for _, tc := range []struct {
 		same, scheme string
@@ -107,16 +111,19 @@ func TestAReturnFromABank(t *testing.T) {
 			}
 			for _, form := range [][]string{bankForm, oldBrowser} {
 				seen := st.origin.requests()
-				a = st.door.bare().ask(http.MethodPost, saleURL, "paid=1", by(tc.scheme, append(cookies.header(secure, true), form...)...)...)
+				a = st.door.bare().ask(http.MethodPost, saleURL, "paid=1",
+					by(tc.scheme, append(cookies.header(secure, true), form...)...)...)
 				if arrived := st.origin.requests() > seen; arrived != tc.arrives || arrived != (a.body == "the site") {
 					t.Errorf("arrived %v: %d %.60q", arrived, a.StatusCode, a.body)
 				}
-				if !tc.arrives && (a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 || !strings.Contains(a.body, "<title>One moment") || a.Header.Get("Retry-After") == "") {
+				if !tc.arrives && (a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 ||
+					!strings.Contains(a.body, "<title>One moment") || a.Header.Get("Retry-After") == "") {
 					t.Errorf("%d %v %.200q", a.StatusCode, a.Cookies(), a.body)
 				}
 				cookies.take(a)
 			}
-			if a = st.door.bare().get(saleURL, by(tc.scheme, append(cookies.header(secure, false), navigation...)...)...); a.body != "the site" {
+			if a = st.door.bare().get(saleURL,
+				by(tc.scheme, append(cookies.header(secure, false), navigation...)...)...); a.body != "the site" {
 				t.Errorf("the visitor was put out: %d %.60q", a.StatusCode, a.body)
 			}
 			if n := st.admittedNow(); n != 1 {
@@ -129,7 +136,8 @@ func TestAReturnFromABank(t *testing.T) {
 // TestAFormOfAnotherSiteEntersARoomWithSpace: as any first request.
 func TestAFormOfAnotherSiteEntersARoomWithSpace(t *testing.T) {
 	st := open(t, nil)
-	if a := st.door.bare().ask(http.MethodPost, saleURL, "a=b", oldBrowser...); a.body != "the site" || cookieOf(a, "vestibule-sale") == nil {
+	if a := st.door.bare().ask(http.MethodPost, saleURL, "a=b", oldBrowser...); a.body != "the site" ||
+		cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("%d %v %.60q", a.StatusCode, a.Header, a.body)
 	}
 }
@@ -163,7 +171,8 @@ func TestAPlaceNeverReplacesASession(t *testing.T) {
 				cookies := jar{}
 				cookies.take(first)
 				over := cookies.header(scheme == "https", false)
-				if a := st.door.bare().ask(http.MethodPost, leaveURL, "", by(scheme, over...)...); a.StatusCode != http.StatusNoContent {
+				if a := st.door.bare().ask(http.MethodPost, leaveURL, "",
+					by(scheme, over...)...); a.StatusCode != http.StatusNoContent {
 					t.Fatalf("leaving: %d", a.StatusCode)
 				}
 				st.up.queue(sale, 10, 1)
@@ -222,7 +231,8 @@ func TestPlacesOfAnEarlierRelease(t *testing.T) {
 		"with a session that is over":       underSession(over) + "; " + underSession(place),
 	} {
 		a := st.door.bare().get(saleURL, "Cookie", cookie)
-		if c := a.Cookies(); len(c) != 1 || c[0].Name != "vestibule-sale.place" || st.keys.opened("sale", c[0].Value).ID != 7 {
+		if c := a.Cookies(); len(c) != 1 || c[0].Name != "vestibule-sale.place" ||
+			st.keys.opened("sale", c[0].Value).ID != 7 {
 			t.Errorf("%s: %v", what, c)
 		}
 	}
@@ -234,7 +244,8 @@ func TestPlacesOfAnEarlierRelease(t *testing.T) {
 // TestLeavingTakesBothCookies.
 func TestLeavingTakesBothCookies(t *testing.T) {
 	st := open(t, nil)
-	cookies := st.keys.seal("sale", session(7)) + "; " + strings.Replace(st.keys.seal("sale", inLine(8)), "sale=", "sale.place=", 1)
+	cookies := st.keys.seal("sale", session(7)) + "; " +
+		strings.Replace(st.keys.seal("sale", inLine(8)), "sale=", "sale.place=", 1)
 	a := st.door.bare().ask(http.MethodPost, leaveURL, "", "Cookie", cookies)
 	var gone []string
 	for _, c := range a.Cookies() {
@@ -246,7 +257,8 @@ func TestLeavingTakesBothCookies(t *testing.T) {
 		t.Errorf("taken back: %q, want %q", gone, want)
 	}
 	st.up.queue(sale, 10, 1)
-	if a := st.door.bare().get(saleURL, "Cookie", cookies); a.body == "the site" || st.keys.opened("sale", cookieOf(a, "vestibule-sale").Value).ID == 8 {
+	if a := st.door.bare().get(saleURL, "Cookie", cookies); a.body == "the site" ||
+		st.keys.opened("sale", cookieOf(a, "vestibule-sale").Value).ID == 8 {
 		t.Error("session or place go on after leaving")
 	}
 }
@@ -269,7 +281,8 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 		}
 	}
 	plain, secure := cookies["vestibule-sale"], cookies["__Host-vestibule-sale"]
-	if len(cookies) != 2 || st.keys.openedBy(plain) != st.keys.openedBy(secure) || secure.SameSite != http.SameSiteNoneMode || st.admittedNow() != 1 {
+	if len(cookies) != 2 || st.keys.openedBy(plain) != st.keys.openedBy(secure) ||
+		secure.SameSite != http.SameSiteNoneMode || st.admittedNow() != 1 {
 		t.Errorf("%v, %d admissions", cookies, st.admittedNow())
 	}
 	// A renewal over https renews both.
@@ -278,14 +291,16 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 	st.up.grant(sale, 1, 1)
 	cookies = jar{"vestibule-sale": {Name: "vestibule-sale", Value: st.keys.value("sale", old)}}
 	ask("https")
-	if plain, secure = cookies["vestibule-sale"], cookies["__Host-vestibule-sale"]; secure == nil || st.keys.openedBy(plain) != st.keys.openedBy(secure) || st.keys.openedBy(secure).Until <= old.Until {
+	if plain, secure = cookies["vestibule-sale"], cookies["__Host-vestibule-sale"]; secure == nil ||
+		st.keys.openedBy(plain) != st.keys.openedBy(secure) || st.keys.openedBy(secure).Until <= old.Until {
 		t.Errorf("renewed: %v", cookies)
 	}
 	// A cookie that TLS protects is not replaced by a foreign one.
 	foreign := session(5)
 	foreign.Until += 60
 	st.up.queue(sale, 10, 1)
-	a := st.door.bare().get(saleURL, by("https", "Cookie", st.keys.seal("sale", foreign)+"; "+st.keys.sealTLS("sale", old))...)
+	a := st.door.bare().get(saleURL,
+		by("https", "Cookie", st.keys.seal("sale", foreign)+"; "+st.keys.sealTLS("sale", old))...)
 	for _, c := range a.Cookies() {
 		if st.keys.openedBy(c).ID != old.ID {
 			t.Errorf("%s holds the foreign ticket", c.Name)
@@ -295,7 +310,8 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 	cookies = jar{}
 	ask("http")
 	ask("https")
-	if plain, secure = cookies["vestibule-sale.place"], cookies["__Host-vestibule-sale.place"]; secure == nil || st.keys.openedBy(plain).ID != st.keys.openedBy(secure).ID {
+	if plain, secure = cookies["vestibule-sale.place"], cookies["__Host-vestibule-sale.place"]; secure == nil ||
+		st.keys.openedBy(plain).ID != st.keys.openedBy(secure).ID {
 		t.Errorf("places: %v", cookies)
 	}
 }
@@ -320,10 +336,18 @@ func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
 		{"a poll without Accept", "GET", []string{"Vestibule-Poll", "now"}, "poll", "application/json"},
 		{"an app", "POST", []string{"Vestibule-Ticket", "new", "Accept", "application/json"}, "ticket", "application/json"},
 		{"a program for JSON", "GET", []string{"Accept", "application/json"}, "other", "application/json"},
-		{"a form", "POST", with(navigation, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin"), "form", "text/html"},
+		{
+			"a form", "POST", with(navigation, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin"), "form",
+			"text/html",
+		},
 		{"a form over http", "POST", []string{"Accept", "text/html"}, "form", "text/html"},
 		{"a webhook", "POST", []string{"Content-Type", "application/json", "Accept", "*/*"}, "unsafe", "text/plain"},
-		{"GraphQL", "POST", []string{"Content-Type", "application/json", "Accept", "application/json"}, "unsafe", "application/json"},
+		{
+			"GraphQL", "POST",
+			[]string{"Content-Type", "application/json", "Accept", "application/json"},
+			"unsafe",
+			"application/json",
+		},
 		{"PUT", "PUT", nil, "unsafe", "text/plain"},
 		{"DELETE", "DELETE", nil, "unsafe", "text/plain"},
 		{"OPTIONS that is no preflight", "OPTIONS", nil, "unsafe", "text/plain"},
@@ -347,7 +371,8 @@ func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
 			if tc.name == "robots.txt" {
 				url = "http://sale.example/robots.txt"
 			}
-			header := append(slices.Clone(tc.header), "Cookie", strings.Replace(st.keys.seal("sale", inLine(7)), "sale=", "sale.place=", 1))
+			header := append(slices.Clone(tc.header), "Cookie",
+				strings.Replace(st.keys.seal("sale", inLine(7)), "sale=", "sale.place=", 1))
 			if tc.kind == "ticket" {
 				header = tc.header
 			}
@@ -358,7 +383,8 @@ func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
 				want = http.StatusOK
 			}
 			retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
-			if a.StatusCode != want || err != nil || retry < 1 || !slices.Equal(a.Header["Vary"], []string{"*"}) || !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
+			if a.StatusCode != want || err != nil || retry < 1 || !slices.Equal(a.Header["Vary"], []string{"*"}) ||
+				!strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
 				t.Errorf("%d %v", a.StatusCode, a.Header)
 			}
 			if got := a.Header.Get("Content-Type"); !strings.HasPrefix(got, tc.form) {
@@ -407,19 +433,22 @@ func TestAPrefetchTakesNothing(t *testing.T) {
 				t.Errorf("%q: %d %v", cookie, a.StatusCode, a.Cookies())
 			}
 		}
-		if r := st.server.Status().Rooms["sale"]; r.Admitted != 0 || r.Waiting != 0 || r.Held != 0 || st.origin.requests() != 0 {
+		if r := st.server.Status().Rooms["sale"]; r.Admitted != 0 || r.Waiting != 0 || r.Held != 0 ||
+			st.origin.requests() != 0 {
 			t.Errorf("%q: %+v", header, r)
 		}
 		if a := st.door.bare().get(saleURL, "Cookie", place); a.body != "the site" {
 			t.Errorf("the visitor's own turn is gone: %.60q", a.body)
 		}
-		if a := st.door.bare().get(saleURL, append(header, "Cookie", st.keys.seal("sale", session(5)))...); a.body != "the site" {
+		if a := st.door.bare().get(saleURL,
+			append(header, "Cookie", st.keys.seal("sale", session(5)))...); a.body != "the site" {
 			t.Errorf("a session's: %d %.60q", a.StatusCode, a.body)
 		}
 	}
 }
 
-// TestOnlyTheSitesOwnPagesMakeAVisitorLeave: by the browser's own comparison where it tells, since a CDN may change Host.
+// TestOnlyTheSitesOwnPagesMakeAVisitorLeave: by the browser's own comparison where it tells, since a CDN may change
+// Host.
 func TestOnlyTheSitesOwnPagesMakeAVisitorLeave(t *testing.T) {
 	st := open(t, nil)
 	for _, tc := range []struct {
@@ -446,7 +475,8 @@ func TestOnlyTheSitesOwnPagesMakeAVisitorLeave(t *testing.T) {
 				header = append(header, name, value)
 			}
 		}
-		if a := st.door.bare().ask(http.MethodPost, "http://"+tc.host+gate.LeavePath, "", header...); (a.StatusCode == http.StatusNoContent) != tc.may {
+		if a := st.door.bare().ask(http.MethodPost, "http://"+tc.host+gate.LeavePath, "",
+			header...); (a.StatusCode == http.StatusNoContent) != tc.may {
 			t.Errorf("%+v: %d", tc, a.StatusCode)
 		}
 	}
@@ -457,7 +487,10 @@ func TestOnlyTheSitesOwnPagesMakeAVisitorLeave(t *testing.T) {
 func TestATicketInAHeaderIsNotCached(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
-		vendors := []string{"X-LiteSpeed-Cache-Control", "Akamai-CDN-Cache-Control", "Some-New-Cache-Control", "Surrogate-Control", "CDN-Cache-Control", "Expires"}
+		vendors := []string{
+			"X-LiteSpeed-Cache-Control", "Akamai-CDN-Cache-Control", "Some-New-Cache-Control",
+			"Surrogate-Control", "CDN-Cache-Control", "Expires",
+		}
 		st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Cache-Control", "public, max-age=600, immutable")
 			for _, name := range vendors {
@@ -465,7 +498,8 @@ func TestATicketInAHeaderIsNotCached(t *testing.T) {
 			}
 		})
 		a := st.door.bare().get(saleURL, gate.TicketHeader, "new")
-		if cache := strings.Join(a.Header["Cache-Control"], ", "); a.Header.Get(gate.TicketHeader) == "" || !strings.Contains(cache, "no-store") {
+		if cache := strings.Join(a.Header["Cache-Control"], ", "); a.Header.Get(gate.TicketHeader) == "" ||
+			!strings.Contains(cache, "no-store") {
 			t.Errorf("%v", a.Header)
 		}
 		for _, name := range vendors {
@@ -485,7 +519,10 @@ func TestAnAddressThatCannotBeRead(t *testing.T) {
 			reads(front)(st)
 			st.cfg.Proxies, st.log = []string{"127.0.0.1"}, slog.New(slog.NewTextHandler(&log, nil))
 		})
-		for _, from := range []string{"unknown", "198.51.100.7", "198.51.100.7:1111", "unknown, [2001:db8::7]:443", "198.51.100.7, _gateway", ""} {
+		for _, from := range []string{
+			"unknown", "198.51.100.7", "198.51.100.7:1111", "unknown, [2001:db8::7]:443",
+			"198.51.100.7, _gateway", "",
+		} {
 			if a := st.door.bare().get(saleURL, "X-Forwarded-For", from); a.body != "the site" {
 				t.Errorf("%q: %d", from, a.StatusCode)
 			}
@@ -511,12 +548,14 @@ func TestAFrontPassesOneCookie(t *testing.T) {
 			return admitted(t, form, a)
 		})
 		lines := a.Header["Set-Cookie"]
-		if want := map[bool]int{true: 2, false: 1}[form == formAccel || form == formGRPC]; len(lines) != want || !strings.HasPrefix(lines[0], "vestibule-sale=") {
+		if want := map[bool]int{true: 2, false: 1}[form == formAccel || form == formGRPC]; len(lines) != want ||
+			!strings.HasPrefix(lines[0], "vestibule-sale=") {
 			t.Fatalf("%s: %q", form, lines)
 		}
 		session, _, _ := strings.Cut(lines[0], ";")
 		a = st.question(form, "GET", "sale.example", "/", "Cookie", session+"; "+place)
-		if lines = a.Header["Set-Cookie"]; !admitted(t, form, a) || len(lines) != 1 || !strings.HasPrefix(lines[0], "vestibule-sale.place=; Path=/; Max-Age=0") {
+		if lines = a.Header["Set-Cookie"]; !admitted(t, form, a) || len(lines) != 1 ||
+			!strings.HasPrefix(lines[0], "vestibule-sale.place=; Path=/; Max-Age=0") {
 			t.Errorf("%s: %q", form, lines)
 		}
 	}
@@ -550,8 +589,8 @@ func TestTheRedirectToTLS(t *testing.T) {
 	}
 }
 
-// TestAFormThatWasSentWhileWaiting: the page says that it has not arrived, and leads back to its page, if that is one of
-// the site.
+// TestAFormThatWasSentWhileWaiting: the page says that it has not arrived, and leads back to its page, if that is one
+// of the site.
 func TestAFormThatWasSentWhileWaiting(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -567,11 +606,13 @@ func TestAFormThatWasSentWhileWaiting(t *testing.T) {
 		{"GET", "http://sale.example/seats?a=1&b=2", false, false},
 	} {
 		a := st.door.bare().ask(tc.method, saleURL, "", "Accept", "text/html", "Referer", tc.referer)
-		if strings.Contains(a.body, says) != tc.says || strings.Contains(a.body, back) != tc.back || strings.Contains(a.body, "Back to the form") != tc.back {
+		if strings.Contains(a.body, says) != tc.says || strings.Contains(a.body, back) != tc.back ||
+			strings.Contains(a.body, "Back to the form") != tc.back {
 			t.Errorf("%+v: %d %.3000q", tc, a.StatusCode, a.body)
 		}
 	}
-	if a := st.door.bare().ask(http.MethodPost, leaveURL+"?room=sale", "", "Accept", "text/html"); strings.Contains(a.body, says) {
+	if a := st.door.bare().ask(http.MethodPost, leaveURL+"?room=sale", "", "Accept", "text/html"); strings.Contains(a.body,
+		says) {
 		t.Error("leaving counts as a lost form")
 	}
 }

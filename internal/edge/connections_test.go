@@ -58,7 +58,10 @@ func TestFewFilesAreToldOf(t *testing.T) {
 	} {
 		var log strings.Builder
 		f := shareFiles(tc.limit, tc.connections, tc.streams)
-		f.logLimit(slog.New(slog.NewTextHandler(&log, nil)), &Config{Connections: ConnectionsConfig{Total: tc.connections}, Events: EventsConfig{Total: tc.streams}})
+		f.logLimit(slog.New(slog.NewTextHandler(&log, nil)), &Config{
+			Connections: ConnectionsConfig{Total: tc.connections},
+			Events:      EventsConfig{Total: tc.streams},
+		})
 		if got := log.Len() > 0; got != tc.want {
 			t.Errorf("%+v: %q", tc, log.String())
 		}
@@ -162,7 +165,10 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	st.up.queue(sale, 1000, 1)
 	codes := map[int]int{}
 	for id := range 60 {
-		place := ticket.Ticket{ID: uint64(id) + 1, Joined: fleettime.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()), Flags: ticket.Returned}
+		place := ticket.Ticket{
+			ID: uint64(id) + 1, Joined: fleettime.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()),
+			Flags: ticket.Returned,
+		}
 		c := st.door.dial()
 		if _, err := io.WriteString(c, "GET "+gate.EventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.keys.seal("sale", place)+"\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -172,7 +178,8 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 			t.Fatalf("stream %d: %v", id, err)
 		}
 		codes[res.StatusCode]++
-		if a := st.door.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You are in line") {
+		if a := st.door.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK ||
+			!strings.Contains(a.body, "You are in line") {
 			t.Fatalf("a page beside %d streams: %d", id+1, a.StatusCode)
 		}
 	}
@@ -200,7 +207,10 @@ func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
 		t.Errorf("one too many: %d, Retry-After %q", a.StatusCode, a.Header.Get("Retry-After"))
 	}
-	for name, want := range map[string]float64{"connections": 3, "connections_limit": 3, "waits_total": 1, "full_total": 1, "errors_total": 0} {
+	for name, want := range map[string]float64{
+		"connections": 3, "connections_limit": 3, "waits_total": 1, "full_total": 1,
+		"errors_total": 0,
+	} {
 		if got := metric1(t, st, "vestibule_edge_origin_"+name); got != want {
 			t.Errorf("vestibule_edge_origin_%s: %v, want %v", name, got, want)
 		}
@@ -265,8 +275,8 @@ func TestUnlistedPeersTakeNoPlace(t *testing.T) {
 	}
 }
 
-// Failures to accept are logged once a minute, with the next step: a process without file descriptors has one each second
-// at each listener.
+// Failures to accept are logged once a minute, with the next step: a process without file descriptors has one each
+// second at each listener.
 func TestFailuresToAcceptAreLoggedOnceAMinute(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -147,7 +147,10 @@ func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMetrics(prometheus.NewRegistry())
-	l := cappedListener{listener{TCPListener: ln.(*net.TCPListener)}, newConnections(10, 10, m, slog.New(slog.DiscardHandler)), nil, &queued{closed: make(chan struct{})}}
+	l := cappedListener{
+		listener{TCPListener: ln.(*net.TCPListener)},
+		newConnections(10, 10, m, slog.New(slog.DiscardHandler)), nil, &queued{closed: make(chan struct{})},
+	}
 	var clients []net.Conn
 	for range 3 {
 		c, err := net.Dial("tcp", ln.Addr().String())

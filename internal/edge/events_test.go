@@ -154,7 +154,8 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 				v.get(page)
 			}
 			l := v.listen(stream, header...)
-			if h := l.res.Header; l.res.StatusCode != http.StatusOK || h.Get("Content-Type") != "text/event-stream" || !strings.Contains(h.Get("Cache-Control"), "no-store") || h.Get("X-Accel-Buffering") != "no" {
+			if h := l.res.Header; l.res.StatusCode != http.StatusOK || h.Get("Content-Type") != "text/event-stream" ||
+				!strings.Contains(h.Get("Cache-Control"), "no-store") || h.Get("X-Accel-Buffering") != "no" {
 				t.Fatalf("%d %v", l.res.StatusCode, h)
 			}
 			if want := strings.Contains(name, "HTTP/2"); (l.res.ProtoMajor == 2) != want {
@@ -191,10 +192,15 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 		place.Joined += fleettime.Time(i)
 		v := st.door.visitor()
 		v.Timeout = 0
-		v.Jar.SetCookies(&url.URL{Scheme: "http", Host: "sale.example"}, []*http.Cookie{{Name: ticket.CookieName("sale", false), Value: st.keys.value("sale", place)}})
+		v.Jar.SetCookies(&url.URL{Scheme: "http", Host: "sale.example"},
+			[]*http.Cookie{{Name: ticket.CookieName("sale", false), Value: st.keys.value("sale", place)}})
 		l := v.listen(streamURL)
 		go func() {
-			l.until("the turn is near", func(_ string, told map[string]any) bool { return told["park"].(float64) >= float64(place.Joined) })
+			l.until("the turn is near", func(_ string,
+				told map[string]any,
+			) bool {
+				return told["park"].(float64) >= float64(place.Joined)
+			})
 			if a := v.get(saleURL, "Accept", "application/json", gate.PollHeader, "1"); a.told(t).Ours["state"] == "entering" {
 				if a := v.get(saleURL); a.body != "the site" {
 					t.Errorf("inside: %.60q", a.body)
@@ -241,15 +247,43 @@ func TestWhoMayListen(t *testing.T) {
 		want              int
 	}{
 		{"another method", http.MethodPost, streamURL, []string{"Cookie", cookie}, http.StatusMethodNotAllowed},
-		{"a page of another site", http.MethodGet, streamURL, []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
-		{"a page of another origin", http.MethodGet, streamURL, []string{"Cookie", cookie, "Origin", "http://evil.example"}, http.StatusForbidden},
+		{
+			"a page of another site", http.MethodGet, streamURL,
+			[]string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"},
+			http.StatusForbidden,
+		},
+		{
+			"a page of another origin", http.MethodGet, streamURL,
+			[]string{"Cookie", cookie, "Origin", "http://evil.example"},
+			http.StatusForbidden,
+		},
 		{"no room", http.MethodGet, "http://sale.example" + gate.EventsPath, []string{"Cookie", cookie}, http.StatusNotFound},
-		{"a room that there is not", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=x", []string{"Cookie", cookie}, http.StatusNotFound},
-		{"a host that there is not", http.MethodGet, "http://x.example" + gate.EventsPath + "?room=sale", []string{"Cookie", cookie}, http.StatusMisdirectedRequest},
+		{
+			"a room that there is not", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=x",
+			[]string{"Cookie", cookie},
+			http.StatusNotFound,
+		},
+		{
+			"a host that there is not", http.MethodGet, "http://x.example" + gate.EventsPath + "?room=sale",
+			[]string{"Cookie", cookie},
+			http.StatusMisdirectedRequest,
+		},
 		{"nobody", http.MethodGet, streamURL, nil, http.StatusNoContent},
-		{"somebody inside", http.MethodGet, streamURL, []string{"Cookie", st.keys.seal("sale", session(9))}, http.StatusNoContent},
-		{"a place of an earlier epoch", http.MethodGet, streamURL, []string{"Cookie", st.keys.seal("sale", void)}, http.StatusNoContent},
-		{"a ticket of another room", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=vip", []string{"Cookie", cookie}, http.StatusNoContent},
+		{
+			"somebody inside", http.MethodGet, streamURL,
+			[]string{"Cookie", st.keys.seal("sale", session(9))},
+			http.StatusNoContent,
+		},
+		{
+			"a place of an earlier epoch", http.MethodGet, streamURL,
+			[]string{"Cookie", st.keys.seal("sale", void)},
+			http.StatusNoContent,
+		},
+		{
+			"a ticket of another room", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=vip",
+			[]string{"Cookie", cookie},
+			http.StatusNoContent,
+		},
 	} {
 		if a := v.ask(tc.method, tc.url, "", tc.header...); a.StatusCode != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, a.StatusCode, tc.want)
@@ -260,7 +294,9 @@ func TestWhoMayListen(t *testing.T) {
 	}
 
 	first := v.listen(streamURL, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
-	if a := v.ask(http.MethodGet, streamURL, "", "Cookie", st.keys.seal("sale", inLine(10))); a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+	if a := v.ask(http.MethodGet, streamURL, "", "Cookie",
+		st.keys.seal("sale", inLine(10))); a.StatusCode != http.StatusServiceUnavailable ||
+		a.Header.Get("Retry-After") == "" {
 		t.Errorf("one too many of a neighbourhood: %d", a.StatusCode)
 	}
 	first.cancel()
@@ -280,7 +316,8 @@ func TestStreamsAreCapped(t *testing.T) {
 	old.over("poll")
 	eventually(t, "the old stream is closed", func() bool { return st.onStream() == 1 })
 	v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(8)))
-	if a := v.ask(http.MethodGet, streamURL, "", "Cookie", st.keys.seal("sale", inLine(9))); a.StatusCode != http.StatusServiceUnavailable {
+	if a := v.ask(http.MethodGet, streamURL, "", "Cookie",
+		st.keys.seal("sale", inLine(9))); a.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("one too many: %d", a.StatusCode)
 	}
 }
@@ -305,7 +342,8 @@ func TestStreamsEnd(t *testing.T) {
 		t.Errorf("after leaving: %d", a.StatusCode)
 	}
 
-	sales, vips := v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(8))), v.listen(vipStream, "Cookie", st.keys.seal("vip", inLine(8)))
+	sales, vips := v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(8))),
+		v.listen(vipStream, "Cookie", st.keys.seal("vip", inLine(8)))
 	d := document(st.origin.URL)
 	d.Rooms[0].Epoch = 1
 	d.Rooms = d.Rooms[:1]

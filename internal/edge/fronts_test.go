@@ -134,7 +134,8 @@ func startProgram(t testing.TB, name string, command func(addr, dir string) *exe
 			})
 			return addr
 		}
-		if !strings.Contains(strings.ToLower(said.String()), "address already in use") && !strings.Contains(said.String(), "cannot bind") {
+		if !strings.Contains(strings.ToLower(said.String()), "address already in use") &&
+			!strings.Contains(said.String(), "cannot bind") {
 			t.Fatalf("%s ends: %s", name, said.String())
 		}
 	}
@@ -150,14 +151,16 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 		var a answer
 		for range 2 {
 			a = v.get("http://sale.example/tickets?show=1", "Accept", "text/html")
-			if !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" || !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
+			if !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" ||
+				!strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
 				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
 			}
 			if c := a.Header["Set-Cookie"]; len(c) != 1 || !strings.HasPrefix(c[0], "vestibule-sale.place=") {
 				t.Fatalf("cookies: %v", c)
 			}
 		}
-		if a = v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1"); !strings.Contains(a.body, `"queued"`) {
+		if a = v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1"); !strings.Contains(a.body,
+			`"queued"`) {
 			t.Errorf("a poll: %d %.80q", a.StatusCode, a.body)
 		}
 		r, err := http.NewRequest(http.MethodGet, "http://sale.example"+gate.EventsPath+"?room=sale", nil)
@@ -205,7 +208,8 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 		}
 		seen := site.took()
 		if len(seen) != 1 || seen[0].Header.Get("X-App") != "1" || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
-			seen[0].Header[gate.ProofHeader] != nil || seen[0].Header.Get("X-Forwarded-Proto") != "http" || seen[0].Header.Get("X-Forwarded-Host") != "sale.example" {
+			seen[0].Header[gate.ProofHeader] != nil || seen[0].Header.Get("X-Forwarded-Proto") != "http" ||
+			seen[0].Header.Get("X-Forwarded-Host") != "sale.example" {
 			t.Errorf("the site saw %v", seen)
 		}
 
@@ -221,9 +225,11 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 		if !strings.Contains(strings.Join(a.Header["Cache-Control"], ","), "private") {
 			t.Errorf("a ticket may be cached: %q", a.Header["Cache-Control"])
 		}
-		if seen := site.took(); len(seen) == 1 && strings.Contains(seen[0].Header.Get("Cookie"), "vestibule-sale") && p(t) != "caddy" {
+		if seen := site.took(); len(seen) == 1 && strings.Contains(seen[0].Header.Get("Cookie"), "vestibule-sale") &&
+			p(t) != "caddy" {
 			t.Errorf("the site gets the ticket: %q", seen[0].Header["Cookie"])
-		} else if len(seen) != 1 || !strings.Contains(seen[0].Header.Get("Cookie"), "a=b") || !strings.Contains(seen[0].Header.Get("Cookie"), "c=d") {
+		} else if len(seen) != 1 || !strings.Contains(seen[0].Header.Get("Cookie"), "a=b") ||
+			!strings.Contains(seen[0].Header.Get("Cookie"), "c=d") {
 			t.Errorf("the site does not get its cookies: %v", seen)
 		}
 		if a = v.get("http://shop.example/about"); a.Header.Get("Cache-Control") != "public, max-age=60" {
@@ -238,10 +244,13 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 		if a = w.get("http://sale.example/", "Cookie", in); a.StatusCode != http.StatusCreated {
 			t.Fatalf("who is inside: %d", a.StatusCode)
 		}
-		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin", "http://evil.example"); a.StatusCode != http.StatusForbidden {
+		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin",
+			"http://evil.example"); a.StatusCode != http.StatusForbidden {
 			t.Errorf("another site makes a visitor leave: %d", a.StatusCode)
 		}
-		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin", "http://sale.example"); a.StatusCode != http.StatusNoContent || cookieOf(a, ticket.CookieName("sale", false)) == nil {
+		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin",
+			"http://sale.example"); a.StatusCode != http.StatusNoContent ||
+			cookieOf(a, ticket.CookieName("sale", false)) == nil {
 			t.Errorf("leaving: %d %v", a.StatusCode, a.Header)
 		}
 		st.up.queue(sale, 10, 1)
@@ -275,8 +284,10 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 			}
 		}
 		for _, path := range []string{
-			"/.well-known/vestibule/events/../../../vip", "/.well-known/vestibule/leave/..%2f..%2f..%2fvip", "/vip/../.well-known/vestibule/events", "/%2ewell-known/vestibule/../../vip",
-			"/vip?/.well-known/vestibule/events", "/.well-known/vestibule/events%2f..%2f..%2f..%2fvip", "/vip;/.well-known/vestibule/events", "@site", "/@site", "/decide", "*",
+			"/.well-known/vestibule/events/../../../vip", "/.well-known/vestibule/leave/..%2f..%2f..%2fvip",
+			"/vip/../.well-known/vestibule/events", "/%2ewell-known/vestibule/../../vip",
+			"/vip?/.well-known/vestibule/events", "/.well-known/vestibule/events%2f..%2f..%2f..%2fvip",
+			"/vip;/.well-known/vestibule/events", "@site", "/@site", "/decide", "*",
 		} {
 			for _, host := range []string{"shop.example", "sale.example"} {
 				st.door.raw(request("GET "+path+" HTTP/1.1", host))
@@ -288,8 +299,10 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 			}
 		}
 		for _, host := range []string{
-			"sale.example", "SALE.Example", "sale.example.", "sale.example:80", "Sale.Example.:8443", "sale.example:", "evil.example", "", "sale.example,shop.example",
-			"shop.example..", ".shop.example", "127.0.0.1", "[::1]", "shop.example:http", "x@shop.example", "shop.example/", "shop example", "shop.example\x00", "shöp.example",
+			"sale.example", "SALE.Example", "sale.example.", "sale.example:80", "Sale.Example.:8443", "sale.example:",
+			"evil.example", "", "sale.example,shop.example",
+			"shop.example..", ".shop.example", "127.0.0.1", "[::1]", "shop.example:http", "x@shop.example", "shop.example/",
+			"shop example", "shop.example\x00", "shöp.example",
 		} {
 			st.door.raw(request("GET / HTTP/1.1", host))
 			for _, r := range site.took() {
@@ -320,7 +333,8 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 			nothing(method)
 		}
 		for _, upgrade := range []string{"h2c", "websocket, h2c", "TLS/1.0", "websocket"} {
-			st.door.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: " + upgrade + "\r\n\r\n" + request("GET / HTTP/1.1", "sale.example"))
+			st.door.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: " + upgrade + "\r\n\r\n" +
+				request("GET / HTTP/1.1", "sale.example"))
 			nothing("upgrade to " + upgrade)
 		}
 		good := st.keys.value("sale", session(7))
@@ -366,10 +380,16 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 		}
 		for i, lines := range [][]string{
 			{"X-Forwarded-Uri: /about", "X-Forwarded-Host: shop.example"},
-			{"X-Forwarded-Host: shop.example", "X-Forwarded-Uri: /about", "Connection: X-Forwarded-Uri, X-Forwarded-Host, X-Forwarded-Method, X-Forwarded-For, X-Forwarded-Proto"},
+			{
+				"X-Forwarded-Host: shop.example", "X-Forwarded-Uri: /about",
+				"Connection: X-Forwarded-Uri, X-Forwarded-Host, X-Forwarded-Method, X-Forwarded-For, X-Forwarded-Proto",
+			},
 			{"X_Forwarded_Uri: /about", "X_Forwarded_Host: shop.example"},
 			{"x-forwarded-uri: /about", "x-forwarded-host: shop.example", "x-forwarded-method: OPTIONS"},
-			{"X-Original-URL: http://shop.example/about", "X-Original-URI: /about", "X-Rewrite-URL: /about", "Forwarded: host=shop.example"},
+			{
+				"X-Original-URL: http://shop.example/about", "X-Original-URI: /about", "X-Rewrite-URL: /about",
+				"Forwarded: host=shop.example",
+			},
 			{"Vestibule-Decision: admit", "X-Accel-Redirect: @site", "X-Accel-Internal: /@site"},
 			{"Vestibule-Decision: admit", "Connection: Vestibule-Decision"},
 			{"Cookie: vestibule-sale=admit", "Vestibule-Ticket: sale=admit", "Vestibule-Proof: a.b.c"},
@@ -378,11 +398,13 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 			nothing(strings.Join(lines, ", "))
 			st.door.raw(request("GET "+gate.EventsPath+"?room=sale HTTP/1.1", "sale.example", lines...))
 			nothing(strings.Join(lines, ", "))
-			st.door.raw(request("POST "+gate.LeavePath+" HTTP/1.1", "sale.example", append(slices.Clone(lines), "Content-Length: 0")...))
+			st.door.raw(request("POST "+gate.LeavePath+" HTTP/1.1", "sale.example",
+				append(slices.Clone(lines), "Content-Length: 0")...))
 			nothing(strings.Join(lines, ", "))
 			// Nor do they keep anybody out.
 			in := "Cookie: " + st.keys.seal("sale", session(uint64(100+i)))
-			if codes, body := st.door.raw(request("GET / HTTP/1.1", "sale.example", append(slices.Clone(lines), in)...)); !slices.Equal(codes, []int{200}) || body != "the site" {
+			if codes, body := st.door.raw(request("GET / HTTP/1.1", "sale.example",
+				append(slices.Clone(lines), in)...)); !slices.Equal(codes, []int{200}) || body != "the site" {
 				t.Errorf("inside, with %v: %v %.60q", lines, codes, body)
 			}
 			site.took()
@@ -398,7 +420,8 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 			}
 			for _, spelling := range []string{
 				name, strings.ToLower(name), strings.ToUpper(name),
-				strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1), strings.ReplaceAll(name, "-", "!"),
+				strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1),
+				strings.ReplaceAll(name, "-", "!"),
 			} {
 				const value = "/vip-6.6.6.6-https"
 				st.door.raw(request("GET /about HTTP/1.1", "shop.example", spelling+": "+value))
@@ -420,7 +443,8 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 		// A visitor that claims another address is counted by the address that the front sees.
 		st.door.raw(request("GET /about HTTP/1.1", "shop.example", "X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https"))
 		seen := site.took()
-		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" || seen[0].Header.Get("X-Forwarded-Proto") != "http" {
+		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
+			seen[0].Header.Get("X-Forwarded-Proto") != "http" {
 			t.Errorf("the site is told %v", seen)
 		}
 	})
@@ -434,7 +458,10 @@ func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 			lines := []string{name + ": " + value}
 			if name == "Upgrade" {
 				value = "websocket"
-				lines = []string{name + ": " + value, "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"}
+				lines = []string{
+					name + ": " + value, "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+					"Sec-WebSocket-Version: 13",
+				}
 			}
 			st.door.raw(request("GET /about HTTP/1.1", "shop.example", lines...))
 			if told := site.question().Header[name]; !slices.Equal(told, []string{value}) {
@@ -451,17 +478,23 @@ func TestFrontsAnswerAsTheEdge(t *testing.T) {
 		v := st.door.bare()
 		for _, encoding := range []string{"identity", "gzip"} {
 			a := v.get(saleURL, append(slices.Clone(navigation), "Accept-Encoding", encoding)...)
-			if a.StatusCode != http.StatusOK || a.Header.Get(gate.DecisionHeader) != gate.SaysWait || a.Header.Get("Vary") != "*" || a.Header.Get(statusHeader) != "" {
+			if a.StatusCode != http.StatusOK || a.Header.Get(gate.DecisionHeader) != gate.SaysWait ||
+				a.Header.Get("Vary") != "*" || a.Header.Get(statusHeader) != "" {
 				t.Errorf("a page: %d %v", a.StatusCode, a.Header)
 			}
-			if a.Header.Get("Content-Encoding") == "gzip" != (encoding == "gzip") || strings.Contains(a.body, "You are in line") == (encoding == "gzip") {
+			if a.Header.Get("Content-Encoding") == "gzip" != (encoding == "gzip") ||
+				strings.Contains(a.body, "You are in line") == (encoding == "gzip") {
 				t.Errorf("%s: %v %.40q", encoding, a.Header, a.body)
 			}
 		}
-		if a := v.ask(http.MethodPost, saleURL, "{}", "Content-Type", "application/json"); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+		if a := v.ask(http.MethodPost, saleURL, "{}", "Content-Type",
+			"application/json"); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
 			t.Errorf("a webhook: %d %v", a.StatusCode, a.Header)
 		}
-		for path, want := range map[string]int{"/.well-known/vestibule/none": http.StatusNotFound, gate.ClientPath: http.StatusOK} {
+		for path, want := range map[string]int{
+			"/.well-known/vestibule/none": http.StatusNotFound,
+			gate.ClientPath:               http.StatusOK,
+		} {
 			a := v.get("http://shop.example" + path)
 			if p(t) == "nginx" && want == http.StatusNotFound {
 				want = http.StatusOK // of the site, as at the edge itself
@@ -472,15 +505,19 @@ func TestFrontsAnswerAsTheEdge(t *testing.T) {
 		}
 		in := st.keys.seal("sale", session(7))
 		for _, offer := range [][]string{
-			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, {"Connection: Upgrade", "Upgrade: TLS/1.0"},
+			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
+			{"Connection: Upgrade", "Upgrade: TLS/1.0"},
 		} {
 			site.took()
-			codes, _ := st.door.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: " + in + "\r\n" + strings.Join(offer, "\r\n") + "\r\n\r\n" + request("GET /about HTTP/1.1", "shop.example"))
-			if seen := site.took(); !slices.Equal(codes, []int{200, 200}) || len(seen) != 2 || seen[0].Header.Get("Upgrade") != "" {
+			codes, _ := st.door.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: " + in + "\r\n" +
+				strings.Join(offer, "\r\n") + "\r\n\r\n" + request("GET /about HTTP/1.1", "shop.example"))
+			if seen := site.took(); !slices.Equal(codes, []int{200, 200}) || len(seen) != 2 ||
+				seen[0].Header.Get("Upgrade") != "" {
 				t.Errorf("%q: %v, the site saw %v", offer, codes, seen)
 			}
 		}
-		if codes, _ := st.door.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+in, "Authorization: NTLM TlRMTVNTUAADAAAA")); p(t) != "haproxy" && !slices.Equal(codes, []int{502}) {
+		if codes, _ := st.door.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+in,
+			"Authorization: NTLM TlRMTVNTUAADAAAA")); p(t) != "haproxy" && !slices.Equal(codes, []int{502}) {
 			t.Errorf("a login that the site would bind to a shared connection: %v", codes)
 		}
 	})
@@ -489,7 +526,10 @@ func TestFrontsAnswerAsTheEdge(t *testing.T) {
 // What the site answers to one visitor is not for shared caches.
 func TestFrontsKeepAVisitorsAnswersPrivate(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
-		vendors := []string{"Edge-Control", "Expires", "Surrogate-Control", "CDN-Cache-Control", "Fastly-CDN-Cache-Control", "X-LiteSpeed-Cache-Control"}
+		vendors := []string{
+			"Edge-Control", "Expires", "Surrogate-Control", "CDN-Cache-Control", "Fastly-CDN-Cache-Control",
+			"X-LiteSpeed-Cache-Control",
+		}
 		site.serves(func(w http.ResponseWriter, _ *http.Request) {
 			for _, name := range vendors {
 				w.Header().Set(name, "public, max-age=120")
@@ -517,7 +557,8 @@ func TestFrontsKeepAVisitorsAnswersPrivate(t *testing.T) {
 					t.Errorf("%v: %s: %q", tc, name, a.Header[name])
 				}
 			}
-			if tc.has == "" && cache != "public, max-age=60, s-maxage=600" || !strings.Contains(cache, tc.has) || !strings.Contains(cache, "max-age=60") {
+			if tc.has == "" && cache != "public, max-age=60, s-maxage=600" || !strings.Contains(cache, tc.has) ||
+				!strings.Contains(cache, "max-age=60") {
 				t.Errorf("%v: %q", tc, cache)
 			}
 			// nginx adds a line.
@@ -594,7 +635,9 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 		for _, http2 := range []bool{true, false} {
 			v := st.door.secure(http2)
 			a := v.get("https://sale.example/", "Accept", "text/html")
-			if c := a.Header.Get("Set-Cookie"); a.ProtoMajor == 2 != http2 || !strings.HasPrefix(c, "__Host-vestibule-sale.place=") || !strings.Contains(c, "; Secure") || !strings.Contains(a.body, "You are in line") {
+			if c := a.Header.Get("Set-Cookie"); a.ProtoMajor == 2 != http2 ||
+				!strings.HasPrefix(c, "__Host-vestibule-sale.place=") || !strings.Contains(c, "; Secure") ||
+				!strings.Contains(a.body, "You are in line") {
 				t.Fatalf("HTTP/%d, %d, %q, %.80q", a.ProtoMajor, a.StatusCode, c, a.body)
 			}
 			v.Jar = nil
@@ -611,11 +654,13 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 			if seen := site.took(); len(seen) != 1 || seen[0].Header.Get("X-Forwarded-Proto") != "https" {
 				t.Errorf("the site saw %v", seen)
 			}
-			if a = v.ask(http.MethodPost, "https://sale.example"+gate.LeavePath, "", "Cookie", in, "Origin", "https://sale.example"); a.StatusCode != http.StatusNoContent {
+			if a = v.ask(http.MethodPost, "https://sale.example"+gate.LeavePath, "", "Cookie", in, "Origin",
+				"https://sale.example"); a.StatusCode != http.StatusNoContent {
 				t.Errorf("leaving: %d %.80q", a.StatusCode, a.body)
 			}
 			for _, path := range vipSpellings {
-				if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, "#") || strings.Contains(path, "%u") {
+				if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, "#") ||
+					strings.Contains(path, "%u") {
 					continue // net/http does not send these, or retries repeatedly if the stream is reset
 				}
 				r, err := http.NewRequest(http.MethodGet, "https://shop.example/", nil)
@@ -652,11 +697,13 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 			if len(proofs) != 1 || strings.Count(proofs[0], ".") != 2 {
 				t.Fatalf("%s: the site has the proofs %q", url, proofs)
 			}
-			if a = v.get(strings.TrimSuffix(url, "about")+gate.VerifyPath[1:], gate.ProofHeader, proofs[0]); a.StatusCode != http.StatusOK {
+			if a = v.get(strings.TrimSuffix(url, "about")+gate.VerifyPath[1:], gate.ProofHeader,
+				proofs[0]); a.StatusCode != http.StatusOK {
 				t.Errorf("%s: the proof is answered by %d %.80q", url, a.StatusCode, a.body)
 			}
 		}
-		if a := v.get("http://sale.example" + gate.KeysPath); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "keys") {
+		if a := v.get("http://sale.example" + gate.KeysPath); a.StatusCode != http.StatusOK ||
+			!strings.Contains(a.body, "keys") {
 			t.Errorf("the keys: %d %.80q", a.StatusCode, a.body)
 		}
 		st.up.queue(sale, 10, 1)
@@ -664,7 +711,8 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 			t.Errorf("who waits gets %q", a.Header.Get(gate.ProofHeader))
 		}
 		for _, path := range []string{"/.well-known/vestibule/../vestibule/none", "/.well-known/vestibule/none", "/decide"} {
-			if a := v.get("http://shop.example"+path, "X-Forwarded-Uri", "/about", "X-Forwarded-Method", "GET", "X-Forwarded-Host", "shop.example"); a.Header.Get(gate.ProofHeader) != "" {
+			if a := v.get("http://shop.example"+path, "X-Forwarded-Uri", "/about", "X-Forwarded-Method", "GET",
+				"X-Forwarded-Host", "shop.example"); a.Header.Get(gate.ProofHeader) != "" {
 				t.Errorf("by %s a visitor gets %q", path, a.Header.Get(gate.ProofHeader))
 			}
 			site.took()

@@ -30,7 +30,8 @@ func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
 	if c == nil {
 		t.Fatal("who was admitted has no ticket")
 	}
-	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure || c.MaxAge < 300 || c.MaxAge > 332 {
+	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure ||
+		c.MaxAge < 300 || c.MaxAge > 332 {
 		t.Errorf("cookie %+v", c)
 	}
 	if got := a.Header.Get("Cache-Control"); got != "private" {
@@ -39,9 +40,11 @@ func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
 
 	a = v.ask(http.MethodPost, "http://sale.example/buy?what=%61&b;c", "two seats",
 		"Cookie", "theirs=1; vestibule-other=x; more=2",
-		"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "evil.example", "Forwarded", "for=6.6.6.6",
+		"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "evil.example", "Forwarded",
+		"for=6.6.6.6",
 		"X-Real-Ip", "6.6.6.6", "X_Forwarded_For", "6.6.6.6", "X-Vestibule-Decision", "forged", "X-Original-Url", "/admin",
-		"X-Http-Method-Override", "DELETE", "Connection", "X-Secret, X-Forwarded-Host", "X-Secret", "1", "Proxy-Authorization", "x", "X-Kept", "yes")
+		"X-Http-Method-Override", "DELETE", "Connection", "X-Secret, X-Forwarded-Host", "X-Secret", "1",
+		"Proxy-Authorization", "x", "X-Kept", "yes")
 	if a.StatusCode != http.StatusOK {
 		t.Fatalf("got %d", a.StatusCode)
 	}
@@ -49,13 +52,16 @@ func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
 		t.Errorf("a session that is not renewed sets %v", a.Cookies())
 	}
 	r := st.origin.last()
-	if r.Host != "sale.example" || r.RequestURI != "/buy?what=%61&b;c" || r.Method != http.MethodPost || r.ContentLength != 9 {
+	if r.Host != "sale.example" || r.RequestURI != "/buy?what=%61&b;c" || r.Method != http.MethodPost ||
+		r.ContentLength != 9 {
 		t.Errorf("origin got %s %s %s, %d bytes", r.Method, r.Host, r.RequestURI, r.ContentLength)
 	}
 	for name, want := range map[string]string{
-		"Cookie": "theirs=1; more=2", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "sale.example",
-		"X-Kept": "yes", "Forwarded": "", "X-Real-Ip": "", "X_forwarded_for": "", "X-Original-Url": "", "X-Http-Method-Override": "",
-		"X-Secret": "", "Proxy-Authorization": "", "Connection": "", "Accept-Encoding": "",
+		"Cookie": "theirs=1; more=2", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http",
+		"X-Forwarded-Host": "sale.example",
+		"X-Kept":           "yes", "Forwarded": "", "X-Real-Ip": "", "X_forwarded_for": "", "X-Original-Url": "",
+		"X-Http-Method-Override": "",
+		"X-Secret":               "", "Proxy-Authorization": "", "Connection": "", "Accept-Encoding": "",
 	} {
 		if got := strings.Join(r.Header.Values(name), "|"); got != want {
 			t.Errorf("origin got %s: %q, want %q", name, got, want)
@@ -72,12 +78,38 @@ func TestListedProxiesAreBelieved(t *testing.T) {
 		proto   string
 		host    string // cookie name if the connection claims TLS
 	}{
-		{"a proxy says who and how", []string{"127.0.0.1"}, []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", "https"}, "203.0.113.9", "https", "__Host-vestibule-sale"},
-		{"a visitor cannot put itself behind others", []string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"}, "203.0.113.9", "http", "vestibule-sale"},
-		{"several headers are one list", []string{"127.0.0.1"}, []string{"X-Forwarded-For", "1.1.1.1", "X-Forwarded-For", "2001:db8::1"}, "2001:db8::1", "http", "vestibule-sale"},
-		{"nonsense ends the list", []string{"127.0.0.0/8"}, []string{"X-Forwarded-For", "1.1.1.1, nonsense, 127.0.0.2"}, "127.0.0.2", "http", "vestibule-sale"},
-		{"two protocols are none", []string{"127.0.0.1"}, []string{"X-Forwarded-Proto", "https", "X-Forwarded-Proto", "http"}, "127.0.0.1", "http", "vestibule-sale"},
-		{"others are not believed", []string{"192.0.2.1"}, []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", "https"}, "127.0.0.1", "http", "vestibule-sale"},
+		{"a proxy says who and how", []string{"127.0.0.1"}, []string{
+			"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto",
+			"https",
+		}, "203.0.113.9", "https", "__Host-vestibule-sale"},
+		{
+			"a visitor cannot put itself behind others",
+			[]string{"127.0.0.0/8", "10.0.0.0/8"},
+			[]string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"},
+			"203.0.113.9", "http", "vestibule-sale",
+		},
+		{
+			"several headers are one list",
+			[]string{"127.0.0.1"},
+			[]string{"X-Forwarded-For", "1.1.1.1", "X-Forwarded-For", "2001:db8::1"},
+			"2001:db8::1", "http", "vestibule-sale",
+		},
+		{
+			"nonsense ends the list",
+			[]string{"127.0.0.0/8"},
+			[]string{"X-Forwarded-For", "1.1.1.1, nonsense, 127.0.0.2"},
+			"127.0.0.2", "http", "vestibule-sale",
+		},
+		{
+			"two protocols are none",
+			[]string{"127.0.0.1"},
+			[]string{"X-Forwarded-Proto", "https", "X-Forwarded-Proto", "http"},
+			"127.0.0.1", "http", "vestibule-sale",
+		},
+		{"others are not believed", []string{"192.0.2.1"}, []string{
+			"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto",
+			"https",
+		}, "127.0.0.1", "http", "vestibule-sale"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			st := open(t, func(st *stage) { st.cfg.Proxies = tc.proxies })
@@ -119,14 +151,16 @@ func TestTheOriginsAnswer(t *testing.T) {
 	if c := cookieOf(a, "vestibule-sale"); c == nil || c.Value == "stolen" || len(a.Cookies()) != 2 {
 		t.Errorf("cookies %v, want theirs and ours", a.Cookies())
 	}
-	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" || a.Header.Get("Surrogate-Control") != "" {
+	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" ||
+		a.Header.Get("Surrogate-Control") != "" {
 		t.Errorf("Cache-Control %q: a shared cache would hand one visitor's ticket to others", got)
 	}
 	a = v.get("http://sale.example/")
 	if cookieOf(a, "vestibule-sale") != nil || cookieOf(a, "theirs") == nil || len(a.Cookies()) != 1 {
 		t.Errorf("cookies %v, want theirs only", a.Cookies())
 	}
-	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" || a.Header.Get("Surrogate-Control") != "" {
+	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" ||
+		a.Header.Get("Surrogate-Control") != "" {
 		t.Errorf("Cache-Control %q: a shared cache would serve the site past the room", got)
 	}
 
@@ -205,7 +239,8 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 		if a := ask("sale.example/", ticket.CookieName("sale", tls)+"="+c.Value); a.body == "the site" {
 			t.Error("a ticket is good under another cookie's name")
 		}
-		a = v.ask(http.MethodPost, scheme+"sale.example"+gate.LeavePath, "", "X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", proto, "Cookie", name+"="+c.Value)
+		a = v.ask(http.MethodPost, scheme+"sale.example"+gate.LeavePath, "", "X-Forwarded-For", "203.0.113.9",
+			"X-Forwarded-Proto", proto, "Cookie", name+"="+c.Value)
 		var gone []string
 		for _, c := range a.Cookies() {
 			if c.MaxAge < 0 && c.Value == "" {
@@ -328,13 +363,18 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 		}
 	}
 	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
-	if err != nil || retry < 2 || retry > 3 || !strings.Contains(a.body, `<noscript><meta http-equiv="refresh" content="`+a.Header.Get("Retry-After")+`"></noscript>`) {
+	if err != nil || retry < 2 || retry > 3 ||
+		!strings.Contains(a.body, `<noscript><meta http-equiv="refresh" content="`+a.Header.Get("Retry-After")+`"></noscript>`) {
 		t.Errorf("Retry-After %q: want 2 s give or take a quarter, so that the visitor is counted soon, and the page to know it", a.Header.Get("Retry-After"))
 	}
-	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+		strings.Contains(csp, "unsafe") {
 		t.Errorf("policy %q lets any script run", csp)
 	}
-	for _, want := range []string{`<dt>People ahead of you<dd id=ahead>1,234</div>`, `<dd id=wait>10 minutes</div>`, `<dd id=total>1,235</div>`} {
+	for _, want := range []string{
+		`<dt>People ahead of you<dd id=ahead>1,234</div>`, `<dd id=wait>10 minutes</div>`,
+		`<dd id=total>1,235</div>`,
+	} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -351,10 +391,12 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 
 	place := cookieOf(a, "vestibule-sale").Value
 	head := v.ask(http.MethodHead, "http://sale.example/", "")
-	if head.StatusCode != http.StatusOK || head.body != "" || head.ContentLength < 1000 || head.Header.Get("Retry-After") == "" {
+	if head.StatusCode != http.StatusOK || head.body != "" || head.ContentLength < 1000 ||
+		head.Header.Get("Retry-After") == "" {
 		t.Errorf("HEAD: %d, %d bytes told, %q", head.StatusCode, head.ContentLength, head.body)
 	}
-	post := v.ask(http.MethodPost, "http://sale.example/buy", "seats=2", "Content-Type", "application/x-www-form-urlencoded")
+	post := v.ask(http.MethodPost, "http://sale.example/buy", "seats=2", "Content-Type",
+		"application/x-www-form-urlencoded")
 	if post.StatusCode != http.StatusTooManyRequests || strings.Contains(post.body, "<") {
 		t.Errorf("POST while waiting: %d", post.StatusCode)
 	}
@@ -364,7 +406,8 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 			t.Errorf("the place changed from %+v to %+v", was, is)
 		}
 	}
-	if a := st.door.visitor().get("http://shop.example/vip/x"); a.StatusCode != http.StatusTooManyRequests || !strings.Contains(a.body, "Not known yet") {
+	if a := st.door.visitor().get("http://shop.example/vip/x"); a.StatusCode != http.StatusTooManyRequests ||
+		!strings.Contains(a.body, "Not known yet") {
 		t.Errorf("vip: %d", a.StatusCode)
 	}
 	if n := st.origin.requests(); n > 0 {
@@ -402,7 +445,8 @@ func TestAWaitingVisitorEnters(t *testing.T) {
 	if a.body != "the site" || admitted == nil {
 		t.Fatalf("not let in: %q", a.body)
 	}
-	if was, is := st.keys.opened("sale", waiting.Value), st.keys.opened("sale", admitted.Value); was.ID != is.ID || was.Joined != is.Joined || !is.IsAdmitted() {
+	if was, is := st.keys.opened("sale", waiting.Value), st.keys.opened("sale", admitted.Value); was.ID != is.ID ||
+		was.Joined != is.Joined || !is.IsAdmitted() {
 		t.Errorf("waited with %+v, entered with %+v", was, is)
 	}
 	again := st.door.visitor()
@@ -447,7 +491,8 @@ func TestAPageLoadIsNotHeldForLong(t *testing.T) {
 	v := st.door.visitor()
 	begun := time.Now()
 	a := v.get("http://sale.example/") // times out in a stage that holds it
-	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 || !strings.Contains(a.body, "You are next") {
+	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 ||
+		!strings.Contains(a.body, "You are next") {
 		t.Errorf("after %v: Retry-After %q, %.80q", time.Since(begun), a.Header.Get("Retry-After"), a.body)
 	}
 	if a := v.get("http://sale.example/"); !strings.Contains(a.body, "You are next") { // with a ticket
@@ -468,7 +513,8 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	go func() { done <- first.get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	a := st.door.visitor().get("http://sale.example/")
-	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 || !strings.Contains(a.body, "You are next") {
+	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 ||
+		!strings.Contains(a.body, "You are next") {
 		t.Errorf("over the cap: Retry-After %q, %d", a.Header.Get("Retry-After"), a.StatusCode)
 	}
 	st.up.grant(sale, 1, 1)
@@ -527,7 +573,8 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 	foreign := *st
 	foreign.keys.ring = keyring(t)
 	for name, value := range map[string]string{
-		"empty": "", "text": "admin", "cut": good[:len(good)-1], "longer": good + "A", "one bit": string(flip), "spaced": good[:20] + " " + good[20:],
+		"empty": "", "text": "admin", "cut": good[:len(good)-1], "longer": good + "A", "one bit": string(flip),
+		"spaced":            good[:20] + " " + good[20:],
 		"of another room":   st.keys.value("vip", session(7)),
 		"of another cookie": string(other.Seal(nil, fleettime.TimeOf(time.Now()), &swapped, ticket.NewScratch([32]byte{2}))),
 		"of other keys":     foreign.keys.value("sale", session(7)),
@@ -595,7 +642,8 @@ func TestTheBestTicketWins(t *testing.T) {
 func TestPassThrough(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(vip, 10, 1)
-	if a := st.door.visitor().get("http://shop.example/about"); a.body != "the site" || len(a.Cookies()) > 0 || a.Header.Get("Cache-Control") != "" {
+	if a := st.door.visitor().get("http://shop.example/about"); a.body != "the site" || len(a.Cookies()) > 0 ||
+		a.Header.Get("Cache-Control") != "" {
 		t.Errorf("outside the room: %d %v", a.StatusCode, a.Header)
 	}
 	if a := st.door.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusTooManyRequests {
@@ -615,7 +663,8 @@ func TestACopyOfATicketIsANewcomer(t *testing.T) {
 	eventually(t, "sessions are renewed", func() bool {
 		old := session(8)
 		old.Until -= 60
-		return cookieOf(v.get("http://sale.example/", "Cookie", st.keys.seal("sale", old)), ticket.CookieName("sale", false)) != nil
+		return cookieOf(v.get("http://sale.example/", "Cookie", st.keys.seal("sale", old)),
+			ticket.CookieName("sale", false)) != nil
 	})
 	for stamp, continues := range map[uint32]bool{1: true, 2: false} {
 		k := session(7)

@@ -56,7 +56,8 @@ func (b *bus) Publish(subject string, data []byte) error {
 	b.mu.Lock()
 	var to []*subscription
 	for s := range b.subs {
-		if prefix, any := strings.CutSuffix(s.pattern, "*"); s.pattern == subject || any && strings.HasPrefix(subject, prefix) {
+		if prefix, any := strings.CutSuffix(s.pattern, "*"); s.pattern == subject || any &&
+			strings.HasPrefix(subject, prefix) {
 			to = append(to, s)
 		}
 	}
@@ -157,7 +158,10 @@ type parent struct {
 func newParent(t testing.TB, b *bus, rooms ...room.ID) *parent {
 	p := &parent{t: t, bus: b, term: wire.Term{N: 1, Nonce: 7}, held: map[room.ID]*wire.RoomGrant{}, lease: time.Hour}
 	for _, id := range rooms {
-		p.held[id] = &wire.RoomGrant{Room: id, Life: wire.Life(5 * time.Minute), RenewCeil: 1 << 40, Permits: wire.Permits{Sessions: wire.Allocation{Keep: 1 << 30}, Rate: wire.Allocation{Keep: 1 << 30}}}
+		p.held[id] = &wire.RoomGrant{
+			Room: id, Life: wire.Life(5 * time.Minute), RenewCeil: 1 << 40,
+			Permits: wire.Permits{Sessions: wire.Allocation{Keep: 1 << 30}, Rate: wire.Allocation{Keep: 1 << 30}},
+		}
 	}
 	if _, err := b.Subscribe(wire.Reports(dc), p.hear); err != nil {
 		t.Fatal(err)
@@ -263,8 +267,9 @@ var (
 func document(origin string) room.Document {
 	r := func(name, host, path string, status int) room.Settings {
 		return room.Settings{
-			Name: name, Host: host, Path: path, TotalActiveUsers: 1000, NewUsersPerMinute: 1000, Origin: origin, QueueingStatus: status,
-			Probation: time.Hour, // none: see TestAFirstStampIsShort
+			Name: name, Host: host, Path: path, TotalActiveUsers: 1000, NewUsersPerMinute: 1000, Origin: origin,
+			QueueingStatus: status,
+			Probation:      time.Hour, // none: see TestAFirstStampIsShort
 		}
 	}
 	return room.Document{Rooms: []room.Settings{r("sale", "sale.example", "/", 0), r("vip", "shop.example", "/vip", 429)}}
@@ -334,7 +339,10 @@ func params() wire.Params {
 // newStage builds an edge that does not run yet; change may alter it.
 func newStage(t testing.TB, change func(*stage)) *stage {
 	t.Helper()
-	st := &stage{t: t, bus: &bus{}, docs: newShelf(), keys: keys{t, keyring(t)}, reg: prometheus.NewRegistry(), cfg: DefaultConfig(), params: params(), log: slog.New(slog.DiscardHandler)}
+	st := &stage{
+		t: t, bus: &bus{}, docs: newShelf(), keys: keys{t, keyring(t)}, reg: prometheus.NewRegistry(),
+		cfg: DefaultConfig(), params: params(), log: slog.New(slog.DiscardHandler),
+	}
 	st.origin = newOrigin(t)
 	t.Cleanup(st.origin.Close)
 	st.cfg.Reader = *frontFlag
@@ -344,7 +352,8 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	}
 	var err error
 	st.server, err = New(Options{
-		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles, EventsEvery: st.castEvery, Rand: st.chance, Own: st.own, Pushes: st.pushes,
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles,
+		EventsEvery: st.castEvery, Rand: st.chance, Own: st.own, Pushes: st.pushes,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +373,10 @@ func (st *stage) start() *stage {
 		if err := st.stop(); err != nil {
 			st.t.Errorf("the edge ended with %v", err)
 		}
-		for _, name := range []string{"vestibule_edge_connections", "vestibule_edge_origin_connections", "vestibule_edge_event_streams"} {
+		for _, name := range []string{
+			"vestibule_edge_connections", "vestibule_edge_origin_connections",
+			"vestibule_edge_event_streams",
+		} {
 			eventually(st.t, name+" is 0 after the end", func() bool { return metric1(st.t, st, name) == 0 })
 		}
 	})

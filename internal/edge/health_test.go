@@ -89,8 +89,10 @@ func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 		for begun := time.Now(); n < 10 || time.Since(begun) < 1500*time.Millisecond; n++ {
 			half()
 		}
-		if told := metric1(t, st, "vestibule_edge_origin_errors_total"); told != 0 || st.server.Status().Rooms["sale"].Paused {
-			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, told, st.server.Status().Rooms["sale"].Paused)
+		if told := metric1(t, st, "vestibule_edge_origin_errors_total"); told != 0 ||
+			st.server.Status().Rooms["sale"].Paused {
+			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, told,
+				st.server.Status().Rooms["sale"].Paused)
 		}
 	})
 }

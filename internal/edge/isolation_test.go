@@ -45,7 +45,8 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 		return cookieOf(a, ticket.CookieName(name, false)) != nil
 	}
 	const saleURL, vipURL = "http://sale.example/", "http://shop.example/vip"
-	eventually(t, "sessions are renewed under a lease", func() bool { return renewed("sale", saleURL) && renewed("vip", vipURL) })
+	eventually(t, "sessions are renewed under a lease",
+		func() bool { return renewed("sale", saleURL) && renewed("vip", vipURL) })
 
 	st.up.silence()
 	st.bus.down.Store(true)
@@ -56,7 +57,8 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	}
 	a := st.door.visitor().get(saleURL)
 	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
-	if a.StatusCode != http.StatusServiceUnavailable || err != nil || retry < 1 || !strings.Contains(a.body, "The line is closed") {
+	if a.StatusCode != http.StatusServiceUnavailable || err != nil || retry < 1 ||
+		!strings.Contains(a.body, "The line is closed") {
 		t.Errorf("closed: %d, Retry-After %q, %.80q", a.StatusCode, a.Header.Get("Retry-After"), a.body)
 	}
 	for i, want := range []string{"the site", "the site", "You are in line"} {
@@ -87,7 +89,10 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.up.mute = false
 	st.up.mu.Unlock()
 	st.adopted()
-	eventually(t, "the end is told", func() bool { return said.Has("msg=\"no longer isolated\"") && said.Has("let_in_without_permit=2") })
+	eventually(t, "the end is told", func() bool {
+		return said.Has("msg=\"no longer isolated\"") &&
+			said.Has("let_in_without_permit=2")
+	})
 }
 
 // A store restored to an older or emptier state changes nothing at an edge, and raises an alarm for the operator: the

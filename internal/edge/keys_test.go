@@ -25,7 +25,8 @@ func rotated(t *testing.T, ago time.Duration) (old, now ticket.Keyring) {
 	ring := ticket.Keyring{}
 	for i := range int(ago/ticket.MinRotation) + 1 {
 		var err error
-		if ring, err = ring.Rotate(at.Add(time.Duration(i)*ticket.MinRotation), ticket.MinRotation, crand.Reader); err != nil {
+		if ring, err = ring.Rotate(at.Add(time.Duration(i)*ticket.MinRotation), ticket.MinRotation,
+			crand.Reader); err != nil {
 			t.Fatal(err)
 		}
 		rings = append(rings, ring)
@@ -47,8 +48,10 @@ func cutOff(t *testing.T) (st *stage, newest ticket.Keyring) {
 // moment reports faults of an answer that asks the visitor to retry.
 func (a answer) moment(t *testing.T, what string) {
 	t.Helper()
-	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 || a.Header.Get(gate.TicketHeader) != "" {
-		t.Errorf("%s: %d, retry after %q, cookies %v", what, a.StatusCode, a.Header.Get("Retry-After"), a.Header["Set-Cookie"])
+	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" ||
+		len(a.Header["Set-Cookie"]) > 0 || a.Header.Get(gate.TicketHeader) != "" {
+		t.Errorf("%s: %d, retry after %q, cookies %v", what, a.StatusCode, a.Header.Get("Retry-After"),
+			a.Header["Set-Cookie"])
 	}
 }
 
@@ -78,13 +81,17 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 					JoinedAt string
 				}
 			}
-			if err := json.Unmarshal([]byte(a.body), &told); err != nil || told.Vestibule.State != "moment" || told.Vestibule.JoinedAt != "" {
+			if err := json.Unmarshal([]byte(a.body), &told); err != nil || told.Vestibule.State != "moment" ||
+				told.Vestibule.JoinedAt != "" {
 				t.Errorf("%s, %s: %v, %.300q", what, name, err, a.body)
 			}
 		}
-		st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.LeavePath, "", "Cookie", cookie, "Accept", "text/html").moment(t, what+", leaving")
-		st.door.visitor().get("http://sale.example"+gate.EventsPath+"?room=sale", "Cookie", cookie).moment(t, what+", listening")
-		if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.AwayPath, "", "Cookie", cookie); len(a.Header["Set-Cookie"]) > 0 {
+		st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.LeavePath, "", "Cookie", cookie, "Accept",
+			"text/html").moment(t, what+", leaving")
+		st.door.visitor().get("http://sale.example"+gate.EventsPath+"?room=sale", "Cookie", cookie).moment(t,
+			what+", listening")
+		if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.AwayPath, "", "Cookie",
+			cookie); len(a.Header["Set-Cookie"]) > 0 {
 			t.Errorf("%s, going away: cookies %v", what, a.Header["Set-Cookie"])
 		}
 	}
@@ -119,7 +126,11 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 	old, newest := rotated(t, 3*ticket.MinRotation+time.Minute)
 	foreign := func(st *stage, ring ticket.Keyring) string {
-		st.keys.ring = ticket.Keyring{Version: 9, Keys: []ticket.Key{{ID: ring.Keys[len(ring.Keys)-1].ID + 1, Secret: ring.Keys[0].Secret}}} // newer than the edge's
+		// newer than the edge's
+		st.keys.ring = ticket.Keyring{
+			Version: 9,
+			Keys:    []ticket.Key{{ID: ring.Keys[len(ring.Keys)-1].ID + 1, Secret: ring.Keys[0].Secret}},
+		}
 		return st.keys.seal("sale", session(7))
 	}
 	t.Run("the ring is confirmed", func(t *testing.T) {
@@ -151,7 +162,8 @@ func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 	t.Run("the ring is young", func(t *testing.T) {
 		st := open(t, func(st *stage) { st.keys.ring = newest })
 		st.docs.broken.Store(true)
-		if a := st.door.visitor().get("http://sale.example/", "Cookie", foreign(st, newest)); a.body != "the site" || cookieOf(a, "vestibule-sale") == nil {
+		if a := st.door.visitor().get("http://sale.example/", "Cookie", foreign(st, newest)); a.body != "the site" ||
+			cookieOf(a, "vestibule-sale") == nil {
 			t.Errorf("somebody new got %d %.60q", a.StatusCode, a.body)
 		}
 	})
@@ -188,7 +200,8 @@ func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	}
 	place := session(7)
 	place.Admitted, place.Until, place.Home = 0, 0, 0
-	if a := v.get("http://sale.example/", "Cookie", st.keys.seal("sale", place)); a.StatusCode != http.StatusOK || len(a.Header["Set-Cookie"]) > 0 || !strings.Contains(a.body, "The line is paused") {
+	if a := v.get("http://sale.example/", "Cookie", st.keys.seal("sale", place)); a.StatusCode != http.StatusOK ||
+		len(a.Header["Set-Cookie"]) > 0 || !strings.Contains(a.body, "The line is paused") {
 		t.Errorf("who has a place got %d %v", a.StatusCode, a.Header["Set-Cookie"])
 	}
 	if n := metric(t, st, "vestibule_edge_requests_total", "result", "time_unknown"); n != 4 {

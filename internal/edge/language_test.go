@@ -29,13 +29,18 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 	if a.StatusCode != 303 || a.Header.Get("Location") != "/seats?row=4&x=%22" {
 		t.Errorf("the choice: %d %v", a.StatusCode, a.Header)
 	}
-	if a := v.get(saleURL, "Accept-Language", "fr"); a.Header.Get("Content-Language") != "de-DE" || !strings.Contains(a.body, "Personen vor") && !strings.Contains(a.body, `lang="de-DE"`) {
+	if a := v.get(saleURL, "Accept-Language", "fr"); a.Header.Get("Content-Language") != "de-DE" ||
+		!strings.Contains(a.body, "Personen vor") && !strings.Contains(a.body, `lang="de-DE"`) {
 		t.Errorf("the page after the choice is in %s", a.Header.Get("Content-Language"))
 	}
-	if a := st.door.visitor().get(saleURL, "Accept-Language", "fr", "Cookie", "vestibule_language=klingon"); a.Header.Get("Content-Language") != "fr-FR" {
+	if a := st.door.visitor().get(saleURL, "Accept-Language", "fr", "Cookie",
+		"vestibule_language=klingon"); a.Header.Get("Content-Language") != "fr-FR" {
 		t.Errorf("a language that there is not: %s", a.Header.Get("Content-Language"))
 	}
-	for _, elsewhere := range []string{"https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2F%5Cevil.example", "%2Fa%0d%0aSet-Cookie%3Ax", "evil", "", "%2F.well-known%2Fvestibule%2Fleave%3Froom%3Dsale"} {
+	for _, elsewhere := range []string{
+		"https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2F%5Cevil.example",
+		"%2Fa%0d%0aSet-Cookie%3Ax", "evil", "", "%2F.well-known%2Fvestibule%2Fleave%3Froom%3Dsale",
+	} {
 		if a := v.get(list + "&to=de-DE&back=" + elsewhere); a.StatusCode != 303 || a.Header.Get("Location") != "/" {
 			t.Errorf("back=%s leads to %d %q", elsewhere, a.StatusCode, a.Header.Get("Location"))
 		}

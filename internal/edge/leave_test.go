@@ -25,7 +25,8 @@ func TestLeaving(t *testing.T) {
 	}
 	copied := st.keys.seal("sale", session(7))
 	for range 2 { // the second time there is nothing to leave, and that is fine
-		a := v.ask(http.MethodPost, leaveURL, "", "Cookie", copied, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin")
+		a := v.ask(http.MethodPost, leaveURL, "", "Cookie", copied, "Origin", "http://sale.example", "Sec-Fetch-Site",
+			"same-origin")
 		if a.StatusCode != http.StatusNoContent || a.Header.Get("Cache-Control") != "no-store" {
 			t.Fatalf("leaving: %d %v", a.StatusCode, a.Header)
 		}
@@ -51,11 +52,18 @@ func TestLeavingIsRefusedTo(t *testing.T) {
 		status           int
 	}{
 		{"a link", http.MethodGet, leaveURL, nil, http.StatusMethodNotAllowed},
-		{"a page of another site", http.MethodPost, leaveURL, []string{"Origin", "http://evil.example"}, http.StatusForbidden},
+		{
+			"a page of another site", http.MethodPost, leaveURL,
+			[]string{"Origin", "http://evil.example"},
+			http.StatusForbidden,
+		},
 		{"a form of another site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 		{"a page of a sister site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden},
 		{"an opaque origin", http.MethodPost, leaveURL, []string{"Origin", "null"}, http.StatusForbidden},
-		{"a host that is not ours", http.MethodPost, "http://other.example" + gate.LeavePath, nil, http.StatusMisdirectedRequest},
+		{
+			"a host that is not ours", http.MethodPost, "http://other.example" + gate.LeavePath, nil,
+			http.StatusMisdirectedRequest,
+		},
 		{"a room that is not there", http.MethodPost, leaveURL + "?room=nowhere", nil, http.StatusNotFound},
 	} {
 		v := st.door.visitor()
@@ -89,7 +97,8 @@ func TestTheOriginPutsAVisitorOut(t *testing.T) {
 	v := st.door.visitor()
 	v.Jar = nil
 	for _, path := range []string{"/", "/logout"} {
-		if a := v.get("http://sale.example"+path, "Cookie", in); a.body != "the site" || a.Header.Get("Vestibule-Command") != "" {
+		if a := v.get("http://sale.example"+path, "Cookie", in); a.body != "the site" ||
+			a.Header.Get("Vestibule-Command") != "" {
 			t.Fatalf("%s: %d %v", path, a.StatusCode, a.Header)
 		}
 	}

@@ -56,7 +56,8 @@ func TestAnOwnListenerIsNoSite(t *testing.T) {
 	defer metrics.Close()
 	eachFront(t, func(t *testing.T, front string) {
 		st := openAt(t, metrics.URL, func(st *stage) { st.cfg.Reader, st.own = front, []net.Addr{metrics.Listener.Addr()} })
-		if a := st.door.visitor().ask(http.MethodGet, "http://shop.example/about", ""); a.StatusCode != http.StatusBadGateway {
+		if a := st.door.visitor().ask(http.MethodGet, "http://shop.example/about",
+			""); a.StatusCode != http.StatusBadGateway {
 			t.Errorf("%d %.60q", a.StatusCode, a.body)
 		}
 	})
@@ -73,7 +74,10 @@ func TestViaOfRequests(t *testing.T) {
 		}{
 			{nil, "1.1 vestibule-shop.example", "1", 200},
 			{[]string{"Via: 1.0 a, 1.1 b (c)", "Via: 2 d"}, "1.0 a, 1.1 b (c), 2 d, 1.1 vestibule-shop.example", "1", 200},
-			{[]string{"Via: 1.1 vestibule-sale.example", "Vestibule-Hops: 3"}, "1.1 vestibule-sale.example, 1.1 vestibule-shop.example", "4", 200},
+			{
+				[]string{"Via: 1.1 vestibule-sale.example", "Vestibule-Hops: 3"},
+				"1.1 vestibule-sale.example, 1.1 vestibule-shop.example", "4", 200,
+			},
 			{[]string{"Via: 1.1 a, 2.0  vestibule-shop.example"}, "", "", 508},
 			{[]string{"Vestibule-Hops: 4"}, "", "", 508},
 			{[]string{"Vestibule-Hops: x"}, "", "", 508},
@@ -84,7 +88,9 @@ func TestViaOfRequests(t *testing.T) {
 				t.Errorf("%q: %v", c.lines, codes)
 				continue
 			}
-			if h := st.origin.last().Header; c.code == 200 && (len(h["Via"]) != 1 || h.Get("Via") != c.via || len(h["Vestibule-Hops"]) != 1 || h.Get("Vestibule-Hops") != c.hops) {
+			if h := st.origin.last().Header; c.code == 200 &&
+				(len(h["Via"]) != 1 || h.Get("Via") != c.via || len(h["Vestibule-Hops"]) != 1 ||
+					h.Get("Vestibule-Hops") != c.hops) {
 				t.Errorf("%q: %q %q", c.lines, h["Via"], h["Vestibule-Hops"])
 			}
 		}

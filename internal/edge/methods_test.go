@@ -19,7 +19,8 @@ func (st *stage) change(version uint64, change func(*room.Settings)) {
 	d := document(st.origin.URL)
 	change(&d.Rooms[0])
 	st.docs.offer(node.RoomsDocument, roomsDocument(st.t, version, d))
-	testkit.Eventually(st.t, "the new settings are used", func() bool { return st.server.gate.Rooms().Version() == version })
+	testkit.Eventually(st.t, "the new settings are used",
+		func() bool { return st.server.gate.Rooms().Version() == version })
 }
 
 // TestASuspendedRoomIsNotThere: every request passes, no ticket is read or given, a waiting page gets the hint to
@@ -29,11 +30,13 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 	in := st.keys.seal("sale", session(7))
 	for _, header := range [][]string{nil, {"Cookie", in}} {
 		a := st.door.visitor().get(saleURL, header...)
-		if a.StatusCode != http.StatusOK || a.body != "the site" || a.Header["Set-Cookie"] != nil || a.Header.Get("Vestibule-Decision") != "" {
+		if a.StatusCode != http.StatusOK || a.body != "the site" || a.Header["Set-Cookie"] != nil ||
+			a.Header.Get("Vestibule-Decision") != "" {
 			t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
 		}
 	}
-	if a := st.door.visitor().get(saleURL, "Vestibule-Poll", "1", "Accept", "application/json"); !strings.Contains(a.body, `"state":"entering"`) {
+	if a := st.door.visitor().get(saleURL, "Vestibule-Poll", "1", "Accept", "application/json"); !strings.Contains(a.body,
+		`"state":"entering"`) {
 		t.Errorf("a page that waits is told %s", a.body)
 	}
 	if n := st.admittedNow(); n != 0 {
@@ -50,11 +53,16 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 func TestARoomThatRejects(t *testing.T) {
 	st := openWith(t, 10, func(r *room.Settings) { r.QueueingMethod, r.QueueingStatus = room.MethodReject, 429 })
 	a := st.door.visitor().get(saleURL)
-	if a.StatusCode != 429 || !strings.Contains(a.body, "The line is closed") || a.Header["Set-Cookie"] != nil || len(a.Header.Get("Retry-After")) != 2 || a.Header.Get("Retry-After") < "60" || a.Header.Get("Referrer-Policy") != "no-referrer" {
+	if a.StatusCode != 429 || !strings.Contains(a.body, "The line is closed") || a.Header["Set-Cookie"] != nil ||
+		len(a.Header.Get("Retry-After")) != 2 || a.Header.Get("Retry-After") < "60" ||
+		a.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("%d %v %q", a.StatusCode, a.Header, a.body)
 	}
 	a = st.door.visitor().get(saleURL, "Accept", "application/json")
-	for _, says := range []string{`"queueIsFull":true`, `"isRejectQueue":true`, `"queueingMethod":"reject"`, `"state":"closed"`} {
+	for _, says := range []string{
+		`"queueIsFull":true`, `"isRejectQueue":true`, `"queueingMethod":"reject"`,
+		`"state":"closed"`,
+	} {
 		if !strings.Contains(a.body, says) {
 			t.Errorf("no %s in %s", says, a.body)
 		}
@@ -67,7 +75,10 @@ func TestARoomThatRejects(t *testing.T) {
 	st.change(2, func(r *room.Settings) { r.QueueingMethod, r.QueueAll = room.MethodReject, true })
 	v := st.door.visitor()
 	a = v.get(saleURL, "Accept", "application/json")
-	for _, says := range []string{`"queueIsFull":false`, `"queueAll":true`, `"waitTimeKnown":false`, `"state":"paused"`, `"pausedBy":"operator"`} {
+	for _, says := range []string{
+		`"queueIsFull":false`, `"queueAll":true`, `"waitTimeKnown":false`, `"state":"paused"`,
+		`"pausedBy":"operator"`,
+	} {
 		if !strings.Contains(a.body, says) {
 			t.Errorf("all are queued: no %s in %s", says, a.body)
 		}
@@ -84,7 +95,10 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	now := int64(st.server.gate.Engine.Time())
 	event := func(start time.Duration) room.Event {
-		return room.Event{Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000, Overrides: room.Overrides{"queueing_method": room.MethodFIFO}}
+		return room.Event{
+			Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000,
+			Overrides: room.Overrides{"queueing_method": room.MethodFIFO},
+		}
 	}
 	st.change(2, func(r *room.Settings) {
 		r.QueueingMethod, r.Events = room.MethodReject, []room.Event{event(30 * time.Minute)}
@@ -92,11 +106,16 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 	v := st.door.visitor()
 	a := v.get(saleURL)
 	place := cookieOf(a, ticket.CookieName("sale", false))
-	if a.StatusCode != 200 || place == nil || !strings.Contains(a.body, "It has not started yet") || !strings.Contains(a.body, `<dd id=starts>29 min`) && !strings.Contains(a.body, `<dd id=starts>30 min`) {
+	if a.StatusCode != 200 || place == nil || !strings.Contains(a.body, "It has not started yet") ||
+		!strings.Contains(a.body, `<dd id=starts>29 min`) && !strings.Contains(a.body, `<dd id=starts>30 min`) {
 		t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
 	}
 	a = v.get(saleURL, "Accept", "application/json")
-	for _, says := range []string{`"isEventActive":true`, `"isEventPrequeueing":true`, `"timeUntilEventStart":30`, `"waitTimeKnown":false`, `"queueAll":false`, `"queueingMethod":"fifo"`, `"shuffleAtEventStart":false`, `"state":"before"`, `"startsAt":"`} {
+	for _, says := range []string{
+		`"isEventActive":true`, `"isEventPrequeueing":true`, `"timeUntilEventStart":30`,
+		`"waitTimeKnown":false`, `"queueAll":false`, `"queueingMethod":"fifo"`, `"shuffleAtEventStart":false`,
+		`"state":"before"`, `"startsAt":"`,
+	} {
 		if !strings.Contains(a.body, says) {
 			t.Errorf("no %s in %s", says, a.body)
 		}
@@ -105,7 +124,8 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
 	}
 	st.change(3, func(r *room.Settings) { r.QueueAll, r.Events = true, []room.Event{event(30 * time.Minute)} })
-	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"state":"paused"`) || strings.Contains(a.body, "startsAt") {
+	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"state":"paused"`) ||
+		strings.Contains(a.body, "startsAt") {
 		t.Errorf("queue_all: %s", a.body)
 	}
 	if n := st.admittedNow(); n != 0 {
@@ -133,9 +153,18 @@ func TestCookiesAreAsTheRoomSays(t *testing.T) {
 		{func(r *room.Settings) { r.CookieSuffix = "2026" }, "vestibule-sale.2026", "; HttpOnly; SameSite=Lax"},
 		{func(r *room.Settings) { r.CookieSameSite = "strict" }, "vestibule-sale", "; HttpOnly; SameSite=Strict"},
 		{func(r *room.Settings) { r.CookieSameSite = "none" }, "vestibule-sale", "; HttpOnly; SameSite=Lax"},
-		{func(r *room.Settings) { r.CookieSameSite, r.CookieSecure = "none", "always" }, "__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure"},
-		{func(r *room.Settings) { r.CookieSameSite, r.CookiePartitioned = "none", true }, "vestibule-sale", "; HttpOnly; SameSite=Lax"},
-		{func(r *room.Settings) { r.CookieSameSite, r.CookieSecure, r.CookiePartitioned = "none", "always", true }, "__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure; Partitioned"},
+		{
+			func(r *room.Settings) { r.CookieSameSite, r.CookieSecure = "none", "always" }, "__Host-vestibule-sale",
+			"; HttpOnly; SameSite=None; Secure",
+		},
+		{
+			func(r *room.Settings) { r.CookieSameSite, r.CookiePartitioned = "none", true }, "vestibule-sale",
+			"; HttpOnly; SameSite=Lax",
+		},
+		{
+			func(r *room.Settings) { r.CookieSameSite, r.CookieSecure, r.CookiePartitioned = "none", "always", true },
+			"__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure; Partitioned",
+		},
 	} {
 		st.change(uint64(2+i), tc.change)
 		before := st.admittedNow()
@@ -145,7 +174,8 @@ func TestCookiesAreAsTheRoomSays(t *testing.T) {
 			t.Errorf("%s: want %s…%s", line, tc.name, tc.ends)
 		}
 		value, _, _ := strings.Cut(line, ";")
-		if b := st.door.visitor().get(saleURL, "Cookie", value); a.body != "the site" || b.body != "the site" || st.admittedNow() != before+1 {
+		if b := st.door.visitor().get(saleURL, "Cookie", value); a.body != "the site" || b.body != "the site" ||
+			st.admittedNow() != before+1 {
 			t.Errorf("%s: %q, then %q, %d admitted", tc.name, a.body, b.body, st.admittedNow()-before)
 		}
 	}
@@ -179,7 +209,10 @@ func TestAPauseIsShown(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	pause := func(version uint64, c *room.Control) {
 		t.Helper()
-		data, err := room.EncodeControls(&room.Controls{Version: version, Rooms: map[string]*room.Control{room.PublicID("sale"): c}})
+		data, err := room.EncodeControls(&room.Controls{
+			Version: version,
+			Rooms:   map[string]*room.Control{room.PublicID("sale"): c},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,10 +224,12 @@ func TestAPauseIsShown(t *testing.T) {
 	st.change(2, func(r *room.Settings) { r.QueueMessage = "Hello." })
 	v := st.door.visitor()
 	a := v.get(saleURL)
-	if !strings.Contains(a.body, "The organiser has paused the line.") || !strings.Contains(a.body, "Back &lt;soon&gt; &amp; &#34;better&#34;.") || strings.Contains(a.body, "<soon>") {
+	if !strings.Contains(a.body, "The organiser has paused the line.") ||
+		!strings.Contains(a.body, "Back &lt;soon&gt; &amp; &#34;better&#34;.") || strings.Contains(a.body, "<soon>") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"message":"Back \u003csoon\u003e \u0026 \"better\"."`) || !strings.Contains(a.body, `"pausedBy":"operator"`) {
+	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body,
+		`"message":"Back \u003csoon\u003e \u0026 \"better\"."`) || !strings.Contains(a.body, `"pausedBy":"operator"`) {
 		t.Errorf("%s", a.body)
 	}
 	pause(6, &room.Control{Message: &room.Message{Mark: room.Mark{Since: 1}, Text: "Go on."}})

@@ -49,7 +49,8 @@ func TestAppsAreToldInJSON(t *testing.T) {
 	const axios = "application/json, text/plain, */*"
 	a := app.get("http://shop.example/vip", "Accept", axios)
 	said := a.told(t)
-	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" || a.Header.Get("Refresh") != "" || cookieOf(a, "vestibule-vip") == nil {
+	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" || a.Header.Get("Refresh") != "" ||
+		cookieOf(a, "vestibule-vip") == nil {
 		t.Errorf("%d, %v", a.StatusCode, a.Header)
 	}
 	if len(said.Cloudflare) != 25 || said.Cloudflare["inWaitingRoom"] != true || said.Cloudflare["waitTime"] != 11.0 {
@@ -58,11 +59,13 @@ func TestAppsAreToldInJSON(t *testing.T) {
 	if said.Ours["state"] != "queued" || said.Ours["peopleAhead"] != 1234.0 || said.Ours["room"] != "vip" {
 		t.Errorf("vestibule: %v", said.Ours)
 	}
-	if again := app.get("http://shop.example/vip", "Accept", axios).told(t); again.Ours["joinedAt"] != said.Ours["joinedAt"] {
+	if again := app.get("http://shop.example/vip", "Accept",
+		axios).told(t); again.Ours["joinedAt"] != said.Ours["joinedAt"] {
 		t.Errorf("joined at %v, then at %v", said.Ours["joinedAt"], again.Ours["joinedAt"])
 	}
 	st.up.view(vip, 0, 2, 1<<60, 0)
-	if a := app.get("http://shop.example/vip", "Accept", axios); a.body != "the site" || st.origin.last().Header.Get("Accept") != axios {
+	if a := app.get("http://shop.example/vip", "Accept", axios); a.body != "the site" ||
+		st.origin.last().Header.Get("Accept") != axios {
 		t.Errorf("admitted: %d %.60q", a.StatusCode, a.body)
 	}
 	if a := app.get("http://shop.example/vip", "Accept", "text/html"); a.body != "the site" {
@@ -168,7 +171,8 @@ func TestTheGraceIsTold(t *testing.T) {
 	now := st.server.Status().Time
 	place := ticket.Ticket{ID: 7, Joined: now.Add(-time.Hour), Seen: uint32(now.Second()) - 1200, Flags: ticket.Returned}
 	said := st.door.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.keys.seal("sale", place)).told(t)
-	if said.Ours["placeKeptSeconds"] != 1200.0 || said.Ours["lost"] != "" || said.Ours["joinedAt"] != place.Joined.Std().Format("2006-01-02T15:04:05.000Z07:00") {
+	if said.Ours["placeKeptSeconds"] != 1200.0 || said.Ours["lost"] != "" ||
+		said.Ours["joinedAt"] != place.Joined.Std().Format("2006-01-02T15:04:05.000Z07:00") {
 		t.Errorf("after twenty minutes: %v", said.Ours)
 	}
 	place.Seen -= 120
@@ -196,7 +200,8 @@ func TestPagesInTheVisitorsLanguage(t *testing.T) {
 		"de-CH,de;q=0.9,en;q=0.8": `<html lang="de-DE" dir="ltr">`,
 	} {
 		a := st.door.visitor().get(saleURL, "Accept-Language", header)
-		if !strings.Contains(a.body, want) || !strings.Contains(a.body, ">Seats &amp; &lt;standing&gt;</p>") || !strings.Contains(want, a.Header.Get("Content-Language")) {
+		if !strings.Contains(a.body, want) || !strings.Contains(a.body, ">Seats &amp; &lt;standing&gt;</p>") ||
+			!strings.Contains(want, a.Header.Get("Content-Language")) {
 			t.Errorf("%q: no %s, or no message, in %.80q", header, want, a.body)
 		}
 	}
@@ -211,8 +216,10 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 	v := st.door.visitor()
 	joined := st.keys.opened("sale", cookieOf(v.get(saleURL), "vestibule-sale").Value).Joined
 	for range 2 { // the second time there is nothing to leave, and that is fine
-		a := v.ask(http.MethodPost, leave, "", "Sec-Fetch-Site", "same-origin", "Origin", "http://sale.example", "Accept", "text/html,*/*;q=0.8")
-		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You have left the line") || !strings.Contains(a.body, `<a href="/">Join again</a>`) {
+		a := v.ask(http.MethodPost, leave, "", "Sec-Fetch-Site", "same-origin", "Origin", "http://sale.example", "Accept",
+			"text/html,*/*;q=0.8")
+		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You have left the line") ||
+			!strings.Contains(a.body, `<a href="/">Join again</a>`) {
 			t.Errorf("leaving: %d, %.60q", a.StatusCode, a.body)
 		}
 	}
@@ -222,7 +229,8 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 	if len(v.Jar.Cookies(&url.URL{Scheme: "http", Host: "sale.example", Path: "/"})) > 0 {
 		t.Error("the browser keeps its ticket")
 	}
-	if a := v.ask(http.MethodPost, leave, "", "Accept", "application/json").told(t); a.Ours["state"] != "left" || a.Cloudflare["inWaitingRoom"] != false {
+	if a := v.ask(http.MethodPost, leave, "", "Accept", "application/json").told(t); a.Ours["state"] != "left" ||
+		a.Cloudflare["inWaitingRoom"] != false {
 		t.Errorf("an app that leaves: %v", a)
 	}
 	if a := v.ask(http.MethodPost, leaveURL, "", "Accept", "*/*"); a.StatusCode != http.StatusNoContent {
@@ -268,7 +276,8 @@ func TestTicketsInAHeader(t *testing.T) {
 	st.up.view(sale, 0, 2, 1<<60, 0)
 	a = app.get(saleURL, "Vestibule-Ticket", place)
 	pass := st.keys.opened("sale", strings.TrimPrefix(a.Header.Get("Vestibule-Ticket"), "sale="))
-	if lines := a.Header.Values("Vestibule-Ticket"); a.StatusCode != http.StatusOK || len(lines) != 1 || !pass.IsAdmitted() {
+	if lines := a.Header.Values("Vestibule-Ticket"); a.StatusCode != http.StatusOK || len(lines) != 1 ||
+		!pass.IsAdmitted() {
 		t.Errorf("admitted: %d with %q", a.StatusCode, lines)
 	}
 	if a := st.door.visitor().get(saleURL); a.Header.Get("Vestibule-Ticket") != "" {
@@ -279,7 +288,8 @@ func TestTicketsInAHeader(t *testing.T) {
 	if a := browser.get(saleURL, "Vestibule-Ticket", "new"); a.Header.Get("Vestibule-Ticket") != "" {
 		t.Error("a browser's cookie was given away")
 	}
-	if a := app.get(saleURL, "Vestibule-Ticket", strings.Repeat("sale=x,", 50)+"sale="+st.keys.value("sale", session(7))); a.Header.Get("Vestibule-Decision") != "" {
+	if a := app.get(saleURL, "Vestibule-Ticket", strings.Repeat("sale=x,", 50)+"sale="+st.keys.value("sale",
+		session(7))); a.Header.Get("Vestibule-Decision") != "" {
 		t.Errorf("a session behind 50 values that do not open: %d %.60q", a.StatusCode, a.body)
 	}
 }
@@ -302,7 +312,8 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	for range 3 {
 		a := st.door.visitor().get(saleURL)
 		m := regexp.MustCompile(`^<!doctype html><title>10</title><script nonce=([A-Za-z0-9_-]{22})>1</script>$`).FindStringSubmatch(a.body)
-		if m == nil || seen[m[1]] || !strings.Contains(a.Header.Get("Content-Security-Policy"), "script-src 'nonce-"+m[1]+"'") {
+		if m == nil || seen[m[1]] || !strings.Contains(a.Header.Get("Content-Security-Policy"),
+			"script-src 'nonce-"+m[1]+"'") {
 			t.Fatalf("%q under %q", a.body, a.Header.Get("Content-Security-Policy"))
 		}
 		seen[m[1]] = true
@@ -333,7 +344,8 @@ func TestFrameAncestors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if policy := page.FramedBy(custom.Policy("n", ""), "https://a.example"); !strings.Contains(policy, "; frame-ancestors 'self' https://a.example; ") {
+	if policy := page.FramedBy(custom.Policy("n", ""), "https://a.example"); !strings.Contains(policy,
+		"; frame-ancestors 'self' https://a.example; ") {
 		t.Errorf("a page of the operator's own: %s", policy)
 	}
 }

@@ -63,13 +63,15 @@ func TestTheSiteIsGivenAProof(t *testing.T) {
 		w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that reveals everything
 	})
 	v := st.door.visitor()
-	a := v.get("http://sale.example/", gate.ProofHeader, "mine", "vestibule-proof", "mine", "Vestibule_Proof", "mine", "Connection", gate.ProofHeader)
+	a := v.get("http://sale.example/", gate.ProofHeader, "mine", "vestibule-proof", "mine", "Vestibule_Proof", "mine",
+		"Connection", gate.ProofHeader)
 	if a.StatusCode != http.StatusOK || a.Header.Get(gate.ProofHeader) != "" {
 		t.Errorf("the visitor gets %d and %q", a.StatusCode, a.Header)
 	}
 	c := st.proven()
 	now := time.Now().Unix()
-	if c.Room != "sale" || c.Audience != st.origin.URL || c.Subject == "" || c.Admitted < now-60 || c.Admitted > now+1 || c.Expires <= now || c.Expires > now+301 {
+	if c.Room != "sale" || c.Audience != st.origin.URL || c.Subject == "" || c.Admitted < now-60 || c.Admitted > now+1 ||
+		c.Expires <= now || c.Expires > now+301 {
 		t.Errorf("inside: %+v", c)
 	}
 	v.get("http://sale.example/")
@@ -97,18 +99,21 @@ func TestKeysOfProofsArePublished(t *testing.T) {
 	st := open(t, proving)
 	for _, host := range []string{"sale.example", "edge.internal"} {
 		a := st.door.visitor().get("http://" + host + gate.KeysPath)
-		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "public, max-age=300" || a.Header.Get("Content-Type") != "application/jwk-set+json" {
+		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "public, max-age=300" ||
+			a.Header.Get("Content-Type") != "application/jwk-set+json" {
 			t.Errorf("%s: %d %q", host, a.StatusCode, a.Header)
 		}
 		if strings.Contains(a.body, `"d"`) || strings.Count(a.body, `"kid"`) != len(st.keys.ring.Keys) {
 			t.Errorf("%s: %s", host, a.body)
 		}
 	}
-	if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath, ""); a.StatusCode != http.StatusMethodNotAllowed {
+	if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath,
+		""); a.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", a.StatusCode)
 	}
 	// A rotation adds a key, and the site's proofs go on.
-	next, err := st.keys.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour, strings.NewReader(strings.Repeat("k", 64)))
+	next, err := st.keys.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour,
+		strings.NewReader(strings.Repeat("k", 64)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +152,8 @@ func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 		{"altered", "", []string{good[:len(good)-8] + "AAAAAAAA"}, 403, false},
 	} {
 		code, told := st.verify(tc.query, tc.proofs...)
-		if code != tc.code || told["passed"] != (tc.code == 200) || told["inside"] != tc.inside || (tc.code != 200) != (told["reason"] != nil) {
+		if code != tc.code || told["passed"] != (tc.code == 200) || told["inside"] != tc.inside ||
+			(tc.code != 200) != (told["reason"] != nil) {
 			t.Errorf("%s: %d %v", tc.name, code, told)
 		}
 	}
@@ -178,7 +184,10 @@ func TestAFrontIsGivenAProof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"Method": "GET", "Proto": "http", "Host": "sale.example", "Uri": "/", "For": "192.0.2.7"} {
+	for name, value := range map[string]string{
+		"Method": "GET", "Proto": "http", "Host": "sale.example", "Uri": "/",
+		"For": "192.0.2.7",
+	} {
 		r.Header.Set("X-Forwarded-"+name, value)
 	}
 	res, err := http.DefaultClient.Do(r)
@@ -216,7 +225,10 @@ func BenchmarkProof(b *testing.B) {
 	st := open(b, proving)
 	st.server.proxy.trip = instantly{}
 	s := session(7)
-	r := &gate.Request{Host: "sale.example", Target: "/", Method: http.MethodGet, Cookies: []string{st.keys.seal("sale", s)}}
+	r := &gate.Request{
+		Host: "sale.example", Target: "/", Method: http.MethodGet,
+		Cookies: []string{st.keys.seal("sale", s)},
+	}
 	b.Run("remembered", func(b *testing.B) {
 		o := st.server.gate.Begin()
 		defer o.End()

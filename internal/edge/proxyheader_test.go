@@ -114,7 +114,8 @@ func TestReadingPROXYHeaders(t *testing.T) {
 // library agrees with every header that is believed.
 func FuzzPROXYHeader(f *testing.F) {
 	for _, s := range []string{
-		headerOf(f, 2, "192.0.2.7:4711"), headerOf(f, 2, "[2001:db8::7]:4711"), headerOf(f, 1, "192.0.2.7:4711"), "PROXY UNKNOWN\r\n",
+		headerOf(f, 2, "192.0.2.7:4711"), headerOf(f, 2, "[2001:db8::7]:4711"), headerOf(f, 1, "192.0.2.7:4711"),
+		"PROXY UNKNOWN\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n\r\n", v2(0x20, 0, 0, 0), "PROXY \r\n",
 	} {
 		f.Add([]byte(s), true)
@@ -186,7 +187,8 @@ func TestAVisitorIsWhoThePROXYHeaderSays(t *testing.T) {
 		}
 	}
 	listen := func(id uint64) string {
-		return "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " + st.keys.seal("sale", inLine(id)) + "\r\n\r\n"
+		return "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " +
+			st.keys.seal("sale", inLine(id)) + "\r\n\r\n"
 	}
 	for i, tc := range []struct {
 		from string

@@ -94,7 +94,10 @@ func pushHeader(t testing.TB, endpoint string) string {
 		t.Fatal(err)
 	}
 	enc := base64.RawURLEncoding
-	return strings.Join([]string{endpoint, enc.EncodeToString(key.PublicKey().Bytes()), enc.EncodeToString(make([]byte, push.Auth)), "de-DE"}, " ")
+	return strings.Join([]string{
+		endpoint, enc.EncodeToString(key.PublicKey().Bytes()),
+		enc.EncodeToString(make([]byte, push.Auth)), "de-DE",
+	}, " ")
 }
 
 const endpoint = "https://fcm.googleapis.com/fcm/send/secret-token"
@@ -108,7 +111,8 @@ func pushCookie(a answer) *http.Cookie {
 	return nil
 }
 
-// TestSubscribing: a waiting visitor subscribes, confirms, and the subscription ends when it enters, leaves or wants so.
+// TestSubscribing: a waiting visitor subscribes, confirms, and the subscription ends when it enters, leaves or wants
+// so.
 func TestSubscribing(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"enters", "leaves", "ends"} {
@@ -116,17 +120,21 @@ func TestSubscribing(t *testing.T) {
 		st := notifying(t, p)
 		v := st.door.visitor()
 		page := v.get("http://sale.example/buy?x=1", "Accept", "text/html")
-		if !strings.Contains(page.body, `src="/.well-known/vestibule/push.js?room=sale&amp;lang=`) || !strings.Contains(page.Header.Get("Content-Security-Policy"), "; worker-src 'self'") {
+		if !strings.Contains(page.body, `src="/.well-known/vestibule/push.js?room=sale&amp;lang=`) ||
+			!strings.Contains(page.Header.Get("Content-Security-Policy"), "; worker-src 'self'") {
 			t.Fatalf("%d %v", page.StatusCode, page.Header)
 		}
 		script := v.get("http://sale.example" + gate.PushPagePath + "?room=sale&lang=de-DE")
-		if sealer, err := push.NewIdentity(st.keys.ring.Push); err != nil || !strings.Contains(script.body, sealer.Public()) || !strings.Contains(script.body, "benachrichtigt") {
+		if sealer, err := push.NewIdentity(st.keys.ring.Push); err != nil ||
+			!strings.Contains(script.body, sealer.Public()) || !strings.Contains(script.body, "benachrichtigt") {
 			t.Fatalf("%v %s", err, script.body)
 		}
-		if w := v.get("http://sale.example" + gate.PushWorkPath); w.StatusCode != http.StatusOK || !strings.HasPrefix(w.Header.Get("Content-Type"), "text/javascript") {
+		if w := v.get("http://sale.example" + gate.PushWorkPath); w.StatusCode != http.StatusOK ||
+			!strings.HasPrefix(w.Header.Get("Content-Type"), "text/javascript") {
 			t.Fatal(w.StatusCode, w.Header)
 		}
-		a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, endpoint), "Referer", "http://sale.example/buy?x=1", "Sec-Fetch-Site", "same-origin")
+		a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, endpoint), "Referer",
+			"http://sale.example/buy?x=1", "Sec-Fetch-Site", "same-origin")
 		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || !c.HttpOnly {
 			t.Fatalf("%d %s %v", a.StatusCode, a.body, a.Header)
 		}
@@ -141,17 +149,20 @@ func TestSubscribing(t *testing.T) {
 			t.Fatal(err)
 		}
 		sub, err := sealer.Open(sale, visitor, r.Sealed)
-		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" || r.Told != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
+		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" ||
+			r.Told != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
 			t.Fatalf("%+v %+v %v", sub, r, err)
 		}
-		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1), ""); a.StatusCode != http.StatusForbidden {
+		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),
+			""); a.StatusCode != http.StatusForbidden {
 			t.Errorf("the code of another: %d", a.StatusCode)
 		}
 		a = v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), "")
 		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || c.Value != sealer.Proof(sale, visitor) {
 			t.Fatalf("%d %v", a.StatusCode, a.Header)
 		}
-		if page := v.get("http://sale.example/buy?x=1", "Accept", "text/html"); !strings.Contains(page.body, `<dd id=kept>10 minutes</div>`) {
+		if page := v.get("http://sale.example/buy?x=1", "Accept", "text/html"); !strings.Contains(page.body,
+			`<dd id=kept>10 minutes</div>`) {
 			t.Errorf("the claim time is not told: %s", page.body)
 		}
 		switch end {
@@ -170,7 +181,8 @@ func TestSubscribing(t *testing.T) {
 		if c := pushCookie(a); c == nil || c.MaxAge >= 0 {
 			t.Errorf("%s: the cookie stays: %v", end, a.Header)
 		}
-		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), ""); a.StatusCode != http.StatusGone || pushCookie(a) != nil {
+		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), ""); a.StatusCode != http.StatusGone ||
+			pushCookie(a) != nil {
 			t.Errorf("%s: a late message: %d %v", end, a.StatusCode, a.Header)
 		}
 		eventually(t, "the subscription ends", func() bool {
@@ -192,11 +204,14 @@ func TestSubscribingIsRefused(t *testing.T) {
 		status      int
 		more        []string
 	}{
-		"nobody":               {pushURL, good, http.StatusForbidden, nil},
-		"another room":         {"http://shop.example" + gate.PushPath + "?room=vip", good, http.StatusNotFound, nil},
-		"no room":              {"http://sale.example" + gate.PushPath, good, http.StatusNotFound, nil},
-		"a page of evil":       {pushURL, good, http.StatusForbidden, []string{"Sec-Fetch-Site", "cross-site"}},
-		"the script elsewhere": {"http://shop.example" + gate.PushPagePath + "?room=vip", "", http.StatusMethodNotAllowed, nil},
+		"nobody":         {pushURL, good, http.StatusForbidden, nil},
+		"another room":   {"http://shop.example" + gate.PushPath + "?room=vip", good, http.StatusNotFound, nil},
+		"no room":        {"http://sale.example" + gate.PushPath, good, http.StatusNotFound, nil},
+		"a page of evil": {pushURL, good, http.StatusForbidden, []string{"Sec-Fetch-Site", "cross-site"}},
+		"the script elsewhere": {
+			"http://shop.example" + gate.PushPagePath + "?room=vip", "", http.StatusMethodNotAllowed,
+			nil,
+		},
 	} {
 		a := v.ask(http.MethodPost, c.url, "", append([]string{gate.PushHeader, c.header}, c.more...)...)
 		if a.StatusCode != c.status {
@@ -208,8 +223,10 @@ func TestSubscribingIsRefused(t *testing.T) {
 	}
 	v.get("http://sale.example/")
 	for name, header := range map[string]string{
-		"nothing": "", "an address": pushHeader(t, "https://127.0.0.1/x"), "http": pushHeader(t, "http://fcm.googleapis.com/x"), "garbage": "a b c d",
-		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1), "a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
+		"nothing": "", "an address": pushHeader(t, "https://127.0.0.1/x"),
+		"http": pushHeader(t, "http://fcm.googleapis.com/x"), "garbage": "a b c d",
+		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1),
+		"a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
 	} {
 		if a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header); a.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, a.StatusCode, a.body)
@@ -233,8 +250,8 @@ func TestSubscribingIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkSubscribe measures a whole subscription at an edge, and a request of an admitted visitor in a room with web_push
-// and in one without.
+// BenchmarkSubscribe measures a whole subscription at an edge, and a request of an admitted visitor in a room with
+// web_push and in one without.
 func BenchmarkSubscribe(b *testing.B) {
 	b.Run("subscription", func(b *testing.B) {
 		st := notifying(b, &pushStore{})
@@ -249,7 +266,8 @@ func BenchmarkSubscribe(b *testing.B) {
 			n++
 			r.RemoteAddr = fmt.Sprintf("10.%d.%d.1:1", n>>8&255, n&255) // each subscribes a few times a minute
 			clear(w.h)
-			if st.server.ServeHTTP(w, r); w.code != http.StatusNoContent && w.code != http.StatusServiceUnavailable { // the queue of the store is full
+			// the queue of the store is full
+			if st.server.ServeHTTP(w, r); w.code != http.StatusNoContent && w.code != http.StatusServiceUnavailable {
 				b.Fatal(w.code)
 			}
 		}

@@ -36,7 +36,8 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 		if r.Ready || strings.Join(r.Reasons, ", ") != strings.Join(want, ", ") {
 			t.Errorf("ready %v because of %v, want %v", r.Ready, r.Reasons, want)
 		}
-		if a := st.door.visitor().get("http://sale.example/"); a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || a.Header.Get("Cache-Control") != "no-store" {
+		if a := st.door.visitor().get("http://sale.example/"); a.StatusCode != http.StatusServiceUnavailable ||
+			a.Header.Get("Retry-After") == "" || a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("got %d %v", a.StatusCode, a.Header)
 		}
 	}
@@ -88,7 +89,8 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 				a.moment(t, "somebody new") // there is no time to give a place with
 				continue
 			}
-			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state=paused`) {
+			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") ||
+				!strings.Contains(a.body, `data-state=paused`) {
 				t.Errorf("who waits: %d %.60q", a.StatusCode, a.body)
 			}
 		}
@@ -152,7 +154,8 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 	if a := st.door.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Fatalf("got %q", a.body)
 	}
-	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 || own("vestibule_edge_permits") == 0 {
+	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 ||
+		own("vestibule_edge_permits") == 0 {
 		t.Error("a room with a visitor has no series")
 	}
 	rooms := st.server.gate.Rooms()
@@ -278,7 +281,8 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	src.armed.Store(true)
 	for range 2 {
 		a := st.door.visitor().get("http://sale.example/", "X-Text", "<echoed>")
-		if a.StatusCode != http.StatusInternalServerError || a.Header.Get("Cache-Control") != "no-store" || strings.Contains(a.body, "fault") {
+		if a.StatusCode != http.StatusInternalServerError || a.Header.Get("Cache-Control") != "no-store" ||
+			strings.Contains(a.body, "fault") {
 			t.Errorf("got %d %q", a.StatusCode, a.body)
 		}
 	}
@@ -354,7 +358,10 @@ func writePair(t testing.TB, certFile, keyFile string, serial int64, names ...st
 func (st *stage) withTLS() {
 	dir := st.t.TempDir()
 	st.cfg.Listen = ""
-	st.cfg.TLS = TLSConfig{Listen: "127.0.0.1:0", Cert: []string{filepath.Join(dir, "cert.pem")}, Key: []string{filepath.Join(dir, "key.pem")}}
+	st.cfg.TLS = TLSConfig{
+		Listen: "127.0.0.1:0", Cert: []string{filepath.Join(dir, "cert.pem")},
+		Key: []string{filepath.Join(dir, "key.pem")},
+	}
 }
 
 // secure is a visitor over TLS that knows no certificate authority.
@@ -388,7 +395,8 @@ func TestTLS(t *testing.T) {
 			t.Errorf("X-Forwarded-Proto %q", got)
 		}
 		before := st.server.Status().Rooms["sale"].Admitted
-		if a := v.ask(http.MethodPost, "https://sale.example/", strings.Repeat("x", 100_000)); a.body != "the site" || st.server.Status().Rooms["sale"].Admitted != before {
+		if a := v.ask(http.MethodPost, "https://sale.example/", strings.Repeat("x", 100_000)); a.body != "the site" ||
+			st.server.Status().Rooms["sale"].Admitted != before {
 			t.Errorf("%s: the ticket is not known again", a.Proto)
 		}
 		st.up.queue(sale, 10, 1)
@@ -429,7 +437,8 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	pair(t, cfg, 1)
 	now := time.Unix(1622133200, 0)
 	var log bytes.Buffer
-	c, err := node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	c, err := node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)),
+		func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,9 +520,13 @@ func TestConfigTellsEveryFault(t *testing.T) {
 	}
 	bad := good
 	bad.Name, bad.DataCenter, bad.Listen, bad.TLS.Listen = "Edge", "global", "8080", "127.0.0.1:443"
-	bad.Proxies, bad.Held.Prefix, bad.Recent, bad.Timeouts.Idle = []string{"10.0.0.0/33", "proxy.example"}, 0, -1, time.Millisecond
+	bad.Proxies, bad.Held.Prefix, bad.Recent, bad.Timeouts.Idle = []string{"10.0.0.0/33", "proxy.example"}, 0, -1,
+		time.Millisecond
 	all := errors.Join(bad.Validate()...).Error()
-	for _, want := range []string{"name:", "data_center:", "listen:", "tls.cert, tls.key:", "10.0.0.0/33", "proxy.example", "held.per_prefix:", "recent_tickets:", "timeouts.idle:"} {
+	for _, want := range []string{
+		"name:", "data_center:", "listen:", "tls.cert, tls.key:", "10.0.0.0/33", "proxy.example",
+		"held.per_prefix:", "recent_tickets:", "timeouts.idle:",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no word of %s in:\n%s", want, all)
 		}

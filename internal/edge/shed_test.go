@@ -55,11 +55,26 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 		kind           func(i int, c *visitorConn) // of the others
 		ofSession      uint64                      // of the attack, 0 for none
 	}{
-		{"one IPv4 address", repeat(40, one("192.0.2.1")), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
-		{"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }), repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil, 0},
-		{"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
-		{"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(_ int, c *visitorConn) { c.Begin() }, 0},
-		{"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 0},
+		{
+			"one IPv4 address", repeat(40, one("192.0.2.1")),
+			repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0,
+		},
+		{
+			"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }),
+			repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil, 0,
+		},
+		{
+			"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }),
+			repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0,
+		},
+		{
+			"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")),
+			func(_ int, c *visitorConn) { c.Begin() }, 0,
+		},
+		{
+			"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")),
+			hasSession, 0,
+		},
 		{"one session with many connections", repeat(70, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 1},
 	} {
 		x := newConnections(1000, 500, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -245,7 +260,8 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 						held = append(held, c)
 					}
 				}()
-				eventually(t, "connections are closed", func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 100 })
+				eventually(t, "connections are closed",
+					func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 100 })
 				for i := range 40 {
 					url, host := "/", "sale.example"
 					if i%2 == 1 {
@@ -263,7 +279,9 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 					}
 				}
 				r := st.server.Ready()
-				r.Alarms = slices.DeleteFunc(r.Alarms, func(a string) bool { return strings.HasPrefix(a, "data_dir cannot be written in time") }) // the machine's disk
+				// the machine's disk
+				r.Alarms = slices.DeleteFunc(r.Alarms,
+					func(a string) bool { return strings.HasPrefix(a, "data_dir cannot be written in time") })
 				if !r.Ready || len(r.Alarms) != 1 || !strings.Contains(r.Alarms[0], "127.9.9.") {
 					t.Errorf("ready %v, alarms %q", r.Ready, r.Alarms)
 				}
@@ -281,7 +299,10 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 	about := []string{":method", "GET", ":scheme", "https", ":authority", "shop.example", ":path", "/about"}
 	inside := []string{":method", "GET", ":scheme", "https", ":authority", "sale.example", ":path", "/", "cookie", ""}
 	slow := append(slices.Clone(about[:len(about)-1]), "/about?slow")
-	for name, c := range map[string]struct{ first, others []string }{"a request in progress": {slow, about}, "a session": {inside, inside}} {
+	for name, c := range map[string]struct{ first, others []string }{
+		"a request in progress": {slow, about},
+		"a session":             {inside, inside},
+	} {
 		t.Run(name, func(t *testing.T) {
 			st := openTLS(t, func(st *stage) { st.maxFiles = 256 }) // 64 connections to origins, 8 of them for sessions
 			inside[len(inside)-1] = st.keys.sealTLS("sale", session(8))
@@ -303,7 +324,8 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 					st.door.stall(ctx, c.first, c.others)
 				}
 			}()
-			eventually(t, "connections are closed", func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
+			eventually(t, "connections are closed",
+				func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
 			for range 5 {
 				x := dialHTTP2(t, st.door.entrance())
 				stream, err := x.ask("GET", "shop.example", "/about")

@@ -45,7 +45,8 @@ func TestLocalhostTakenInOneFamily(t *testing.T) {
 	}
 	s := &Server{cfg: DefaultConfig()}
 	s.cfg.Listen = "localhost:" + port
-	if err := s.listen(nil, nil); err == nil || !strings.HasPrefix(err.Error(), "listen: ") || !strings.Contains(err.Error(), "address already in use") {
+	if err := s.listen(nil, nil); err == nil || !strings.HasPrefix(err.Error(), "listen: ") ||
+		!strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("listen: %v", err)
 	}
 	testkit.Eventually(t, "the other listener is closed again", func() bool {

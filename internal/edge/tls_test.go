@@ -53,7 +53,8 @@ func (d *door) serves(name, host string, http2 bool) (status int, serial int64, 
 // that browsers, which send requests for all names of a certificate over one connection, open another.
 func TestCertificatesByName(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
-		st := openCertified(t, "http://"+newRawSite(t, func(int, *http.Request) string { return goodAnswer }), func(st *stage) { st.cfg.Reader = front }, []string{"sale.example"}, []string{"shop.example", "*.test"})
+		st := openCertified(t, "http://"+newRawSite(t, func(int, *http.Request) string { return goodAnswer }),
+			func(st *stage) { st.cfg.Reader = front }, []string{"sale.example"}, []string{"shop.example", "*.test"})
 		for _, c := range []struct {
 			name, host string
 			serial     int64
@@ -83,7 +84,8 @@ func TestCertificatesByName(t *testing.T) {
 
 func TestTLSVersionsAndSuites(t *testing.T) {
 	st := openCertified(t, "http://127.0.0.1:1", func(*stage) {}, []string{"sale.example"})
-	strict := openCertified(t, "http://127.0.0.1:1", func(st *stage) { st.cfg.TLS.Least = "1.3" }, []string{"sale.example"})
+	strict := openCertified(t, "http://127.0.0.1:1", func(st *stage) { st.cfg.TLS.Least = "1.3" },
+		[]string{"sale.example"})
 	spoken := func(st *stage, version, suite uint16) error {
 		c, err := tls.Dial("tcp", st.door.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MinVersion: tls.VersionTLS10, MaxVersion: version, CipherSuites: []uint16{suite}}) //nolint:gosec // old clients
 		if err == nil {
@@ -92,7 +94,10 @@ func TestTLSVersionsAndSuites(t *testing.T) {
 		return err
 	}
 	const aead = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
-	for _, cbc := range []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256} {
+	for _, cbc := range []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256,
+	} {
 		if spoken(st, tls.VersionTLS12, cbc) == nil {
 			t.Errorf("%s is spoken", tls.CipherSuiteName(cbc))
 		}
@@ -101,14 +106,21 @@ func TestTLSVersionsAndSuites(t *testing.T) {
 		st      *stage
 		version uint16
 		spoken  bool
-	}{{st, tls.VersionTLS11, false}, {st, tls.VersionTLS12, true}, {st, tls.VersionTLS13, true}, {strict, tls.VersionTLS12, false}, {strict, tls.VersionTLS13, true}} {
+	}{
+		{st, tls.VersionTLS11, false},
+		{st, tls.VersionTLS12, true},
+		{st, tls.VersionTLS13, true},
+		{strict, tls.VersionTLS12, false},
+		{strict, tls.VersionTLS13, true},
+	} {
 		if err := spoken(c.st, c.version, aead); (err == nil) != c.spoken {
 			t.Errorf("min_version %q, %s: %v", c.st.cfg.TLS.Least, tls.VersionName(c.version), err)
 		}
 	}
 }
 
-// Strict-Transport-Security is in the answers for the hosts that have a policy, in place of the site's, and in no other.
+// Strict-Transport-Security is in the answers for the hosts that have a policy, in place of the site's, and in no
+// other.
 func TestHSTSByHost(t *testing.T) {
 	const policy, theirs = "max-age=31536000; includeSubDomains", "max-age=1"
 	eachFront(t, func(t *testing.T, front string) {
@@ -119,7 +131,8 @@ func TestHSTSByHost(t *testing.T) {
 		see := func(host, want string) {
 			t.Helper()
 			for _, http2 := range []bool{false, true} {
-				if _, _, h := st.door.serves(host, host, http2); fmt.Sprint(h["Strict-Transport-Security"]) != fmt.Sprint([]string{want}) {
+				if _, _, h := st.door.serves(host, host,
+					http2); fmt.Sprint(h["Strict-Transport-Security"]) != fmt.Sprint([]string{want}) {
 					t.Errorf("%s, HTTP/2 %v: %q", host, http2, h["Strict-Transport-Security"])
 				}
 			}
@@ -129,7 +142,10 @@ func TestHSTSByHost(t *testing.T) {
 		st.up.queue(sale, 10, 1)
 		see("sale.example", policy) // of the waiting page
 	})
-	for _, bad := range []string{"sale.example", "sale.example=", "sale.example=max-age=x", "=max-age=1", "a b=max-age=1", "sale.example=max-age=1; max-age=2", "sale.example=max-age=1\r\nX: y"} {
+	for _, bad := range []string{
+		"sale.example", "sale.example=", "sale.example=max-age=x", "=max-age=1", "a b=max-age=1",
+		"sale.example=max-age=1; max-age=2", "sale.example=max-age=1\r\nX: y",
+	} {
 		if _, err := (&TLSConfig{HSTS: []string{bad}}).policies(); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
@@ -163,7 +179,8 @@ func TestASessionIsResumedAtAnyEdge(t *testing.T) {
 				if _, err := io.WriteString(c, request("GET /about HTTP/1.1", "shop.example", "Connection: close")); err != nil {
 					t.Fatal(err)
 				}
-				if body, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(body), "the site") { // TLS 1.3 sends its tickets before
+				// TLS 1.3 sends its tickets before
+				if body, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(body), "the site") {
 					t.Errorf("%q, %v", body, err)
 				}
 				return c.ConnectionState().DidResume

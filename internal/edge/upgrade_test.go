@@ -119,7 +119,10 @@ func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
 	short, long := session(7), session(8)
 	short.Until = uint32(time.Now().Unix() + 2)
 	short.Home++
-	for _, cookie := range []string{st.keys.seal("sale", short) + "; " + st.keys.seal("vip", long), st.keys.seal("sale", long) + "; " + st.keys.seal("vip", short)} {
+	for _, cookie := range []string{
+		st.keys.seal("sale", short) + "; " + st.keys.seal("vip", long),
+		st.keys.seal("sale", long) + "; " + st.keys.seal("vip", short),
+	} {
 		c, res, br := st.door.upgradeAt("/%6cive", cookie)
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("got %d", res.StatusCode)
@@ -147,10 +150,13 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 		change func(*room.Settings)
 		lasts  bool
 	}{
-		"data":                    {1, func(r *room.Settings) { r.LongConnections = room.LongRenew }, true},
-		"pings":                   {9, func(r *room.Settings) { r.LongConnections = room.LongRenew }, false},
-		"data, by default":        {1, func(*room.Settings) {}, false},
-		"disable_session_renewal": {1, func(r *room.Settings) { r.LongConnections, r.NoRenewal = room.LongRenew, true }, false},
+		"data":             {1, func(r *room.Settings) { r.LongConnections = room.LongRenew }, true},
+		"pings":            {9, func(r *room.Settings) { r.LongConnections = room.LongRenew }, false},
+		"data, by default": {1, func(*room.Settings) {}, false},
+		"disable_session_renewal": {
+			1, func(r *room.Settings) { r.LongConnections, r.NoRenewal = room.LongRenew, true },
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -221,7 +227,8 @@ func TestAWebsocketIsCutWhenTheEdgeStops(t *testing.T) {
 	closed := make(chan struct{}, 2)
 	st.origin.serves(echo(t, closed))
 	c, res, br := st.door.upgrade("")
-	if res.StatusCode != http.StatusSwitchingProtocols || cookieOf(answer{res, ""}, "vestibule-sale") == nil || len(res.Cookies()) != 1 {
+	if res.StatusCode != http.StatusSwitchingProtocols || cookieOf(answer{res, ""}, "vestibule-sale") == nil ||
+		len(res.Cookies()) != 1 {
 		t.Fatalf("got %d, %v", res.StatusCode, res.Cookies())
 	}
 	say(t, c, br, "hello")

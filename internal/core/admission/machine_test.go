@@ -385,7 +385,8 @@ func (m *machine) promote(t *rapid.T) {
 func (m *machine) check(t *rapid.T) {
 	l, st := m.e.Ledger(m.now, sale), m.e.Status(m.now)
 	if l.Returned+l.Spent > l.Granted || l.Granted > m.granted.Permits.Sessions.Granted {
-		t.Fatalf("%d returned and %d spent of %d, lent %d", l.Returned, l.Spent, l.Granted, m.granted.Permits.Sessions.Granted)
+		t.Fatalf("%d returned and %d spent of %d, lent %d", l.Returned, l.Spent, l.Granted,
+			m.granted.Permits.Sessions.Granted)
 	}
 	if m.cap && l.Renewed > l.RenewCeil || l.RenewCeil > m.granted.RenewCeil {
 		t.Fatalf("%d renewed, may %d, told %d", l.Renewed, l.RenewCeil, m.granted.RenewCeil)

@@ -111,8 +111,8 @@ func (h *house) makeAndRemove(t *testing.T, ids []room.ID) {
 	}
 }
 
-// TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before never reports that a room is removed. Its data centre
-// keeps the room with it.
+// TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before never reports that a room is removed. Its data
+// centre keeps the room with it.
 func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1)

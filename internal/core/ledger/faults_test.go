@@ -33,13 +33,16 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		w := newWorld(params, []string{"dublin", "nairobi"}, 2)
 		w.rooms.cap = rapid.Bool().Draw(t, "cap")
 		w.rooms.probation = rapid.SampledFrom([]time.Duration{0, 2 * time.Second}).Draw(t, "probation")
-		r := w.rooms.add("sale", rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"), rapid.SampledFrom([]time.Duration{5, 10}).Draw(t, "session")*time.Second)
+		r := w.rooms.add("sale", rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"),
+			rapid.SampledFrom([]time.Duration{5, 10}).Draw(t, "session")*time.Second)
 		for _, e := range w.edges {
 			e.drift = rapid.SampledFrom([]float64{0, 90e-6, -90e-6}).Draw(t, "drift")
 		}
 		w.net.chaos = chaos{
-			loss: rapid.SampledFrom([]float64{0, 0.02, 0.3}).Draw(t, "loss"), double: rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "double"),
-			late: rapid.SampledFrom([]float64{0, 0.1, 0.3}).Draw(t, "late"), most: rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 4 * time.Second}).Draw(t, "most"),
+			loss:   rapid.SampledFrom([]float64{0, 0.02, 0.3}).Draw(t, "loss"),
+			double: rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "double"),
+			late:   rapid.SampledFrom([]float64{0, 0.1, 0.3}).Draw(t, "late"),
+			most:   rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 4 * time.Second}).Draw(t, "most"),
 		}
 		w.people.clicking = 2 * time.Second
 		var story []string
@@ -208,7 +211,8 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			w.tell("root: free %d/%d, lent %+v", root.Free, root.RateFree, root.Centres)
 			for _, s := range w.centres {
 				l := s.newest().core.Ledger(r.id)
-				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d reserved %d credit %d", s.name, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Reserved, l.Credit)
+				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d reserved %d credit %d", s.name, l.Granted,
+					l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Reserved, l.Credit)
 			}
 			for _, s := range w.centres {
 				w.tell("%s: %+v", s.name, s.newest().core.Status(s.newest().read(w.now)))

@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// The history has the admissions of all edges: a coordinator and an aggregator continue the sums of those before, and what
-// edges tell nobody, or only one that is not heard any more, is told to the next.
+// The history has the admissions of all edges: a coordinator and an aggregator continue the sums of those before, and
+// what edges tell nobody, or only one that is not heard any more, is told to the next.
 func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(w *world, s *dataCentre, sell func(time.Duration))
@@ -57,7 +57,8 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 				}
 				for i := range m.Rooms {
 					c := &m.Rooms[i]
-					recorders[n].Observe(m.From, uint64(c.Room), history.Report{Term: m.Instance, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Counts: c.Counts})
+					recorders[n].Observe(m.From, uint64(c.Room),
+						history.Report{Term: m.Instance, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Counts: c.Counts})
 				}
 				recorders[n].Heard(m.From)
 			}
@@ -84,7 +85,8 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 				sell(3 * time.Second)
 				w.run(3 * time.Second)
 				if off := record() - len(r.admitted); off > x.off*(i+1) || -off > x.off*(i+1) {
-					t.Fatalf("change %d: the history differs by %d of %d admissions, %d before the change", i, off, len(r.admitted), was)
+					t.Fatalf("change %d: the history differs by %d of %d admissions, %d before the change", i, off, len(r.admitted),
+						was)
 				}
 			}
 			if w.oracle.broken != "" {

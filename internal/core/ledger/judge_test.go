@@ -98,7 +98,8 @@ func (o *oracle) judgeAgg(n *aggProc) {
 			old = l
 		}
 		same := l.Gen == old.Gen && old.Settled && l.Settled
-		if same && (l.Granted < old.Granted || l.Returned < old.Returned || l.RateGranted < old.RateGranted || l.RateReturned < old.RateReturned) {
+		if same && (l.Granted < old.Granted || l.Returned < old.Returned || l.RateGranted < old.RateGranted ||
+			l.RateReturned < old.RateReturned) {
 			o.fail("the ledgers of %s/%d go back", n.dc.name, n.term)
 		}
 		if l.Freed < old.Freed {
@@ -117,7 +118,8 @@ func (o *oracle) watchGrant(n *aggProc, g wire.Grant) {
 	if n.dc.owner != n.term {
 		return // a zombie that does not know yet: its edges' promises bound it
 	}
-	i := slices.IndexFunc(n.dc.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Instance == g.Instance })
+	i := slices.IndexFunc(n.dc.stored.Roster,
+		func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Instance == g.Instance })
 	if i < 0 || n.dc.stored.Roster[i].Dead {
 		o.fail("%s/%d gives %s a lease that its successor would not know of", n.dc.name, n.term, g.To)
 	}
@@ -170,7 +172,8 @@ func (o *oracle) listen() {
 	for _, e := range o.w.edges {
 		s, n, g := e.dc, e.dc.newest(), o.w.root()
 		h := hearing{e.core, n, g, e.hears.since, e.hears.knows}
-		if h != e.hears || e.gone || n.gone || g.gone || s.diskless || !whole(&e.up) || !whole(&e.down) || !whole(&s.up) || !whole(&s.down) {
+		if h != e.hears || e.gone || n.gone || g.gone || s.diskless || !whole(&e.up) || !whole(&e.down) || !whole(&s.up) ||
+			!whole(&s.down) {
 			h.since = o.w.now
 		}
 		if o.w.now-h.since > o.settling() {
@@ -371,7 +374,8 @@ func (o *oracle) judgeRoom(r *roomTruth) {
 			continue
 		}
 		if here := int64(o.active(r, s)); here+credit+max(0, l.Free) > held {
-			o.fail("%s: %d sessions + %d credit + %d free > %d held (counted %d, of which reserved %d)", s.name, here, credit, l.Free, held, l.Active, l.Reserved)
+			o.fail("%s: %d sessions + %d credit + %d free > %d held (counted %d, of which reserved %d)", s.name, here, credit,
+				l.Free, held, l.Active, l.Reserved)
 		}
 		if used := int64(o.used(r, s)); used+idle+max(0, l.RateFree) > rheld {
 			o.fail("%s: %d used in 60 s + %d idle + %d free > %d permits of R held", s.name, used, idle, l.RateFree, rheld)

@@ -33,17 +33,24 @@ type house struct {
 func newHouse(tb testing.TB, total uint64) *house {
 	h := &house{now: fleettime.Mono(time.Hour), room: room.IDOf("sale")}
 	params := wire.DefaultParams()
-	h.root = root.New(h.now, root.Config{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
+	h.root = root.New(h.now, root.Config{
+		Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: params,
+		Bootstrap: true,
+	})
 	h.root.SetLease(fleettime.Never)
 	h.root.SetTime(h.now, dawn)
 	rooms := []ledger.RoomConfig{{ID: h.room, Total: total, Rate: 10_000_000, Session: 5 * time.Minute}}
 	h.root.SetRooms(h.now, rooms)
-	h.agg = region.New(h.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true, ClusterID: 1}, wire.Durable{})
+	h.agg = region.New(h.now, region.Config{
+		DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true,
+		ClusterID: 1,
+	}, wire.Durable{})
 	h.agg.SetLease(fleettime.Never)
 	h.agg.SetRooms(h.now, rooms)
 	for k := range 4 {
 		e := admission.New(admission.Config{
-			Edge: fmt.Sprint("edge", k), DC: "dublin", Params: params, Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, uint64(k))),
+			Edge: fmt.Sprint("edge", k), DC: "dublin", Params: params, Limits: admission.DefaultLimits(),
+			Rand: rand.New(rand.NewPCG(1, uint64(k))),
 		})
 		e.SetRooms(h.now, []admission.Room{{ID: h.room}})
 		h.edges = append(h.edges, e)
@@ -98,7 +105,10 @@ func (h *house) wait(tb testing.TB, n int) {
 	for i := range n {
 		e := h.edges[i%len(h.edges)]
 		joined := e.Clock.Time(h.now).Add(-time.Duration(rng.Int64N(int64(10 * time.Minute))))
-		t := ticket.Ticket{ID: rng.Uint64() | 1, Joined: joined, Seen: uint32(max(joined.Second(), e.Clock.Time(h.now).Second()-20))}
+		t := ticket.Ticket{
+			ID: rng.Uint64() | 1, Joined: joined,
+			Seen: uint32(max(joined.Second(), e.Clock.Time(h.now).Second()-20)),
+		}
 		if d := e.Arrive(h.now, h.room, t); d.Enters() {
 			tb.Fatal("there is no slot, and somebody entered")
 		}

@@ -322,7 +322,8 @@ func TestForgetNamesTheSilentEdges(t *testing.T) {
 		crash d1
 		advance 5s`)
 	n := w.centres[0].newest()
-	if _, err := n.core.Forget(n.read(w.now), "d", 0, false); !errors.Is(err, region.ErrUnknown) || !strings.HasSuffix(err.Error(), "; silent are: d1") {
+	if _, err := n.core.Forget(n.read(w.now), "d", 0, false); !errors.Is(err, region.ErrUnknown) ||
+		!strings.HasSuffix(err.Error(), "; silent are: d1") {
 		t.Errorf("%v", err)
 	}
 }

@@ -162,7 +162,10 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 		a.Observe(now, wire.Report{
 			From: "dublin", Instance: instance, Seq: seq, Parts: 1, Seen: term, Join: seq == 1,
-			Rooms: []wire.RoomReport{{Room: id, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Returned: returned}, Rate: wire.Allocation{Granted: 60}}}},
+			Rooms: []wire.RoomReport{{Room: id, Permits: wire.Permits{
+				Sessions: wire.Allocation{Granted: 10, Returned: returned},
+				Rate:     wire.Allocation{Granted: 60},
+			}}},
 		})
 	}
 	say(1, 1, 0)
@@ -170,7 +173,8 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 	before := a.Ledger(id)
 	say(1, 2, 4)
 	if got := a.Ledger(id); got.Free != before.Free || got.Centres[0].Held != 10 {
-		t.Errorf("after a late word of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free, got.Centres[0].Held, before.Free)
+		t.Errorf("after a late word of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free,
+			got.Centres[0].Held, before.Free)
 	}
 }
 

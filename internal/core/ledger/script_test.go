@@ -359,7 +359,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.time()
 	case "truth":
 		r := theRoom()
-		s.printf("%d sessions valid of %d, %d admitted in the last minute of %d", w.oracle.active(r, nil), r.total, w.oracle.used(r, nil), r.rate)
+		s.printf("%d sessions valid of %d, %d admitted in the last minute of %d", w.oracle.active(r, nil), r.total,
+			w.oracle.used(r, nil), r.rate)
 	default:
 		d.Fatalf(t, "unknown command")
 	}
@@ -462,7 +463,8 @@ func (s *script) rootLedger(r *roomTruth) {
 		if !c.Adopted {
 			gen += " not adopted"
 		}
-		s.printf("  %s: lent %d/%d idle %d/%d keep %d/%d%s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, gen)
+		s.printf("  %s: lent %d/%d idle %d/%d keep %d/%d%s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep,
+			c.RateKeep, gen)
 	}
 }
 
@@ -484,8 +486,10 @@ func (s *script) centreLedger(c *dataCentre, r *roomTruth) {
 	if wm > 0 {
 		ago = fmt.Sprintf("%.1fs ago", max(0, s.w.fleetTime().Sub(wm)).Seconds())
 	}
-	s.printf("%s: granted %d/%d returned %d/%d held %d/%d free %d/%d credit %d active %d reserved %d, watermark %s%s", c.name,
-		l.Granted, l.RateGranted, l.Returned, l.RateReturned, int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned),
+	s.printf("%s: granted %d/%d returned %d/%d held %d/%d free %d/%d credit %d active %d reserved %d, watermark %s%s",
+		c.name,
+		l.Granted, l.RateGranted, l.Returned, l.RateReturned, int64(l.Granted)-int64(l.Returned),
+		int64(l.RateGranted)-int64(l.RateReturned),
 		l.Free, l.RateFree, l.Credit, l.Active, l.Reserved, ago, state)
 }
 
@@ -500,8 +504,10 @@ func (s *script) edgeLedger(e *edgeProc, r *roomTruth) {
 	if !st.Leased {
 		lease = "no lease"
 	}
-	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, lease epoch %d, %s", e.name,
-		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held, st.LeaseEpoch, lease)
+	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, lease epoch %d, %s",
+		e.name,
+		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held,
+		st.LeaseEpoch, lease)
 }
 
 func (s *script) time() {

@@ -125,7 +125,8 @@ type dataCentre struct {
 	diskless bool // writes wait
 	up, down link
 	follows  uint64 // highest term that an aggregator of it has followed
-	forgot   int64  // when an aggregator began that knows of no session that had ended; 0 once it has heard an edge that does
+	// when an aggregator began that knows of no session that had ended; 0 once it has heard an edge that does
+	forgot int64
 }
 
 type aggProc struct {
@@ -227,7 +228,8 @@ func (w *world) twin(e *edgeProc, name string) *edgeProc {
 func (rs *roomSet) add(name string, total, rate uint64, session time.Duration) *roomTruth {
 	r := &roomTruth{
 		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
-		until: map[uint64]uint32{}, home: map[uint64]*dataCentre{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate, lentT: total, lentR: rate,
+		until: map[uint64]uint32{}, home: map[uint64]*dataCentre{}, stamped: map[uint64]map[ticket.DC]uint32{},
+		quit: map[uint64]int64{}, bindT: total, bindR: rate, lentT: total, lentR: rate,
 	}
 	rs.all = append(rs.all, r)
 	return r
@@ -313,7 +315,10 @@ func (rs *roomSet) configs() []ledger.RoomConfig {
 	var out []ledger.RoomConfig
 	for _, r := range rs.all {
 		if !r.gone {
-			out = append(out, ledger.RoomConfig{ID: r.id, Total: r.total, Rate: r.rate, Session: r.session, Cap: rs.cap, LostWait: rs.lost})
+			out = append(out, ledger.RoomConfig{
+				ID: r.id, Total: r.total, Rate: r.rate, Session: r.session, Cap: rs.cap,
+				LostWait: rs.lost,
+			})
 		}
 	}
 	return out
@@ -444,7 +449,8 @@ func (w *world) step() {
 	for {
 		first := -1
 		for i := range w.net.mail {
-			if l := &w.net.mail[i]; l.at <= w.now && (first < 0 || l.at < w.net.mail[first].at || (l.at == w.net.mail[first].at && l.n < w.net.mail[first].n)) {
+			if l := &w.net.mail[i]; l.at <= w.now &&
+				(first < 0 || l.at < w.net.mail[first].at || (l.at == w.net.mail[first].at && l.n < w.net.mail[first].n)) {
 				first = i
 			}
 		}
@@ -640,7 +646,8 @@ func (ps *people) quit(p *person) bool {
 // copyOf adds a visitor with a copy of p's ticket.
 func (ps *people) copyOf(p *person, e *edgeProc) {
 	ps.w.tell("%s' comes to %s with a copy of %s's ticket", p.name, e.name, p.name)
-	ps.all = append(ps.all, &person{name: p.name + "'", room: p.room, edge: e, ticket: p.ticket, in: p.in, next: ps.w.now + 1})
+	ps.all = append(ps.all, &person{name: p.name + "'", room: p.room, edge: e, ticket: p.ticket, in: p.in, next: ps.w.now +
+		1})
 }
 
 // ask has a visitor ask for a page, or give up while held.

@@ -411,7 +411,8 @@ func TestHostileTextIsEscaped(t *testing.T) {
 		"pause": map[string]any{"message": evil}, "message": map[string]any{"text": evil},
 		"reason": evil,
 	}
-	if err := f.api.server.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "", http.MethodPatch,
+	if err := f.api.server.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "",
+		http.MethodPatch,
 		"/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
 		t.Fatal(err)
 	}

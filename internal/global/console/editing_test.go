@@ -134,7 +134,8 @@ func TestEvents(t *testing.T) {
 		"Entries to the draw close", "in 2 days", "5,000 inside, 800 let in per minute")
 	var events []api.Event
 	read := func() []api.Event {
-		if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/events", nil, &events); err != nil {
+		if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/events", nil,
+			&events); err != nil {
 			t.Fatal(err)
 		}
 		return events

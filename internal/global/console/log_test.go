@@ -363,7 +363,8 @@ func TestEveryChangeIsRefused(t *testing.T) {
 					out.Set("reason", "x")
 					return out
 				}
-				good, low, outside := f.login(c.needs), f.login(below[c.needs]), f.login(c.needs, f.api.make("elsewhere", 10, 10, nil))
+				good, low, outside := f.login(c.needs), f.login(below[c.needs]),
+					f.login(c.needs, f.api.make("elsewhere", 10, 10, nil))
 				send := func(cookie *http.Cookie, form url.Values, header ...string) int {
 					r := posted(c.path, form)
 					r.AddCookie(cookie)
