@@ -123,12 +123,8 @@ func (a *account) empty(now fleettime.Mono) bool {
 // prepare advances the account to now and returns the permits above the idle target of the regional, or all with
 // none.
 func (a *account) prepare(now fleettime.Mono, ft fleettime.Time, leased, none bool) {
-	if a.movers.prune(now, ft) {
-		a.changed = true
-	}
-	if a.permits.wants(now, &a.edge.cfg.Params) {
-		a.changed = true
-	}
+	a.changed = a.movers.prune(now, ft) || a.changed
+	a.changed = a.permits.wants(now, &a.edge.cfg.Params) || a.changed
 	if (none || leased) && a.permits.giveBack(now, none) { // without any lease there is nothing to return
 		a.changed = true
 	}

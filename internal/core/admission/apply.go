@@ -42,7 +42,11 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 		}
 	}
 	if complete && l.extend(now, &g) { // only after every restriction in the grant
-		e.Rooms.rejoined(l.alone != 0)
+		for _, r := range e.Rooms.order {
+			if r.account.alone.guests = 0; l.alone != 0 {
+				r.account.alone.letInNow = 0
+			}
+		}
 		l.alone = 0
 	}
 	for _, r := range e.Rooms.order {
@@ -61,7 +65,10 @@ func (e *Engine) applyHandshake(now fleettime.Mono, g *wire.Grant) bool {
 		l.past = l.instances()
 		e.Snapshots.reset()
 		l.newInstance(e.edge.cfg.Rand)
-		e.Rooms.restart(now)
+		for _, r := range e.Rooms.order {
+			r.account.restart(now)
+			r.dirty, r.changedAt, r.told.at = true, 0, 0
+		}
 		l.reportSoon(now, 0)
 		return false
 	case wire.Fenced, wire.Adopted:
@@ -69,8 +76,12 @@ func (e *Engine) applyHandshake(now fleettime.Mono, g *wire.Grant) bool {
 		return false // unknown verdict of a newer version: ignore the rest
 	}
 	if g.LeaseEpoch > l.leaseEpoch && l.retired {
+		// The regional has our exact counts. Permits of T stay valid; those of R remain in the old epoch, where they age.
 		l.leaseEpoch, l.retired, l.leaseEnd = g.LeaseEpoch, false, 0
-		e.Rooms.revive(now)
+		for _, r := range e.Rooms.order {
+			r.account.permits.rate.moveTo(&r.account.permits.past, now)
+			r.dirty, r.account.ceiling.stale = true, true
+		}
 	}
 	if g.Handshake == wire.Fenced { // we never received this lease epoch, and cannot act under it any more
 		l.retire(now)

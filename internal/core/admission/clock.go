@@ -25,10 +25,7 @@ func (c *Clock) at(now fleettime.Mono) moment {
 }
 
 // Time returns fleet time, or the machine's clock before the first grant.
-func (c *Clock) Time(now fleettime.Mono) fleettime.Time {
-	m := c.at(now)
-	return m.time
-}
+func (c *Clock) Time(now fleettime.Mono) fleettime.Time { return c.at(now).time }
 
 // Bound returns the uncertainty of fleet time, or fleettime.Unsynced before the first grant.
 func (c *Clock) Bound(now fleettime.Mono) time.Duration { return c.fleet.Bound(now) }

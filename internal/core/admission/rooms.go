@@ -128,30 +128,3 @@ func (s *Rooms) drop(now fleettime.Mono, r *roomState) {
 		past.dropped = append(past.dropped, r.settings.ID)
 	}
 }
-
-// revive begins a new lease epoch after a lapse: the regional has our exact counts. Permits of T stay valid.
-// Permits of R remain in the old epoch, where they age.
-func (s *Rooms) revive(now fleettime.Mono) {
-	for _, r := range s.order {
-		r.account.permits.rate.moveTo(&r.account.permits.past, now)
-		r.dirty, r.account.ceiling.stale = true, true
-	}
-}
-
-// restart starts a new instance.
-func (s *Rooms) restart(now fleettime.Mono) {
-	for _, r := range s.order {
-		r.account.restart(now)
-		r.dirty, r.changedAt, r.told.at = true, 0, 0
-	}
-}
-
-// rejoined records that the edge has a lease, again or still.
-func (s *Rooms) rejoined(again bool) {
-	for _, r := range s.order {
-		r.account.alone.guests = 0
-		if again {
-			r.account.alone.letInNow = 0
-		}
-	}
-}
