@@ -423,7 +423,8 @@ func TestRulesAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// Prometheus accepts the rules, and the dashboard's expressions as rules. Each alert fires and is silent when it has to.
+// Prometheus accepts the rules, and the dashboard's expressions as rules. Each alert fires and is silent when it has
+// to.
 func TestRulesForPrometheus(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -521,7 +522,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestSystemdTakesTheUnits: systemd itself reads the units with their drop-ins and finds no fault. Programs are stand-ins.
+// TestSystemdTakesTheUnits: systemd itself reads the units with their drop-ins and finds no fault. Programs are
+// stand-ins.
 func TestSystemdTakesTheUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

@@ -20,7 +20,10 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 	stream := &testkit.Stream{}
 	journal := audit.NewJournal(stream)
 	for i := range 1200 {
-		e := audit.Entry{ID: fmt.Sprint(i), At: time.Unix(1_800_000_000, 0).UTC(), By: audit.By{Name: "a & b", Operation: "put-host"}, Target: "token.x"}
+		e := audit.Entry{
+			ID: fmt.Sprint(i), At: time.Unix(1_800_000_000, 0).UTC(),
+			By: audit.By{Name: "a & b", Operation: "put-host"}, Target: "token.x",
+		}
 		if err := journal.Add(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +45,10 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		for i := from; i <= len(entries) && len(out) < 500; i++ {
 			out = append(out, told{i, audit.Hash(entries[i-1]), entries[i-1]})
 		}
-		if err := json.NewEncoder(w).Encode(map[string]any{"success": true, "errors": []any{}, "messages": []any{}, "result": out}); err != nil {
+		if err := json.NewEncoder(w).Encode(map[string]any{
+			"success": true, "errors": []any{}, "messages": []any{},
+			"result": out,
+		}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,19 +61,27 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"as it was written", "audit verify", func() {}, 0, "1200 entries follow each other, from 1 on; the newest is " + known(1200)},
+		{"as it was written", "audit verify", func() {}, 0, "1200 entries follow each other, from 1 on; the newest is " +
+			known(1200)},
 		{"as it was written", "audit verify --output json", func() {}, 0, `"entries": 1200`},
 		{"what is known", "audit verify --known " + known(900), func() {}, 0, "1200 entries"},
 		{"another hash is known", "audit verify --known 900:00", func() {}, 1, "entry 900: does not have the known hash"},
-		{"the end taken away", "audit verify --known " + known(1200), func() { entries = entries[:1100] }, 1, "entry 1101: is missing: the newest is 1100, and 1200 is known"},
+		{
+			"the end taken away", "audit verify --known " + known(1200), func() { entries = entries[:1100] }, 1,
+			"entry 1101: is missing: the newest is 1100, and 1200 is known",
+		},
 		{"one changed", "audit verify", func() { entries[699] = changed }, 1, "entry 701: does not follow"},
-		{"one taken out", "audit verify --output json", func() { entries = append(entries[:30:30], entries[31:]...) }, 1, `"broken": "entry 31: is missing`},
+		{
+			"one taken out", "audit verify --output json", func() { entries = append(entries[:30:30], entries[31:]...) }, 1,
+			`"broken": "entry 31: is missing`,
+		},
 		{"no verb", "audit", func() {}, 2, "needs a command\nUsage:"},
 		{"half a hash", "audit verify --known 5", func() {}, 2, "known: must be NUMBER:HASH, got \"5\""},
 	} {
 		c.change()
 		var out bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(c.args), "--server="+api.URL), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
+		if code := run(t.Context(), append(strings.Fields(c.args), "--server="+api.URL), &out, &out); code != c.code ||
+			!strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: %d %s\nwant %d %s", c.what, code, out.String(), c.code, c.says)
 		}
 		entries = stream.Entries()

@@ -32,7 +32,10 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) { t.Errorf("not in the document: %s %s", r.Method, r.URL) })
+	mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("not in the document: %s %s", r.Method,
+			r.URL)
+	})
 	for path, methods := range doc.Paths {
 		for method := range methods {
 			if method != "parameters" {
@@ -118,7 +121,10 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms export -f " + file, "good", 0, "written, with 1 pages"},
 		{"rooms export -f " + file, "good", 0, "written"}, // the same again
 		{"rooms export", "good", 1, "name a file"},
-		{"rooms apply -f " + file + " --dry-run", "good", 0, "room shop  changed  total_active_users: 7 -> 9, rules\nchanges: 1 (dry run: none applied)"},
+		{
+			"rooms apply -f " + file + " --dry-run", "good", 0,
+			"room shop  changed  total_active_users: 7 -> 9, rules\nchanges: 1 (dry run: none applied)",
+		},
 		{"rooms apply", "good", 2, "usage:"},
 		{"rooms apply -f " + file + ".not", "good", 1, "no such file"},
 		{"fleet status", "good", 0, "±4 ms"},
@@ -142,11 +148,13 @@ func TestTheClientsExitCodes(t *testing.T) {
 	} {
 		t.Setenv("VESTIBULE_TOKEN", c.token)
 		var out bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(c.args), server), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
+		if code := run(t.Context(), append(strings.Fields(c.args), server), &out, &out); code != c.code ||
+			!strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: %d %s", c.args, code, out.String())
 		}
 	}
-	want := `PATCH /zones/` + control.Zone + `/waiting_rooms/0123 {"name":"x1","total_active_users":9,"vestibule":{"grace":"2m"}}`
+	want := `PATCH /zones/` + control.Zone +
+		`/waiting_rooms/0123 {"name":"x1","total_active_users":9,"vestibule":{"grace":"2m"}}`
 	if !strings.Contains(strings.Join(asked, "\n"), want) {
 		t.Errorf("not asked: %s\n%s", want, strings.Join(asked, "\n"))
 	}
@@ -170,7 +178,8 @@ func TestTextsThatLookLikeJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		data, err := json.Marshal(b)
-		if want := map[bool]string{true: `"2026"`, false: `2026`}[isText]; err != nil || string(data) != `{"vestibule":{"`+s.Key+`":`+want+`}}` {
+		if want := map[bool]string{true: `"2026"`, false: `2026`}[isText]; err != nil ||
+			string(data) != `{"vestibule":{"`+s.Key+`":`+want+`}}` {
 			t.Errorf("%s: %s %v", s.Key, data, err)
 		}
 	}

@@ -92,7 +92,7 @@ func (c *client) eventNames(room string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := c.events(r)
+	events, err := eventsOf(c, r)
 	for i := range events {
 		names = append(names, events[i].Name)
 	}

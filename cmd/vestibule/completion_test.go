@@ -52,7 +52,8 @@ func TestCompletion(t *testing.T) {
 		{"fleet remove --fo", "--force"},
 	} {
 		var out bytes.Buffer
-		if code := run(t.Context(), append([]string{"__completeNoDesc"}, strings.Split(c.line, " ")...), &out, &bytes.Buffer{}); code != node.ExitOK {
+		if code := run(t.Context(), append([]string{"__completeNoDesc"}, strings.Split(c.line, " ")...), &out,
+			&bytes.Buffer{}); code != node.ExitOK {
 			t.Errorf("%q: %d %s", c.line, code, out.String())
 		}
 		got := slices.DeleteFunc(strings.Fields(out.String()), func(word string) bool { return word[0] == ':' })
@@ -62,7 +63,8 @@ func TestCompletion(t *testing.T) {
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		var out bytes.Buffer
-		if code := run(t.Context(), []string{"completion", shell}, &out, &out); code != node.ExitOK || !strings.Contains(out.String(), "__complete") {
+		if code := run(t.Context(), []string{"completion", shell}, &out, &out); code != node.ExitOK ||
+			!strings.Contains(out.String(), "__complete") {
 			t.Errorf("%s: %d %s", shell, code, out.String())
 		}
 	}

@@ -39,7 +39,11 @@ func TestReleaseByTheCommandLine(t *testing.T) {
 		code         int
 		asked, shown string
 	}{
-		{[]string{"release", "shop", "10", "--reason", "row one"}, 0, `^{"people":10,"reason":"row one","replace":false}$`, `7 +10 +3 +open +2026-11-22T20:00:00Z +ops +row one`},
+		{
+			[]string{"release", "shop", "10", "--reason", "row one"},
+			0, `^{"people":10,"reason":"row one","replace":false}$`,
+			`7 +10 +3 +open +2026-11-22T20:00:00Z +ops +row one`,
+		},
 		{[]string{"release", "shop", "10", "--replace"}, 0, `"replace":true`, ""},
 		{[]string{"release", "shop"}, 0, "^$", `7 +10 +3 +open`},
 		{[]string{"release", "shop", "many"}, 2, "^$", "N: must be a number"},
@@ -50,7 +54,8 @@ func TestReleaseByTheCommandLine(t *testing.T) {
 		said, key = "", ""
 		var out bytes.Buffer
 		code := run(t.Context(), append(c.args, "--server="+api.URL), &out, &out)
-		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
+		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) ||
+			!regexp.MustCompile(c.shown).Match(out.Bytes()) {
 			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
 		}
 		if said != "" && (key == "" || len(key) > 64 || keys[key]) {
@@ -76,7 +81,8 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		case "GET /vestibule/rooms/0123/events/e1/draw":
 			said, result = "draw", `{"event_id":"e1","commit":"aa","closes_on":"2026-12-01T09:59:30Z","record":{"secret":"bb","entrants":1234567}}`
 		case "GET /vestibule/rooms/0123/events/e2/draw", "GET /vestibule/rooms/0123/events/gone/draw":
-			said, result = r.URL.Path[len("/vestibule/rooms/0123/events/"):], `{"event_id":"e2","commit":"aa","closes_on":"2026-12-01T09:59:30Z","record":null}`
+			said, result = r.URL.Path[len("/vestibule/rooms/0123/events/"):],
+				`{"event_id":"e2","commit":"aa","closes_on":"2026-12-01T09:59:30Z","record":null}`
 		case "GET " + at + "/e1/details":
 			said = "details"
 		case "DELETE " + at + "/e1":
@@ -99,10 +105,23 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		code         int
 		asked, shown string
 	}{
-		{[]string{"list", "shop"}, 0, "^$", `launch +2026-12-01T09:00:00Z +2026-12-01T10:00:00Z +2026-12-01T12:00:00Z +500 +room's +false +e1`},
+		{
+			[]string{"list", "shop"},
+			0, "^$",
+			`launch +2026-12-01T09:00:00Z +2026-12-01T10:00:00Z +2026-12-01T12:00:00Z +500 +room's +false +e1`,
+		},
 		{[]string{"get", "shop", "launch"}, 0, "^details$", `"event_start_time": "2026-12-01T10:00:00Z"`},
-		{[]string{"create", "shop", "name=launch", "total_active_users=500"}, 0, `^POST{"name":"launch","total_active_users":500}\s*$`, `^created event launch of room shop: 2026-12-01T10:00:00Z to 2026-12-01T12:00:00Z`},
-		{[]string{"set", "0123", "e1", "suspended=true"}, 0, `^PATCH{"suspended":true}\s*$`, `^event launch of room shop: nothing changes`},
+		{
+			[]string{"create", "shop", "name=launch", "total_active_users=500"},
+			0,
+			`^POST{"name":"launch","total_active_users":500}\s*$`,
+			`^created event launch of room shop: 2026-12-01T10:00:00Z to 2026-12-01T12:00:00Z`,
+		},
+		{
+			[]string{"set", "0123", "e1", "suspended=true"},
+			0, `^PATCH{"suspended":true}\s*$`,
+			`^event launch of room shop: nothing changes`,
+		},
 		{[]string{"delete", "shop", "launch"}, 0, "^gone$", `^deleted event launch of room shop`},
 		{[]string{"delete", "shop", "again"}, 1, "^$", `several events "again"`},
 		{[]string{"draw", "shop", "launch"}, 0, "^draw$", `(?s)"commit": "aa".*"record": {.*"secret": "bb"`},
@@ -119,7 +138,8 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		said = ""
 		var out bytes.Buffer
 		code := run(t.Context(), append(append([]string{"events"}, c.args...), "--server="+api.URL), &out, &out)
-		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
+		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) ||
+			!regexp.MustCompile(c.shown).Match(out.Bytes()) {
 			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
 		}
 	}
@@ -156,12 +176,29 @@ func TestControlsByTheCommandLine(t *testing.T) {
 		asked string // a pattern
 		shown string // another
 	}{
-		{[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"}, 0, `^{"pause":{"message":"Back in ten minutes."},"reason":"slow"}$`, `shop +paused "Soon." +- +2026-11-22T20:00:00Z +ops`},
-		{[]string{"pause", "0123", "--for", "10m"}, 0, `^{"pause":{"until":"20..-..-..T..:..:..(\..*)?Z"}}$`, `shop +limits 5, 3 per minute +2026-11-22T21:00:00Z +.* +ops +slow`},
+		{
+			[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"},
+			0,
+			`^{"pause":{"message":"Back in ten minutes."},"reason":"slow"}$`,
+			`shop +paused "Soon." +- +2026-11-22T20:00:00Z +ops`,
+		},
+		{
+			[]string{"pause", "0123", "--for", "10m"},
+			0, `^{"pause":{"until":"20..-..-..T..:..:..(\..*)?Z"}}$`,
+			`shop +limits 5, 3 per minute +2026-11-22T21:00:00Z +.* +ops +slow`,
+		},
 		{[]string{"resume", "shop"}, 0, `^{"pause":null,"queue_all":null}$`, ""},
-		{[]string{"message", "shop", "Sold out soon.", "--until", "2036-11-22T20:15:00Z"}, 0, `^{"message":{"text":"Sold out soon.","until":"2036-11-22T20:15:00Z"}}$`, ""},
+		{
+			[]string{"message", "shop", "Sold out soon.", "--until", "2036-11-22T20:15:00Z"},
+			0,
+			`^{"message":{"text":"Sold out soon.","until":"2036-11-22T20:15:00Z"}}$`, "",
+		},
 		{[]string{"message", "shop", "--clear"}, 0, `^{"message":null}$`, ""},
-		{[]string{"limits", "shop", "--total", "5", "--for", "30m"}, 0, `^{"limits":{"total_active_users":5,"until":".*Z"}}$`, ""},
+		{
+			[]string{"limits", "shop", "--total", "5", "--for", "30m"},
+			0, `^{"limits":{"total_active_users":5,"until":".*Z"}}$`,
+			"",
+		},
 		{[]string{"limits", "shop", "--clear", "--output", "json"}, 0, `^{"limits":null}$`, `"total_active_users": 5`},
 		{[]string{"limits", "shop"}, 0, "^$", `none: limits 7, 3 per minute`},
 		{[]string{"limits", "shop", "--total", "5"}, 2, "^$", "for, until: limits for now need an end"},
@@ -186,7 +223,8 @@ func TestControlsByTheCommandLine(t *testing.T) {
 		said = ""
 		var out bytes.Buffer
 		code := run(t.Context(), append(c.args, server), &out, &out)
-		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
+		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) ||
+			!regexp.MustCompile(c.shown).Match(out.Bytes()) {
 			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
 		}
 	}

@@ -161,14 +161,14 @@ func endEvent(c *client, r *api.Room, e *api.Event, _ []string) error {
 	return setEvent(c, r, e, object{"event_end_time": end.UTC().Format(time.RFC3339)})
 }
 
-// events returns the events of a room.
-func (c *client) events(r *api.Room) ([]api.Event, error) {
+// eventsOf returns the events of a room.
+func eventsOf(c *client, r *api.Room) ([]api.Event, error) {
 	return call[[]api.Event](c, http.MethodGet, inZone(r.Id, "events"), nil)
 }
 
 // event returns an event of a room by its name or ID, nil for none, and all events of the room.
 func (c *client) event(r *api.Room, name string) (event *api.Event, all []api.Event, err error) {
-	if all, err = c.events(r); err != nil {
+	if all, err = eventsOf(c, r); err != nil {
 		return nil, nil, err
 	}
 	for i, e := range all {
@@ -229,7 +229,7 @@ func (c *clientFlags) ofDraw(do func(c *client, event string, d *api.Draw) error
 
 // listEvents shows the events of a room.
 func listEvents(c *client, r *api.Room) error {
-	all, err := c.events(r)
+	all, err := eventsOf(c, r)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,8 @@ func (s *fleetStore) does(code int, said string, args ...string) {
 	var out bytes.Buffer
 	args = append(append([]string{"fleet"}, args...), "--nats-url", s.url, "--wait", "15s")
 	if got := run(s.t.Context(), args, &out, &out); got != code || !strings.Contains(out.String(), said) {
-		s.t.Errorf("vestibule %s: exit %d, want %d:\n%s\nwant in it: %s", strings.Join(args, " "), got, code, out.String(), said)
+		s.t.Errorf("vestibule %s: exit %d, want %d:\n%s\nwant in it: %s", strings.Join(args, " "), got, code, out.String(),
+			said)
 	}
 }
 
@@ -85,7 +86,8 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitError, "is draining already", "drain", "lima")
 	s.does(node.ExitError, "no global has reported its permits", "remove", "lima")
 	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
-		{Name: "lima", State: "draining", Told: true, Held: 7, RateHeld: 3, Sessions: 5}, {Name: "oslo", State: "unlisted", Told: true, Held: 2},
+		{Name: "lima", State: "draining", Told: true, Held: 7, RateHeld: 3, Sessions: 5},
+		{Name: "oslo", State: "unlisted", Told: true, Held: 2},
 	}})
 	s.does(node.ExitError, "7 permits of T and 3 of R are out, 5 sessions", "remove", "lima")
 	s.does(node.ExitOK, "lima         draining  7             3             5         0", "list")
@@ -93,7 +95,8 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
 		{Name: "lima", State: "draining", Told: true, Overcommit: 4},
 	}})
-	s.does(node.ExitError, "4 sessions may go on at edges that are cut off or count as lost, until these report", "remove", "lima")
+	s.does(node.ExitError, "4 sessions may go on at edges that are cut off or count as lost, until these report", "remove",
+		"lima")
 	s.does(node.ExitOK, "lima         active", "add", "lima")
 	s.does(node.ExitOK, "lima         removed", "remove", "lima", "--force")
 
@@ -114,19 +117,25 @@ func TestTheFleetCommandsUsage(t *testing.T) {
 		"wait: must be above 0, got -1s": {"list", "--wait", "-1s"},
 	} {
 		var out bytes.Buffer
-		if code := run(t.Context(), append([]string{"fleet"}, args...), &out, &out); code != node.ExitUsage || !strings.Contains(out.String(), said) {
+		if code := run(t.Context(), append([]string{"fleet"}, args...), &out, &out); code != node.ExitUsage ||
+			!strings.Contains(out.String(), said) {
 			t.Errorf("%v: exit %d\n%s\nwant %s", args, code, out.String(), said)
 		}
 	}
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") || !strings.Contains(out.String(), "nothing listens there; start nats-server") {
+	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out,
+		&out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") ||
+		!strings.Contains(out.String(), "nothing listens there; start nats-server") {
 		t.Errorf("exit %d, %s", code, out.String())
 	}
 }
 
 // Who may not connect is told so, and not that nobody answers.
 func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Username: "operator", Password: "secret"})
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		Username: "operator", Password: "secret",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +148,8 @@ func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
 		t.Fatal("the server does not start")
 	}
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", s.ClientURL(), "--wait", "2s"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "refuses this user (see --nats-creds") {
+	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", s.ClientURL(), "--wait", "2s"}, &out,
+		&out); code != node.ExitError || !strings.Contains(out.String(), "refuses this user (see --nats-creds") {
 		t.Errorf("exit %d, %s", code, out.String())
 	}
 }

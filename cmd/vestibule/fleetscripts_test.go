@@ -43,7 +43,10 @@ func startTree(t testing.TB) *allinone.Tree {
 	t.Setenv("VESTIBULE_SERVER", tree.Info.Control.URL)
 	t.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
 	var out bytes.Buffer
-	first := []string{"rooms", "create", "name=first", "host=first.example", "total_active_users=1", "new_users_per_minute=1"}
+	first := []string{
+		"rooms", "create", "name=first", "host=first.example", "total_active_users=1",
+		"new_users_per_minute=1",
+	}
 	if code := run(ctx, first, &out, &out); code != node.ExitOK { // edges are ready once there is a room
 		t.Fatal(out.String())
 	}

@@ -62,7 +62,8 @@ func freePorts(t *testing.T, n int) int {
 // startDemo starts the demo and returns what its READY line says.
 func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *testkit.Log, info allinone.Info, ok bool) {
 	t.Helper()
-	cmd = exec.Command("vestibule", append([]string{"demo", "--data-dir", t.TempDir()}, args...)...) // the last of two flags counts
+	// the last of two flags counts
+	cmd = exec.Command("vestibule", append([]string{"demo", "--data-dir", t.TempDir()}, args...)...)
 	stderr = &testkit.Log{}
 	cmd.Stderr = stderr
 	stdout, err := cmd.StdoutPipe()
@@ -102,7 +103,8 @@ func TestDemo(t *testing.T) {
 		case warned == "":
 			return
 		case stood < natsbus.LeaseLength/4 || try == 5:
-			t.Fatalf("it warned of something in the normal course of things; the machine stood still for at most %v:\n%s", stood, warned)
+			t.Fatalf("it warned of something in the normal course of things; the machine stood still for at most %v:\n%s", stood,
+				warned)
 		}
 		t.Logf("the machine stood still for %v: once more, after\n%s", stood, warned)
 	}
@@ -128,7 +130,8 @@ func playDemo(t *testing.T) (warned string, stood time.Duration) {
 	for ok, try := false, 0; !ok; try++ { // somebody else may take a port meanwhile
 		first = freePorts(t, 4)
 		cmd, stderr, info, ok = startDemo(t, "--listen", fmt.Sprintf("127.0.0.1:%d", first), "--visitors", "3",
-			"--total-active-users", "3", "--new-users-per-minute", "60", "--session-duration", "60s", "--data-centers", "nairobi,dublin", "--edges", "2")
+			"--total-active-users", "3", "--new-users-per-minute", "60", "--session-duration", "60s", "--data-centers",
+			"nairobi,dublin", "--edges", "2")
 		if !ok && (try == 5 || !strings.Contains(stderr.String(), "address already in use")) {
 			t.Fatalf("no READY line: %s", stderr)
 		}
@@ -179,9 +182,11 @@ func TestDemoPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	out, err := exec.Command("vestibule", "demo", "--listen", l.Addr().String(), "--data-dir", t.TempDir()).CombinedOutput()
+	out, err := exec.Command("vestibule", "demo", "--listen", l.Addr().String(), "--data-dir",
+		t.TempDir()).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "vestibule demo: listen: ") || !strings.Contains(string(out), "address already in use") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "vestibule demo: listen: ") ||
+		!strings.Contains(string(out), "address already in use") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

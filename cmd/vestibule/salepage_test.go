@@ -16,8 +16,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// TestTheSalePage runs every command of docs/SALE.md, in its order, against a fleet with the room, then the blocks of other
-// documents that need no more than that.
+// TestTheSalePage runs every command of docs/SALE.md, in its order, against a fleet with the room, then the blocks of
+// other documents that need no more than that.
 func TestTheSalePage(t *testing.T) {
 	tree := startTree(t)
 	testkit.Eventually(t, "the list of data centres is made", func() bool {
@@ -27,7 +27,8 @@ func TestTheSalePage(t *testing.T) {
 	for _, block := range sections(t, "../../docs/SALE.md", "sh") {
 		script += block
 	}
-	for _, block := range slices.Concat(sections(t, "../../docs/RUNBOOK.md", "sh"), sections(t, "../../docs/ROOMS.md", "sh")) {
+	for _, block := range slices.Concat(sections(t, "../../docs/RUNBOOK.md", "sh"),
+		sections(t, "../../docs/ROOMS.md", "sh")) {
 		switch {
 		case strings.Contains(block, "fleet list"):
 			script += "vestibule fleet add dublin\n" + block
@@ -92,8 +93,8 @@ func TestRoomsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// TestCommandsOfTheDocuments: every command of the documents, in a block or within a sentence, exists with its flags. Those
-// of blocks are run, by TestTheSalePage, in e2e and by make k8s; most others need machines or a fault.
+// TestCommandsOfTheDocuments: every command of the documents, in a block or within a sentence, exists with its flags.
+// Those of blocks are run, by TestTheSalePage, in e2e and by make k8s; most others need machines or a fault.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	root, word := newRootCmd(io.Discard, io.Discard), regexp.MustCompile(`^[a-z][a-z-]*$`)
 	files, err := filepath.Glob("../../docs/*.md")

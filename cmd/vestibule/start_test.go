@@ -41,7 +41,8 @@ func TestDemoIsWhereItWas(t *testing.T) {
 		if !ok {
 			t.Fatalf("no READY line: %s", stderr)
 		}
-		if out, err := exec.Command("vestibule", "demo", "--data-dir", dir, "--listen", "127.0.0.1:0").CombinedOutput(); err == nil || !strings.Contains(string(out), "in use by another process") {
+		if out, err := exec.Command("vestibule", "demo", "--data-dir", dir, "--listen",
+			"127.0.0.1:0").CombinedOutput(); err == nil || !strings.Contains(string(out), "in use by another process") {
 			t.Errorf("a second demo in the same folder: %v: %s", err, out)
 		}
 		interrupt(t, cmd)
@@ -80,7 +81,8 @@ func TestDemoMakesWay(t *testing.T) {
 	var said strings.Builder
 	chooseListen(&o, port, &said)
 	want := fmt.Sprintf("Port %d is taken by another program: trying from %d on", port, port+100)
-	if !strings.HasPrefix(said.String(), want) || o.Listen == fmt.Sprintf("localhost:%d", port) || !strings.HasPrefix(o.Listen, "localhost:") {
+	if !strings.HasPrefix(said.String(), want) || o.Listen == fmt.Sprintf("localhost:%d", port) ||
+		!strings.HasPrefix(o.Listen, "localhost:") {
 		t.Errorf("it listens at %s and says %q, want %q", o.Listen, &said, want)
 	}
 }
@@ -92,7 +94,8 @@ func TestDemoOfYourSite(t *testing.T) {
 		fmt.Fprintf(w, "my site at %s", r.Host)
 	}))
 	defer site.Close()
-	cmd, stderr, info, ok := startDemo(t, "--listen", "localhost:0", "--origin", site.URL, "--host", "shop.example", "--total-active-users", "100")
+	cmd, stderr, info, ok := startDemo(t, "--listen", "localhost:0", "--origin", site.URL, "--host", "shop.example",
+		"--total-active-users", "100")
 	if !ok {
 		t.Fatalf("no READY line: %s", stderr)
 	}

@@ -35,7 +35,8 @@ func BenchmarkReceipts(b *testing.B) {
 	var secret draw.Secret
 	rand.Read(secret[:])
 	record := &draw.Record{
-		Algorithm: draw.Algorithm, Room: "room", Event: "event", Commit: secret.Commit(), Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret), Entrants: receipts,
+		Algorithm: draw.Algorithm, Room: "room", Event: "event", Commit: secret.Commit(), Committed: closes.Add(-time.Hour),
+		Closes: closes, Secret: draw.Hash(secret), Entrants: receipts,
 	}
 	text, err := draw.EncodeRecord(record)
 	if err != nil {
@@ -54,7 +55,10 @@ func BenchmarkReceipts(b *testing.B) {
 	for i := range receipts {
 		var id [8]byte
 		rand.Read(id[:])
-		r := draw.Receipt{Ticket: draw.Ticket(binary.BigEndian.Uint64(id[:])), Joined: closes.Add(-time.Duration(1+i) * time.Millisecond)}
+		r := draw.Receipt{
+			Ticket: draw.Ticket(binary.BigEndian.Uint64(id[:])),
+			Joined: closes.Add(-time.Duration(1+i) * time.Millisecond),
+		}
 		place := d.Place(uint64(r.Ticket), clock.TimeOf(r.Joined), 0)
 		if i%every == 0 {
 			place--
@@ -117,7 +121,8 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 	}
 	says := func(record, receipts string) []string {
 		t.Helper()
-		return browsertest.See(t, ctx, chromedp.Evaluate[[]string](fmt.Sprintf("verify(%q, %q)", record, receipts), chromedp.EvalAwaitPromise))
+		return browsertest.See(t, ctx, chromedp.Evaluate[[]string](fmt.Sprintf("verify(%q, %q)", record, receipts),
+			chromedp.EvalAwaitPromise))
 	}
 	dir := t.TempDir()
 	agree := func(what, record, receipts string) {
@@ -138,7 +143,8 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 		if right := page[0] == "RIGHT"; right != (err == nil) {
 			t.Errorf("%s: the page says %q, the command %v", what, page, err)
 		}
-		want := slices.DeleteFunc(strings.Split(strings.TrimSpace(told.String()), "\n"), func(line string) bool { return strings.HasPrefix(line, "round ") })
+		want := slices.DeleteFunc(strings.Split(strings.TrimSpace(told.String()), "\n"),
+			func(line string) bool { return strings.HasPrefix(line, "round ") })
 		got := slices.DeleteFunc(page[1:], func(line string) bool { return strings.HasPrefix(line, "round ") })
 		if slices.Sort(want); told.Len() > 0 && !slices.Equal(want, slices.Sorted(slices.Values(got))) {
 			t.Errorf("%s: the page says\n%s\nand the command\n%s", what, strings.Join(page, "\n"), told.String())
@@ -150,11 +156,15 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 	agree("forged", file["record.json"], file["lines.json"]+file["forged.json"])
 	agree("another draw's", file["plain.json"], file["receipts.json"])
 	agree("no record", file["receipts.json"], "")
-	if page := strings.Join(says(file["record.json"], file["broken.json"]), "\n"); !strings.HasPrefix(page, "WRONG") || !strings.Contains(page, `unknown field "colour"`) {
+	if page := strings.Join(says(file["record.json"], file["broken.json"]), "\n"); !strings.HasPrefix(page, "WRONG") ||
+		!strings.Contains(page, `unknown field "colour"`) {
 		t.Errorf("of a field that nobody knows the page says %q", page)
 	}
 	bad := strings.Join(says(file["bad.json"], ""), "\n")
-	for _, fault := range []string{"WRONG: ", "secret: it is not the one that commit was made of", "beacon: round: must be 657413, the first after closes, got 657414"} {
+	for _, fault := range []string{
+		"WRONG: ", "secret: it is not the one that commit was made of",
+		"beacon: round: must be 657413, the first after closes, got 657414",
+	} {
 		if !strings.Contains(bad, fault) {
 			t.Errorf("of a bad record the page says %q", bad)
 		}
@@ -174,7 +184,8 @@ func chance(t *testing.T, rng *mathrand.Rand) (string, string) {
 		secret[i] = byte(rng.Uint32())
 	}
 	record := &draw.Record{
-		Algorithm: draw.Algorithm, Room: "Saal für \"alle\"", Event: fmt.Sprint(rng.Uint64()), Commit: secret.Commit(), Committed: closes.Add(-time.Hour), Closes: closes,
+		Algorithm: draw.Algorithm, Room: "Saal für \"alle\"", Event: fmt.Sprint(rng.Uint64()), Commit: secret.Commit(),
+		Committed: closes.Add(-time.Hour), Closes: closes,
 		Secret: draw.Hash(secret), Entrants: rng.Uint64N(1e9),
 	}
 	text, err := draw.EncodeRecord(record)
@@ -183,7 +194,11 @@ func chance(t *testing.T, rng *mathrand.Rand) (string, string) {
 	}
 	d, list := record.Draw(), []draw.Receipt(nil)
 	for range 1 + rng.IntN(15) {
-		r := draw.Receipt{Ticket: draw.Ticket(rng.Uint64()), Joined: closes.Add(time.Duration(rng.Int64N(7200_000)-6000_000) * time.Millisecond), Class: uint8(rng.IntN(draw.MaxClass + 1))}
+		r := draw.Receipt{
+			Ticket: draw.Ticket(rng.Uint64()),
+			Joined: closes.Add(time.Duration(rng.Int64N(7200_000)-6000_000) * time.Millisecond),
+			Class:  uint8(rng.IntN(draw.MaxClass + 1)),
+		}
 		place := d.Place(uint64(r.Ticket), clock.TimeOf(r.Joined), r.Class)
 		if rng.IntN(5) == 0 {
 			place += clock.Time(rng.IntN(3) - 1)

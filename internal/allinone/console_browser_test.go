@@ -105,8 +105,8 @@ func (o *operator) act(verb, reason, done string) {
 }
 
 // TestAConsoleTourInABrowser: an operator logs in by the link, watches a room fill, pauses and resumes it, changes its
-// limits, lets in some visitors, makes an event, tries a rule, restores the settings before the event, and reads the audit
-// log, on a desk, on a phone, and without script. With VESTIBULE_SCREENS set to a folder it keeps pictures.
+// limits, lets in some visitors, makes an event, tries a rule, restores the settings before the event, and reads the
+// audit log, on a desk, on a phone, and without script. With VESTIBULE_SCREENS set to a folder it keeps pictures.
 func TestAConsoleTourInABrowser(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

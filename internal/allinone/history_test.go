@@ -20,10 +20,10 @@ import (
 
 var come = flag.Duration("come", 20*time.Second, "how long visitors of TestHistoryAgainstTheSitesLog come")
 
-// TestHistoryAgainstTheSitesLog plays a sale: visitors come faster than they may enter, and all enter in the end. What the
-// history tells of it is what the site's log tells: admissions, the mean and the highest number of sessions. The goal is
-// a difference of 1 %. An end is counted half a second late, and later on a busy machine: the mean is judged only with
-// sessions of a minute, as `make history` has them.
+// TestHistoryAgainstTheSitesLog plays a sale: visitors come faster than they may enter, and all enter in the end. What
+// the history tells of it is what the site's log tells: admissions, the mean and the highest number of sessions. The
+// goal is a difference of 1 %. An end is counted half a second late, and later on a busy machine: the mean is judged
+// only with sessions of a minute, as `make history` has them.
 func TestHistoryAgainstTheSitesLog(t *testing.T) {
 	t.Parallel()
 	const rate, goal = 270, 0.01

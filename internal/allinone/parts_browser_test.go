@@ -19,8 +19,8 @@ import (
 	"vestibule/internal/lab/browsertest"
 )
 
-// TestPartsOfPagesInABrowser: pictures, scripts, styles and fonts of a room on a page elsewhere take no place, also with
-// the ticket of a visitor that waits. The visitor's own next request does.
+// TestPartsOfPagesInABrowser: pictures, scripts, styles and fonts of a room on a page elsewhere take no place, also
+// with the ticket of a visitor that waits. The visitor's own next request does.
 func TestPartsOfPagesInABrowser(t *testing.T) {
 	t.Parallel()
 	// Nobody is held meanwhile.

@@ -62,10 +62,10 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// TestNotificationInABrowser: a visitor subscribes on the waiting page, and the first message confirms it; it closes the
-// tab, is told when its turn has come, opens the notification's page and is inside. Chromium has no push service here: the
-// test gives the page a subscription of its own, and delivers to the service worker what the push service got: also twice,
-// in another order, and to who is inside.
+// TestNotificationInABrowser: a visitor subscribes on the waiting page, and the first message confirms it; it closes
+// the tab, is told when its turn has come, opens the notification's page and is inside. Chromium has no push service
+// here: the test gives the page a subscription of its own, and delivers to the service worker what the push service
+// got: also twice, in another order, and to who is inside.
 func TestNotificationInABrowser(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) {

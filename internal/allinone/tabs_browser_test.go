@@ -26,8 +26,8 @@ import (
 	"vestibule/internal/lab/browsertest"
 )
 
-// TestEightTabsInABrowser: over HTTP/1.1 a browser has six connections to a site. Eight waiting tabs of one room, and of
-// eight rooms, share a stream, so that a page outside the rooms answers, and so do polls; then all tabs enter.
+// TestEightTabsInABrowser: over HTTP/1.1 a browser has six connections to a site. Eight waiting tabs of one room, and
+// of eight rooms, share a stream, so that a page outside the rooms answers, and so do polls; then all tabs enter.
 func TestEightTabsInABrowser(t *testing.T) {
 	t.Parallel()
 	const tabs = 8

@@ -327,8 +327,8 @@ func TestWebhooksReachNamedNetworks(t *testing.T) {
 	}
 }
 
-// TestAStartAfterOneThatFailed: the first start of a folder that fails after its global led, or is stopped at once, does
-// not keep the next one from admitting visitors.
+// TestAStartAfterOneThatFailed: the first start of a folder that fails after its global led, or is stopped at once,
+// does not keep the next one from admitting visitors.
 func TestAStartAfterOneThatFailed(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -411,8 +411,8 @@ func (p *person) stay(full <-chan struct{}) error {
 	return nil
 }
 
-// BenchmarkAgeOnTheScreen measures how long after a visitor entered at an edge the console counts it: a tree of two data
-// centres with two edges each, and a visitor every tenth of a second. The goal is 2.5 s for 99 %.
+// BenchmarkAgeOnTheScreen measures how long after a visitor entered at an edge the console counts it: a tree of two
+// data centres with two edges each, and a visitor every tenth of a second. The goal is 2.5 s for 99 %.
 func BenchmarkAgeOnTheScreen(b *testing.B) {
 	const visitors = 100
 	tree, err := Start(Options{

@@ -28,7 +28,7 @@ func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ..
 	d := document(st.origin.URL)
 	change(&d.Rooms[0])
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, permits, permits)
@@ -39,7 +39,10 @@ func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ..
 // admittedNow returns the edge's number of admissions to the room sale.
 func (st *stage) admittedNow() uint64 { return st.server.Status().Rooms["sale"].Admitted }
 
-var preflight = []string{"Origin", "https://app.example", "Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "x-a,vestibule-ticket"}
+var preflight = []string{
+	"Origin", "https://app.example", "Access-Control-Request-Method", "PUT",
+	"Access-Control-Request-Headers", "x-a,vestibule-ticket",
+}
 
 // Preflights, pictures and robots take no session permit of a room with two, and see nothing of the site; two
 // visitors do.
@@ -57,10 +60,14 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	})
 	inside := session(7)
-	for i, header := range [][]string{nil, {"Cookie", st.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
+	for i, header := range [][]string{nil, {
+		"Cookie", st.keys.seal("sale", inside) + "; login=1", "Authorization",
+		"Bearer x", "X-A", "1",
+	}} {
 		seen := st.origin.requests()
 		path := [...]string{"/a", "/b"}[i] // the second would be answered from memory
-		a := st.visitor().ask(http.MethodOptions, "http://sale.example"+path+"?order=1", "a=b", append(header, preflight...)...)
+		a := st.door.visitor().ask(http.MethodOptions, "http://sale.example"+path+"?order=1", "a=b",
+			append(header, preflight...)...)
 		if a.StatusCode != http.StatusNoContent || a.body != "" || a.Header.Get("Access-Control-Allow-Methods") != "PUT" {
 			t.Fatalf("a preflight is answered by %d %v %q", a.StatusCode, a.Header, a.body)
 		}
@@ -76,7 +83,8 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		}
 		for name := range r.Header {
 			switch name {
-			case "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "X-Forwarded-Host", "X-Forwarded-Proto", "Via", "Vestibule-Hops", "User-Agent", auditHeader:
+			case "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "X-Forwarded-Host",
+				"X-Forwarded-Proto", "Via", "Vestibule-Hops", "User-Agent", auditHeader:
 			default:
 				t.Errorf("%s of a preflight reached the site", name)
 			}
@@ -98,27 +106,30 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		{"/a.css", []string{"Accept", "text/css,*/*;q=0.1"}},
 	} {
 		for range 2 { // without cookies, like two robots
-			v := st.visitor()
+			v := st.door.visitor()
 			v.Jar = nil
 			a := v.get("http://sale.example"+tc.path, tc.header...)
-			if a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/plain") || len(a.body) > 100 ||
+			if a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 ||
+				!strings.HasPrefix(a.Header.Get("Content-Type"), "text/plain") || len(a.body) > 100 ||
 				a.Header.Get("Retry-After") == "" || a.Header.Get("Vestibule-Decision") != "wait" {
 				t.Errorf("%s %v: %d %v %.80q", tc.path, tc.header, a.StatusCode, a.Header, a.body)
 			}
 		}
 	}
-	a := st.visitor().get("http://sale.example/api", "Sec-Fetch-Dest", "empty", "Accept", "*/*")
-	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Content-Type") != "application/json" || a.Header.Get("Vestibule-Decision") != "wait" {
+	a := st.door.visitor().get("http://sale.example/api", "Sec-Fetch-Dest", "empty", "Accept", "*/*")
+	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Content-Type") != "application/json" ||
+		a.Header.Get("Vestibule-Decision") != "wait" {
 		t.Errorf("a fetch of somebody new: %d %v %.80q", a.StatusCode, a.Header, a.body)
 	}
 	if n := st.admittedNow(); n != 0 || st.origin.requests() != seen {
 		t.Fatalf("%d slots taken, %d requests at the site", n, st.origin.requests()-seen)
 	}
 	// Two visitors do; one began with a picture.
-	v := st.visitor()
+	v := st.door.visitor()
 	v.get("http://sale.example/a.png", "Sec-Fetch-Dest", "image")
-	for _, v := range []*visitor{v, st.visitor()} {
-		if a := v.get("http://sale.example/", "Sec-Fetch-Dest", "document"); a.body != "the site" || a.Header.Get("Vestibule-Decision") != "" {
+	for _, v := range []*visitor{v, st.door.visitor()} {
+		if a := v.get("http://sale.example/", "Sec-Fetch-Dest", "document"); a.body != "the site" ||
+			a.Header.Get("Vestibule-Decision") != "" {
 			t.Errorf("a visit: %d %v %.80q", a.StatusCode, a.Header, a.body)
 		}
 	}
@@ -128,7 +139,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	// A program that keeps its ticket comes in with the second question.
 	st.up.grant(sale, 1, 1)
 	st.covered(0, sale)
-	v = st.visitor()
+	v = st.door.visitor()
 	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty")
 	if a := v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty"); a.body != "the site" {
 		t.Errorf("the second touch: %d %v %.80q", a.StatusCode, a.Header, a.body)
@@ -155,15 +166,19 @@ func TestCORSOfARoom(t *testing.T) {
 			if tc.origin != "" {
 				from = []string{"Origin", tc.origin}
 			}
-			a := st.visitor().ask(http.MethodOptions, "http://sale.example/", "", append(from, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "vestibule-poll")...)
-			if h := a.Header; a.StatusCode != tc.code || h.Get("Access-Control-Allow-Origin") != tc.allow || (tc.allow != "") != (h.Get("Access-Control-Allow-Headers") == "vestibule-poll") ||
+			a := st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "",
+				append(from, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "vestibule-poll")...)
+			if h := a.Header; a.StatusCode != tc.code || h.Get("Access-Control-Allow-Origin") != tc.allow ||
+				(tc.allow != "") != (h.Get("Access-Control-Allow-Headers") == "vestibule-poll") ||
 				h["Set-Cookie"] != nil {
 				t.Errorf("preflight: %d %v", a.StatusCode, h)
 			}
 			for _, accept := range []string{"application/json", "text/html"} {
-				a = st.visitor().get("http://sale.example/", append(from, "Accept", accept)...)
-				if h := a.Header; h.Get("Access-Control-Allow-Origin") != tc.allow || (h.Get("Access-Control-Allow-Credentials") == "true") != (tc.allow == tc.origin && tc.allow != "") ||
-					strings.Contains(h.Get("Access-Control-Expose-Headers"), "Vestibule-Decision") != (tc.allow != "") || !slices.Equal(h["Vary"], []string{"*"}) {
+				a = st.door.visitor().get("http://sale.example/", append(from, "Accept", accept)...)
+				if h := a.Header; h.Get("Access-Control-Allow-Origin") != tc.allow ||
+					(h.Get("Access-Control-Allow-Credentials") == "true") != (tc.allow == tc.origin && tc.allow != "") ||
+					strings.Contains(h.Get("Access-Control-Expose-Headers"), "Vestibule-Decision") != (tc.allow != "") ||
+					!slices.Equal(h["Vary"], []string{"*"}) {
 					t.Errorf("%s: %d %v", accept, a.StatusCode, h)
 				}
 			}
@@ -179,7 +194,8 @@ func TestCORSOfARoom(t *testing.T) {
 func TestRule10AFrontsPreflight(t *testing.T) {
 	for _, form := range forms {
 		st := openFront(t, form, nil)
-		if a := st.question(form, http.MethodOptions, "sale.example", "/", preflight...); admitted(t, form, a) || a.StatusCode != http.StatusForbidden {
+		if a := st.question(form, http.MethodOptions, "sale.example", "/", preflight...); admitted(t, form, a) ||
+			a.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: %d %v", form, a.StatusCode, a.Header)
 		}
 	}
@@ -197,7 +213,7 @@ func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
 			}
 			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 		})
-		v := st.visitor()
+		v := st.door.visitor()
 		for _, c := range []struct {
 			path   string
 			status int
@@ -205,7 +221,8 @@ func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
 			before := st.origin.requests()
 			for range 50 {
 				a := v.ask(http.MethodOptions, "http://sale.example"+c.path, "", preflight...)
-				if a.StatusCode != c.status || c.status == http.StatusNoContent && a.Header.Get("Access-Control-Allow-Origin") != "https://app.example" {
+				if a.StatusCode != c.status || c.status == http.StatusNoContent &&
+					a.Header.Get("Access-Control-Allow-Origin") != "https://app.example" {
 					t.Fatalf("%s: %d %v", c.path, a.StatusCode, a.Header)
 				}
 			}
@@ -214,14 +231,17 @@ func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
 			}
 		}
 		other := append([]string{"Origin", "https://other.example"}, preflight[2:]...)
-		if a := v.ask(http.MethodOptions, "http://sale.example/a", "", other...); a.Header.Get("Access-Control-Allow-Origin") != "https://other.example" {
+		if a := v.ask(http.MethodOptions, "http://sale.example/a", "",
+			other...); a.Header.Get("Access-Control-Allow-Origin") != "https://other.example" {
 			t.Errorf("another origin gets the answer of the first: %v", a.Header)
 		}
 		before, codes := st.origin.requests(), map[int]int{}
 		for i := range 3 * preflightsOfPrefix {
 			codes[v.ask(http.MethodOptions, fmt.Sprint("http://sale.example/", i), "", preflight...).StatusCode]++
 		}
-		if n := st.origin.requests() - before; n > 2*preflightsOfPrefix || codes[http.StatusServiceUnavailable] < preflightsOfPrefix { // a minute may begin meanwhile
+		// a minute may begin meanwhile
+		if n := st.origin.requests() - before; n > 2*preflightsOfPrefix ||
+			codes[http.StatusServiceUnavailable] < preflightsOfPrefix {
 			t.Errorf("the site was asked %d times by one address; answers %v", n, codes)
 		}
 	})
@@ -242,9 +262,9 @@ func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		for i := range 2 * preflightsAtOnce {
-			v := st.visitor()
+			v := st.door.visitor()
 			v.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{LocalAddr: attackFrom}).DialContext(ctx, "tcp", st.entrance())
+				return (&net.Dialer{LocalAddr: attackFrom}).DialContext(ctx, "tcp", st.door.entrance())
 			}
 			all.Go(func() {
 				r, err := http.NewRequest(http.MethodOptions, fmt.Sprint("http://sale.example/slow", i), http.NoBody)
@@ -269,7 +289,8 @@ func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 		if n := asked.Load(); n != preflightsAtOnce/2 {
 			t.Errorf("one prefix asks %d questions", n)
 		}
-		if a := st.visitor().ask(http.MethodOptions, "http://sale.example/", "", preflight...); a.StatusCode != http.StatusNoContent {
+		if a := st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "",
+			preflight...); a.StatusCode != http.StatusNoContent {
 			t.Errorf("a preflight beside it: %d", a.StatusCode)
 		}
 		close(over)

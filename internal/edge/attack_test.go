@@ -23,38 +23,38 @@ import (
 
 // raw sends bytes unchanged over a connection of its own. It returns the status of every answer until the edge
 // closes, and the last answer.
-func (st *stage) raw(text string) (codes []int, last string) {
-	st.t.Helper()
-	st.sent++
-	c, err := net.Dial("tcp", st.entrance())
+func (d *door) raw(text string) (codes []int, last string) {
+	d.Helper()
+	d.sent++
+	c, err := net.Dial("tcp", d.entrance())
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
-	return st.rawOn(c, text)
+	return d.rawOn(c, text)
 }
 
 // rawOn is raw on a connection, which it closes.
-func (st *stage) rawOn(c net.Conn, text string) (codes []int, last string) {
-	st.t.Helper()
+func (d *door) rawOn(c net.Conn, text string) (codes []int, last string) {
+	d.Helper()
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	if _, err := io.WriteString(c, text); err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	br := bufio.NewReader(c)
 	for {
 		res, err := http.ReadResponse(br, nil)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && len(codes) == 0 && st.door == "" {
-				st.t.Errorf("no answer to %.80q: %v", text, err)
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && len(codes) == 0 && d.instead == "" {
+				d.Errorf("no answer to %.80q: %v", text, err)
 			}
 			return codes, last
 		}
 		body, err := io.ReadAll(res.Body)
 		if err != nil {
-			st.t.Errorf("answer to %.80q: %v", text, err)
+			d.Errorf("answer to %.80q: %v", text, err)
 			return codes, last
 		}
 		codes, last = append(codes, res.StatusCode), string(body)
@@ -68,10 +68,14 @@ func request(line, host string, more ...string) string {
 
 // vipSpellings may each be read as the path of the room vip.
 var vipSpellings = []string{
-	"/vip", "/vip/", "/vip/a", "/vip?x=1", "//vip", "///vip", "/./vip", "/x/../vip", "/../vip", "/%76ip", "/%2576ip", "/%252576ip",
-	"/vip%2f", "/vip%2Fa", "/x%2f..%2fvip", "/..%2fvip", "/%2e/vip", "/.%2e/vip", "/%5cvip", `/\vip`, `/x\..\vip`, "/x/..%5cvip",
-	"/VIP", "/Vip/a", "/vip;x", "/vip;x/a", "/;a/vip", "/x/..;/vip", "/vip%00", "/vip%00/a", "/vip%3fa", "/vip%23a", "/vip#a",
-	"/%ef%bd%96ip", "/%EF%BD%B6ip%2f..%2f..%2fvip", "//shop.example/vip", "//127.0.0.1/vip", "http://shop.example/vip", "HTTP://SHOP.EXAMPLE./vip",
+	"/vip", "/vip/", "/vip/a", "/vip?x=1", "//vip", "///vip", "/./vip", "/x/../vip", "/../vip", "/%76ip", "/%2576ip",
+	"/%252576ip",
+	"/vip%2f", "/vip%2Fa", "/x%2f..%2fvip", "/..%2fvip", "/%2e/vip", "/.%2e/vip", "/%5cvip", `/\vip`, `/x\..\vip`,
+	"/x/..%5cvip",
+	"/VIP", "/Vip/a", "/vip;x", "/vip;x/a", "/;a/vip", "/x/..;/vip", "/vip%00", "/vip%00/a", "/vip%3fa", "/vip%23a",
+	"/vip#a",
+	"/%ef%bd%96ip", "/%EF%BD%B6ip%2f..%2f..%2fvip", "//shop.example/vip", "//127.0.0.1/vip", "http://shop.example/vip",
+	"HTTP://SHOP.EXAMPLE./vip",
 	"http://shop.example:80//vip", "/%c0%afvip", "/vip%c0%af", "/vip%20", "/vip.", "/x/%2e%2e/vip", "/%u0076ip",
 }
 
@@ -80,7 +84,7 @@ func TestNoSpellingOfThePathPassesTheRoom(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(vip, 10, 1)
 	for _, path := range vipSpellings {
-		codes, body := st.raw(request("GET "+path+" HTTP/1.1", "shop.example"))
+		codes, body := st.door.raw(request("GET "+path+" HTTP/1.1", "shop.example"))
 		if len(codes) != 1 || codes[0] != http.StatusTooManyRequests && codes[0] != http.StatusBadRequest {
 			t.Errorf("%s: %v %.60q", path, codes, body)
 		}
@@ -92,7 +96,8 @@ func TestNoSpellingOfThePathPassesTheRoom(t *testing.T) {
 
 // oddTargets lie outside of all rooms, and servers may rewrite them.
 var oddTargets = []string{
-	"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9", "/%c3%a9", "/a?", "/a??b", "/a?b?c",
+	"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9",
+	"/%c3%a9", "/a?", "/a??b", "/a?b?c",
 	"/a!$&'()*+,;=:@", "/a{b}|c^`", `/a"<b>`, "/é", "//a%2fb?c", "/vips", "/a:80/b", "/?http://x/", "/a#b",
 }
 
@@ -100,7 +105,7 @@ var oddTargets = []string{
 func TestTargetsAreForwardedUnchanged(t *testing.T) {
 	st := open(t, nil)
 	for _, target := range oddTargets {
-		codes, body := st.raw(request("GET "+target+" HTTP/1.1", "shop.example"))
+		codes, body := st.door.raw(request("GET "+target+" HTTP/1.1", "shop.example"))
 		if !slices.Equal(codes, []int{200}) {
 			t.Errorf("%s: %v %.60q", target, codes, body)
 			continue
@@ -111,7 +116,7 @@ func TestTargetsAreForwardedUnchanged(t *testing.T) {
 	}
 	// Behind two slashes net/http escapes bytes that are invalid in a target.
 	for target, want := range map[string]string{"//a{b}é": "//a%7Bb%7D%C3%A9", "//a#b": "//a%23b"} {
-		if codes, _ := st.raw(request("GET "+target+" HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || st.origin.last().RequestURI != want {
+		if codes, _ := st.door.raw(request("GET "+target+" HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || st.origin.last().RequestURI != want {
 			t.Errorf("%s: %v, reached the origin as %s", target, codes, st.origin.last().RequestURI)
 		}
 	}
@@ -119,7 +124,7 @@ func TestTargetsAreForwardedUnchanged(t *testing.T) {
 	for target, want := range map[string]string{
 		"http://shop.example/a%2fb?c": "/a%2fb?c", "http://shop.example": "/", "http://shop.example?x": "/?x", "http://Shop.Example:81/a": "/a",
 	} {
-		if codes, _ := st.raw(request("GET "+target+" HTTP/1.1", "other.example")); !slices.Equal(codes, []int{200}) || st.origin.last().RequestURI != want {
+		if codes, _ := st.door.raw(request("GET "+target+" HTTP/1.1", "other.example")); !slices.Equal(codes, []int{200}) || st.origin.last().RequestURI != want {
 			t.Errorf("%s: %v, reached the origin as %s", target, codes, st.origin.last().RequestURI)
 		}
 	}
@@ -152,7 +157,7 @@ func TestHosts(t *testing.T) {
 		{"shop.example\x00", 400},
 		{"shöp.example", 400},
 	} {
-		codes, body := st.raw(request("GET / HTTP/1.1", tc.host))
+		codes, body := st.door.raw(request("GET / HTTP/1.1", tc.host))
 		if len(codes) != 1 || codes[0] != tc.code && (tc.code != 400 || codes[0] != 421) {
 			t.Errorf("host %q: %v, want %d", tc.host, codes, tc.code)
 		}
@@ -171,7 +176,7 @@ func TestHosts(t *testing.T) {
 		"a space before colon": "GET / HTTP/1.1\r\nHost : shop.example\r\nConnection: close\r\n\r\n",
 		"an opaque target":     request("GET shop.example:80 HTTP/1.1", "evil.example"),
 	} {
-		if codes, _ := st.raw(text); len(codes) != 1 || codes[0] != 400 && codes[0] != 421 {
+		if codes, _ := st.door.raw(text); len(codes) != 1 || codes[0] != 400 && codes[0] != 421 {
 			t.Errorf("%s: %v", name, codes)
 		}
 	}
@@ -183,15 +188,15 @@ func TestHosts(t *testing.T) {
 func TestMethodsThatAreRefused(t *testing.T) {
 	st := open(t, nil)
 	for _, method := range []string{"CONNECT", "TRACE", "PRI", "get", "propfind", "PURGE", "Connect"} {
-		if codes, _ := st.raw(request(method+" / HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{405}) {
+		if codes, _ := st.door.raw(request(method+" / HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{405}) {
 			t.Errorf("%s: %v, want 405", method, codes)
 		}
 	}
-	if a := st.visitor().ask("PURGE", "http://shop.example/", ""); a.StatusCode != 405 || !strings.Contains(a.Header.Get("Allow"), "GET, HEAD, POST") {
+	if a := st.door.visitor().ask("PURGE", "http://shop.example/", ""); a.StatusCode != 405 || !strings.Contains(a.Header.Get("Allow"), "GET, HEAD, POST") {
 		t.Errorf("%d, Allow %q: want 405 and the methods that pass", a.StatusCode, a.Header.Get("Allow"))
 	}
 	for _, line := range []string{"CONNECT shop.example:443 HTTP/1.1", "CONNECT 127.0.0.1:22 HTTP/1.1"} {
-		if codes, _ := st.raw(line + "\r\nHost: shop.example\r\n\r\n"); !slices.Equal(codes, []int{405}) {
+		if codes, _ := st.door.raw(line + "\r\nHost: shop.example\r\n\r\n"); !slices.Equal(codes, []int{405}) {
 			t.Errorf("%s: %v, want 405", line, codes)
 		}
 	}
@@ -201,7 +206,7 @@ func TestMethodsThatAreRefused(t *testing.T) {
 	// Exempt methods do not exist: a preflight waits like everything else.
 	st.up.queue(sale, 10, 1)
 	for _, method := range []string{"OPTIONS", "HEAD", "DELETE", "PROPFIND", "QUERY"} {
-		if a := st.visitor().ask(method, "http://sale.example/", ""); a.Header.Get("Retry-After") == "" {
+		if a := st.door.visitor().ask(method, "http://sale.example/", ""); a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d, not the waiting page", method, a.StatusCode)
 		}
 	}
@@ -214,9 +219,9 @@ func TestMethodsThatAreRefused(t *testing.T) {
 func TestMethodsThatPass(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := openWith(t, 10, func(r *room.Settings) { r.Methods = "PURGE X-1" }, reads(front))
-		in := "Cookie: " + st.seal("sale", session(7)) + "; " + st.seal("vip", session(8))
+		in := "Cookie: " + st.keys.seal("sale", session(7)) + "; " + st.keys.seal("vip", session(8))
 		for method, want := range map[string]int{"PROPFIND": 200, "REPORT": 200, "MKCOL": 200, "QUERY": 200, "VERSION-CONTROL": 200, "PURGE": 200, "X-1": 200, "purge": 405, "BAN": 405, "CONNECT": 405, "TRACE": 405, "PRI": 405} {
-			codes, _ := st.raw(request(method+" /a HTTP/1.1", "sale.example", in, "Content-Length: 3") + "a=b")
+			codes, _ := st.door.raw(request(method+" /a HTTP/1.1", "sale.example", in, "Content-Length: 3") + "a=b")
 			if !slices.Equal(codes, []int{want}) {
 				t.Errorf("%s: %v, want %d", method, codes, want)
 			} else if want == 200 && st.origin.last().Method != method {
@@ -224,7 +229,7 @@ func TestMethodsThatPass(t *testing.T) {
 			}
 		}
 		for target, want := range map[string]int{"/about": 405, "/vip": 405} { // outside of all rooms, and in another one
-			if codes, _ := st.raw(request("PURGE "+target+" HTTP/1.1", "shop.example", in)); !slices.Equal(codes, []int{want}) {
+			if codes, _ := st.door.raw(request("PURGE "+target+" HTTP/1.1", "shop.example", in)); !slices.Equal(codes, []int{want}) {
 				t.Errorf("PURGE %s: %v, want %d", target, codes, want)
 			}
 		}
@@ -234,12 +239,12 @@ func TestMethodsThatPass(t *testing.T) {
 			"/%76ip": 403, "vip": 403, "http://sale.example/": 403, "mailto:a": 403, "%zz": 403,
 		} {
 			for _, method := range []string{"MOVE", "COPY"} {
-				if codes, body := st.raw(request(method+" /about HTTP/1.1", "shop.example", "Destination: "+destination)); !slices.Equal(codes, []int{want}) {
+				if codes, body := st.door.raw(request(method+" /about HTTP/1.1", "shop.example", "Destination: "+destination)); !slices.Equal(codes, []int{want}) {
 					t.Errorf("%s to %s: %v %q, want %d", method, destination, codes, body, want)
 				}
 			}
 		}
-		if codes, _ := st.raw(request("MOVE /about HTTP/1.1", "shop.example", "Destination: /a", "Destination: /vip")); !slices.Equal(codes, []int{403}) {
+		if codes, _ := st.door.raw(request("MOVE /about HTTP/1.1", "shop.example", "Destination: /a", "Destination: /vip")); !slices.Equal(codes, []int{403}) {
 			t.Errorf("two destinations: %v", codes)
 		}
 	})
@@ -270,7 +275,7 @@ func TestOptionalHeadersAreIgnored(t *testing.T) {
 			{"Connection: TE", "TE: trailers, deflate;q=0.5"},
 			{"Connection: Upgrade"},
 		} {
-			codes, body := st.raw("GET /about HTTP/1.1\r\nHost: shop.example\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + last)
+			codes, body := st.door.raw("GET /about HTTP/1.1\r\nHost: shop.example\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + last)
 			if !slices.Equal(codes, []int{200, 200}) || body != "the site" {
 				t.Errorf("%q: %v %q", lines, codes, body)
 			}
@@ -278,16 +283,16 @@ func TestOptionalHeadersAreIgnored(t *testing.T) {
 				t.Errorf("%q: %s: %q reached the site", lines, name, v)
 			}
 		}
-		codes, _ := st.raw("GET /about HTTP/1.0\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		codes, _ := st.door.raw("GET /about HTTP/1.0\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		if r := st.origin.last(); !slices.Equal(codes, []int{200}) || r.Header["Upgrade"] != nil {
 			t.Errorf("an upgrade of HTTP/1.0: %v, %v", codes, r.Header)
 		}
-		if codes, _ := st.raw(request("POST /about HTTP/1.1", "shop.example", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 0")); !slices.Equal(codes, []int{200}) || st.origin.last().Header["Upgrade"] != nil {
+		if codes, _ := st.door.raw(request("POST /about HTTP/1.1", "shop.example", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 0")); !slices.Equal(codes, []int{200}) || st.origin.last().Header["Upgrade"] != nil {
 			t.Errorf("POST with an upgrade: %v", codes)
 		}
 		before := st.origin.requests()
 		for _, e := range [][]string{{"Expect: the-unexpected"}, {"Expect: 100-continue, x"}, {"Expect: 100-continue", "Expect: x"}} {
-			if codes, _ := st.raw(request("GET /about HTTP/1.1", "shop.example", e...)); !slices.Equal(codes, []int{417}) {
+			if codes, _ := st.door.raw(request("GET /about HTTP/1.1", "shop.example", e...)); !slices.Equal(codes, []int{417}) {
 				t.Errorf("%q: %v, want 417", e, codes)
 			}
 		}
@@ -335,7 +340,7 @@ func TestSmuggling(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(vip, 10, 1)
 	for name, text := range smuggled() {
-		st.raw(text)
+		st.door.raw(text)
 		for _, r := range st.origin.requestsSeen() {
 			if !strings.HasPrefix(r.RequestURI, "/about") {
 				t.Errorf("%s: %s reached the origin", name, r.RequestURI)
@@ -358,12 +363,12 @@ func (o *auditor) requestsSeen() []*http.Request {
 
 func TestHugeHeadersAreRefused(t *testing.T) {
 	st := open(t, nil)
-	codes, _ := st.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: vestibule-sale="+strings.Repeat("A", 64<<10)))
+	codes, _ := st.door.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: vestibule-sale="+strings.Repeat("A", 64<<10)))
 	if !slices.Equal(codes, []int{http.StatusRequestHeaderFieldsTooLarge}) {
 		t.Errorf("64 KiB of headers: %v", codes)
 	}
 	many := strings.Repeat("vestibule-sale=AAAA; ", 600)
-	if codes, _ := st.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+many+"theirs=1")); !slices.Equal(codes, []int{200}) {
+	if codes, _ := st.door.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+many+"theirs=1")); !slices.Equal(codes, []int{200}) {
 		t.Errorf("600 cookies: %v", codes)
 	}
 	if got := st.origin.last().Header.Get("Cookie"); got != "theirs=1" {
@@ -386,7 +391,7 @@ func TestSlowVisitorsAreCut(t *testing.T) {
 		"a body for the origin":       "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\nx",
 		"after an answer":             "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n",
 	} {
-		c, err := net.Dial("tcp", st.addr(0))
+		c, err := net.Dial("tcp", st.door.addr(0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +423,7 @@ func TestVisitorsWhoDripAreCut(t *testing.T) {
 			"a body of a refused request": "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 16000\r\n\r\n",
 			"chunks while waiting":        "POST /vip HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
 		} {
-			c := st.dial()
+			c := st.door.dial()
 			if _, err := io.WriteString(c, text); err != nil {
 				t.Fatal(err)
 			}
@@ -459,7 +464,7 @@ func TestSlowReadersAreCut(t *testing.T) {
 			}
 		}
 	})
-	c, err := net.Dial("tcp", st.addr(0))
+	c, err := net.Dial("tcp", st.door.addr(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +485,7 @@ func TestSlowReadersAreCut(t *testing.T) {
 		}
 		io.WriteString(w, "still here") //nolint:errcheck // the client checks the answer
 	})
-	if a := st.visitor().get("http://shop.example/about"); a.body != "still here" {
+	if a := st.door.visitor().get("http://shop.example/about"); a.body != "still here" {
 		t.Errorf("got %q", a.body)
 	}
 }
@@ -495,7 +500,7 @@ func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
 			pair(t, st.cfg.TLS, 1)
 		})
 		for range 5 {
-			x := dialHTTP2(t, st.addr(0))
+			x := dialHTTP2(t, st.door.addr(0))
 			for range 20 {
 				stream, err := x.ask(http.MethodGet, "shop.example", "/about")
 				if err != nil {
@@ -516,7 +521,7 @@ func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
 			}
 			x.Close() // its error changes nothing
 		}
-		a := st.secure(true).get("https://shop.example/about")
+		a := st.door.secure(true).get("https://shop.example/about")
 		if a.StatusCode != http.StatusOK {
 			t.Errorf("after 300 canceled requests: %d %.60q", a.StatusCode, a.body)
 		}
@@ -538,7 +543,7 @@ func TestAnAnswerBeforeTheBody(t *testing.T) {
 		for _, st := range []*stage{plain, secure} {
 			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 			for _, length := range []int{1, 100 << 10, 1 << 20} {
-				c := st.dial()
+				c := st.door.dial()
 				if st == secure {
 					c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "shop.example"}) //nolint:gosec // the test's own certificate
 				}
@@ -571,8 +576,8 @@ func TestBytesBehindAStreamsRequest(t *testing.T) {
 		st := open(t, reads(front))
 		st.up.queue(sale, 10, 1)
 		for _, size := range [][2]int{{8000, 7000}, {8000, 3000}, {3000, 12000}, {12000, 7000}, {100, 16000}, {8000, 60000}, {100, 1}, {4000, 4096}} {
-			c := st.dial()
-			text := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " + st.seal("sale", inLine(7)) + "\r\nX-Pad: " + strings.Repeat("a", size[0]) + "\r\n\r\n"
+			c := st.door.dial()
+			text := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " + st.keys.seal("sale", inLine(7)) + "\r\nX-Pad: " + strings.Repeat("a", size[0]) + "\r\n\r\n"
 			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 				t.Fatal(err)
 			}
@@ -617,7 +622,7 @@ func TestRequestsWithTwoReadings(t *testing.T) {
 			for _, before := range []string{"", odd} {
 				for _, st := range []*stage{plain, secure} {
 					seen := st.origin.requests()
-					c := st.dial()
+					c := st.door.dial()
 					if st == secure {
 						c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "shop.example"}) //nolint:gosec // the test's own certificate
 					}
@@ -625,7 +630,7 @@ func TestRequestsWithTwoReadings(t *testing.T) {
 					if before != "" {
 						want, n = []int{200, 400}, 1
 					}
-					if codes, _ := st.rawOn(c, before+text+request("GET /about?behind HTTP/1.1", "shop.example")); !slices.Equal(codes, want) || st.origin.requests()-seen != n {
+					if codes, _ := st.door.rawOn(c, before+text+request("GET /about?behind HTTP/1.1", "shop.example")); !slices.Equal(codes, want) || st.origin.requests()-seen != n {
 						t.Errorf("%s behind %d bytes, TLS %v: %v, and %d reached the site", name, len(before), st == secure, codes, st.origin.requests()-seen)
 					}
 				}

@@ -35,8 +35,14 @@ func newTree(t testing.TB, b *bus, p wire.Params, d room.Document) *tree {
 	}
 	x := &tree{t: t, bus: b, clock: node.NewClock()}
 	now := x.clock.Now()
-	x.agg = region.New(now, region.Config{DC: dc, Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true, ClusterID: 1}, wire.Durable{})
-	x.alloc = root.New(now, root.Config{Term: wire.Term{N: 1, Nonce: 2}, Centres: []string{dc}, Params: p, Bootstrap: true})
+	x.agg = region.New(now, region.Config{
+		DC: dc, Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true,
+		ClusterID: 1,
+	}, wire.Durable{})
+	x.alloc = root.New(now, root.Config{
+		Term: wire.Term{N: 1, Nonce: 2}, Centres: []string{dc}, Params: p,
+		Bootstrap: true,
+	})
 	x.agg.SetLease(math.MaxInt64)
 	x.alloc.SetLease(math.MaxInt64)
 	x.agg.SetRooms(now, node.LedgerRooms(set))
@@ -117,7 +123,10 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	const limit, visitors, pages, atOnce = 40, 300, 3, 3
 	var mu sync.Mutex
 	inside := map[string]bool{}
-	st := newStage(t, func(st *stage) { st.params.ReportFast, st.params.SyncFast = 50*time.Millisecond, 100*time.Millisecond })
+	st := newStage(t, func(st *stage) {
+		st.params.ReportFast, st.params.SyncFast = 50*time.Millisecond,
+			100*time.Millisecond
+	})
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -132,12 +141,12 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	d.Rooms[0].TotalActiveUsers, d.Rooms[0].NewUsersPerMinute = limit, 1_000_000
 	newTree(t, st.bus, st.params, d).run()
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 
 	// One connection pool for all: the test is about tickets, not sockets.
-	shared := st.visitor()
+	shared := st.door.visitor()
 	shared.Transport.(*http.Transport).MaxIdleConnsPerHost = visitors
 	shared.Jar = nil
 	var crowd sync.WaitGroup

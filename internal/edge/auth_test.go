@@ -50,7 +50,8 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 	switch form {
 	case formHeaders:
 		line = "GET /decide?x=/vip"
-		lines["X-Forwarded-Method"], lines["X-Forwarded-Host"], lines["X-Forwarded-Uri"], host = []string{method}, []string{host}, []string{target}, "edge.internal"
+		lines["X-Forwarded-Method"], lines["X-Forwarded-Host"], lines["X-Forwarded-Uri"], host = []string{method},
+			[]string{host}, []string{target}, "edge.internal"
 	case formPrefix:
 		line = method + " /decide" + target
 	}
@@ -73,7 +74,7 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 			text += name + ": " + v + "\r\n"
 		}
 	}
-	c, err := net.Dial("tcp", st.addr(0))
+	c, err := net.Dial("tcp", st.door.addr(0))
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -97,10 +98,13 @@ func admitted(t testing.TB, form string, a answer) bool {
 	t.Helper()
 	decision := a.Header.Get(gate.DecisionHeader)
 	says := decision == gate.SaysAdmit
-	if !slices.Contains([]string{gate.SaysAdmit, gate.SaysWait, gate.SaysAnswer}, decision) && !strings.HasPrefix(a.body, "400 Bad Request") { // which net/http says by itself
+	// which net/http says by itself
+	if !slices.Contains([]string{gate.SaysAdmit, gate.SaysWait, gate.SaysAnswer}, decision) &&
+		!strings.HasPrefix(a.body, "400 Bad Request") {
 		t.Errorf("the decision is %q", a.Header["Vestibule-Decision"])
 	}
-	if redirect := a.Header.Get("X-Accel-Redirect"); form == formAccel && (redirect == "@site") != says || form != formAccel && redirect != "" {
+	if redirect := a.Header.Get("X-Accel-Redirect"); form == formAccel && (redirect == "@site") != says ||
+		form != formAccel && redirect != "" {
 		t.Errorf("%s: %v is redirected to %q", form, says, redirect)
 	}
 	if ok := a.StatusCode < 300; form != formAccel && ok != says || says && a.StatusCode != http.StatusOK {
@@ -123,13 +127,17 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 			st := openFront(t, form, nil)
 			st.up.queue(sale, 10, 1)
 			a := st.question(form, "GET", "sale.example", "/tickets?show=1", "Accept", "text/html")
-			if admitted(t, form, a) || !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) != 1 {
+			if admitted(t, form, a) || !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" ||
+				len(a.Header["Set-Cookie"]) != 1 {
 				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
 			}
-			if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[form == formAccel]; a.StatusCode != want {
+			if want := map[bool]int{
+				true:  http.StatusOK,
+				false: http.StatusTooManyRequests,
+			}[form == formAccel]; a.StatusCode != want {
 				t.Errorf("who waits is answered by %d, want %d", a.StatusCode, want)
 			}
-			in := st.seal("sale", session(7))
+			in := st.keys.seal("sale", session(7))
 			for range 2 {
 				a = st.question(form, "POST", "sale.example", "/buy", "Cookie", "theirs=1; "+in)
 				if !admitted(t, form, a) || a.body != "" || a.Header.Get("Content-Type") != "" {
@@ -151,7 +159,8 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 			if a = st.question(form, "GET", "shop.example", "/about"); !admitted(t, form, a) {
 				t.Errorf("outside of all rooms: %d", a.StatusCode)
 			}
-			if a = st.question(form, "GET", "sale.example", "/", gate.TicketHeader, "sale"); a.Header.Get(gate.TicketHeader) == "" {
+			if a = st.question(form, "GET", "sale.example", "/", gate.TicketHeader,
+				"sale"); a.Header.Get(gate.TicketHeader) == "" {
 				t.Errorf("a client without cookies gets no ticket: %v", a.Header)
 			}
 			for range 2 {
@@ -192,7 +201,7 @@ func TestAFrontIsGivenTheTicket(t *testing.T) {
 				old.Seen -= 200
 				old.Admitted -= 200
 				old.Until -= 200
-				a = st.question(form, "GET", "sale.example", "/", "Cookie", st.seal("sale", old))
+				a = st.question(form, "GET", "sale.example", "/", "Cookie", st.keys.seal("sale", old))
 				if !admitted(t, form, a) {
 					t.Fatalf("not renewed: %d", a.StatusCode)
 				}
@@ -211,12 +220,13 @@ func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
 		st := newStage(t, func(st *stage) {
 			st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies, st.cfg.Reader = "", "127.0.0.1:0", []string{"127.0.0.1"}, reader
 		}).start()
-		c, err := net.Dial("tcp", st.addr(0))
+		c, err := net.Dial("tcp", st.door.addr(0))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		text := request("GET /decide HTTP/1.1", "edge.internal", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http", "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /")
+		text := request("GET /decide HTTP/1.1", "edge.internal", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
+			"X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /")
 		if _, err := io.WriteString(c, text); err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +243,7 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			st := openFront(t, form, nil)
-			in := st.seal("sale", session(7))
+			in := st.keys.seal("sale", session(7))
 			st.up.queue(sale, 10, 1)
 			for what, header := range map[string][]string{
 				"two addresses":               {"+X-Forwarded-For", "198.51.100.1"},
@@ -269,7 +279,8 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 				}
 				left = append(left, []string{":path", "/about"}, []string{":authority", "shop.example"}, []string{":method", "PUT"})
 			case formPrefix:
-				left = append(left, []string{"line", "GET /tickets"}, []string{"line", "GET /decide"}, []string{"line", "GET /decidetickets"}, []string{"line", "GET /decide" + gate.LeavePath})
+				left = append(left, []string{"line", "GET /tickets"}, []string{"line", "GET /decide"},
+					[]string{"line", "GET /decidetickets"}, []string{"line", "GET /decide" + gate.LeavePath})
 			}
 			for _, header := range left {
 				a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
@@ -282,7 +293,8 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 			}
 			// The second line of a doubled header decides nothing either.
 			for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Uri"} {
-				a := st.question(form, "GET", "shop.example", "/about", "+"+name, map[string]string{"X-Forwarded-Host": "sale.example", "X-Forwarded-Uri": "/vip"}[name])
+				a := st.question(form, "GET", "shop.example", "/about", "+"+name,
+					map[string]string{"X-Forwarded-Host": "sale.example", "X-Forwarded-Uri": "/vip"}[name])
 				if admitted(t, form, a) {
 					t.Errorf("doubled %s: let in", name)
 				}
@@ -301,7 +313,7 @@ func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 
 func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 	st := openFront(t, formHeaders, func(st *stage) { st.cfg.Proxies = []string{"10.0.0.0/8"} })
-	in := st.seal("sale", session(7))
+	in := st.keys.seal("sale", session(7))
 	answers := []answer{
 		st.question(formHeaders, "GET", "sale.example", "/", "Cookie", in),
 		st.question(formAccel, "POST", "sale.example", gate.LeavePath, "Cookie", in),
@@ -311,7 +323,8 @@ func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 		answers = append(answers, st.question(formAccel, "GET", "sale.example", "/")) // before anything is read
 	}
 	for _, a := range answers {
-		if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "trusted_proxies") || admitted(t, formHeaders, a) {
+		if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "trusted_proxies") ||
+			admitted(t, formHeaders, a) {
 			t.Errorf("%d %.80q", a.StatusCode, a.body)
 		}
 	}
@@ -333,7 +346,10 @@ func TestNoSpellingOfThePathPassesAFront(t *testing.T) {
 					t.Errorf("%s: %d %.60q", path, a.StatusCode, a.body)
 				}
 			}
-			for _, host := range []string{"evil.example", "sale.example,shop.example", "shop.example..", "127.0.0.1", "shop.example:http", "x@shop.example", "shop.example/"} {
+			for _, host := range []string{
+				"evil.example", "sale.example,shop.example", "shop.example..", "127.0.0.1",
+				"shop.example:http", "x@shop.example", "shop.example/",
+			} {
 				if a := st.question(form, "GET", host, "/about"); admitted(t, form, a) {
 					t.Errorf("host %q: let in", host)
 				}
@@ -374,7 +390,7 @@ func TestAFrontHandsOnOneCookie(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[0].Host, d.Rooms[0].Path = "shop.example", "/sale"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 100, 100)
@@ -412,7 +428,7 @@ func TestAFrontPassesStreamsOn(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, gate.EventsPath+"?room=sale", nil)
 			r.Header = http.Header{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}, "Cookie": {place}}
 			r.RequestURI, r.Host = "", "sale.example"
-			r.URL = &url.URL{Scheme: "http", Host: st.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
+			r.URL = &url.URL{Scheme: "http", Host: st.door.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
 			ctx := r.WithContext(t.Context())
 			res, err := http.DefaultTransport.RoundTrip(ctx)
 			if err != nil {
@@ -512,7 +528,8 @@ func (l *ledger) note(asked, answer []byte) {
 	}
 	about := r.Method + " " + r.Host + " " + r.RequestURI
 	if l.form == formHeaders {
-		about = r.Header.Get("X-Forwarded-Method") + " " + r.Header.Get("X-Forwarded-Host") + " " + r.Header.Get("X-Forwarded-Uri")
+		about = r.Header.Get("X-Forwarded-Method") + " " + r.Header.Get("X-Forwarded-Host") + " " +
+			r.Header.Get("X-Forwarded-Uri")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -567,7 +584,8 @@ func (l *ledger) serves(h http.HandlerFunc) {
 // A question is answered within the time that the caller gives it.
 func TestACallersTimeIsKept(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"": time.Hour, "200m": 100 * time.Millisecond, "1S": 500 * time.Millisecond, "1u": time.Millisecond, "99999999H": time.Hour, "x": time.Hour, "5": time.Hour, "-5S": time.Hour,
+		"": time.Hour, "200m": 100 * time.Millisecond, "1S": 500 * time.Millisecond, "1u": time.Millisecond,
+		"99999999H": time.Hour, "x": time.Hour, "5": time.Hour, "-5S": time.Hour,
 	} {
 		h := http.Header{}
 		if text != "" {

@@ -17,7 +17,7 @@ func TestGoingAway(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	waits := func() int64 { return st.server.Status().Rooms["sale"].Waiting }
 	ask := func() map[string]any {
 		t.Helper()
@@ -25,8 +25,10 @@ func TestGoingAway(t *testing.T) {
 	}
 	away := func(answer any) {
 		t.Helper()
-		a := v.ask(http.MethodPost, fmt.Sprint(awayURL, "&answer=", answer), "", "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin")
-		if a.StatusCode != http.StatusNoContent || len(a.Header["Set-Cookie"]) > 0 || a.Header.Get("Cache-Control") != "no-store" {
+		a := v.ask(http.MethodPost, fmt.Sprint(awayURL, "&answer=", answer), "", "Origin", "http://sale.example",
+			"Sec-Fetch-Site", "same-origin")
+		if a.StatusCode != http.StatusNoContent || len(a.Header["Set-Cookie"]) > 0 ||
+			a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%d %v", a.StatusCode, a.Header)
 		}
 	}
@@ -42,7 +44,8 @@ func TestGoingAway(t *testing.T) {
 	page.over("ask")
 	back := ask()
 	if n := waits(); n != 1 || back["joinedAt"] != first["joinedAt"] || back["lost"] != "" {
-		t.Errorf("%d are counted when the visitor is back, joined at %v, then %v (%v)", n, first["joinedAt"], back["joinedAt"], back["lost"])
+		t.Errorf("%d are counted when the visitor is back, joined at %v, then %v (%v)", n, first["joinedAt"],
+			back["joinedAt"], back["lost"])
 	}
 	page = v.listen(streamURL)
 	away(old["answer"]) // by an older page: a reload
@@ -67,9 +70,9 @@ func TestGoingAwayIsRefusedTo(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
-	a := v.get(saleURL, "Cookie", st.seal("sale", inLine(7)))
+	a := v.get(saleURL, "Cookie", st.keys.seal("sale", inLine(7)))
 	in := ticket.CookieName("sale", false) + "=" + cookieOf(a, ticket.CookieName("sale", false)).Value
 	was := st.server.Status().Rooms["sale"].Waiting
 	for _, c := range []struct {
@@ -80,11 +83,17 @@ func TestGoingAwayIsRefusedTo(t *testing.T) {
 		{"a link", http.MethodGet, awayURL, nil, http.StatusMethodNotAllowed},
 		{"a page of another site", http.MethodPost, awayURL, []string{"Origin", "http://evil.example"}, http.StatusForbidden},
 		{"a form of another site", http.MethodPost, awayURL, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
-		{"a host that is not ours", http.MethodPost, "http://other.example" + gate.AwayPath, nil, http.StatusMisdirectedRequest},
+		{
+			"a host that is not ours", http.MethodPost, "http://other.example" + gate.AwayPath, nil,
+			http.StatusMisdirectedRequest,
+		},
 		{"a room that is not there", http.MethodPost, awayURL + "nowhere", nil, http.StatusNotFound},
 		{"a question that cannot be", http.MethodPost, awayURL + "&answer=256", nil, http.StatusBadRequest},
 		{"no question", http.MethodPost, awayURL + "&answer=", nil, http.StatusBadRequest},
-		{"a visitor of another room", http.MethodPost, "http://sale.example" + gate.AwayPath + "?room=vip", nil, http.StatusNoContent},
+		{
+			"a visitor of another room", http.MethodPost, "http://sale.example" + gate.AwayPath + "?room=vip", nil,
+			http.StatusNoContent,
+		},
 		{"an older page", http.MethodPost, awayURL + "&answer=0", nil, http.StatusNoContent},
 	} {
 		if a := v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...); a.StatusCode != c.status {
@@ -94,8 +103,9 @@ func TestGoingAwayIsRefusedTo(t *testing.T) {
 			t.Errorf("after %s %d are counted, before %d", c.why, n, was)
 		}
 	}
-	for _, cookie := range []string{"", ticket.CookieName("sale", false) + "=x", st.seal("sale", session(9))} {
-		if a := v.ask(http.MethodPost, awayURL, "", "Cookie", cookie); a.StatusCode != http.StatusNoContent || st.server.Status().Rooms["sale"].Waiting != was {
+	for _, cookie := range []string{"", ticket.CookieName("sale", false) + "=x", st.keys.seal("sale", session(9))} {
+		if a := v.ask(http.MethodPost, awayURL, "", "Cookie", cookie); a.StatusCode != http.StatusNoContent ||
+			st.server.Status().Rooms["sale"].Waiting != was {
 			t.Errorf("with %q: %d", cookie, a.StatusCode)
 		}
 	}

@@ -55,7 +55,7 @@ func benchmark(b *testing.B, st *stage, host, path, cookie string, code int) {
 func BenchmarkServeAdmitted(b *testing.B) {
 	st := open(b, nil)
 	st.server.proxy.trip = instantly{}
-	benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", session(7)), http.StatusOK)
+	benchmark(b, st, "sale.example", "/tickets?show=1", st.keys.seal("sale", session(7)), http.StatusOK)
 }
 
 // BenchmarkServeQueued measures a poll of a waiting visitor, from cookie to page and new cookie.
@@ -64,7 +64,7 @@ func BenchmarkServeQueued(b *testing.B) {
 	st.up.queue(vip, 1234, 2)
 	place := session(7)
 	place.Admitted, place.Until = 0, 0
-	benchmark(b, st, "shop.example", "/vip", st.seal("vip", place), http.StatusTooManyRequests)
+	benchmark(b, st, "shop.example", "/vip", st.keys.seal("vip", place), http.StatusTooManyRequests)
 }
 
 // BenchmarkFast measures one request in the fast front, without the system calls of the visitor's connection: to a
@@ -83,14 +83,15 @@ func BenchmarkFast(b *testing.B) {
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			st := openAt(b, "http://"+site, func(st *stage) { st.cfg.Reader, st.params.Refresh = frontFast, time.Hour })
-			cookie := st.seal("sale", session(7))
+			cookie := st.keys.seal("sale", session(7))
 			if tc.queued {
 				st.up.queue(sale, 1234, 2)
 				place := inLine(7)
 				place.Joined = st.server.Status().Time
-				cookie = st.seal("sale", place)
+				cookie = st.keys.seal("sale", place)
 			}
-			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
+			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nUser-Agent: bench\r\n" + tc.lines +
+				"Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
 			serve := st.inMemory()
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -98,7 +99,8 @@ func BenchmarkFast(b *testing.B) {
 			<-c.done
 			b.StopTimer()
 			for _, answer := range [][]byte{c.first, c.last} {
-				if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 OK\r\n")) || bytes.Contains(answer, []byte("Retry-After")) != tc.queued {
+				if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 OK\r\n")) ||
+					bytes.Contains(answer, []byte("Retry-After")) != tc.queued {
 					b.Fatalf("%.300q", answer)
 				}
 			}
@@ -144,7 +146,8 @@ func (*tapeConn) SetReadDeadline(time.Time) error { return nil }
 // echoSite is a site that answers every request with size bytes, without allocations.
 func echoSite(b *testing.B, size int) (addr string) {
 	b.Helper()
-	answer := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
+	answer := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size,
+		strings.Repeat("x", size))
 	return testkit.Listen(b, func(c net.Conn) {
 		for buf := make([]byte, 16<<10); ; {
 			n, err := c.Read(buf)

@@ -42,7 +42,8 @@ func counted(t *testing.T, reg *prometheus.Registry, name string, labels ...stri
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return !slices.Contains(labels, l.GetValue()) }) {
+			if !slices.ContainsFunc(m.GetLabel(),
+				func(l *dto.LabelPair) bool { return !slices.Contains(labels, l.GetValue()) }) {
 				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
@@ -57,12 +58,14 @@ func TestRule10Rules(t *testing.T) {
 	st.up.queue(sale, 10, 1)
 	byPath := room.Rule{Expression: `starts_with(http.request.uri.path, "/open/") and http.request.method eq "GET"`}
 	st.withRules(
-		st.origin.URL, byPath, room.Rule{Expression: `any(http.request.cookies["staff"][*] eq "a secret")`}, room.Rule{Expression: `http.request.method eq "GET"`, Disabled: true},
-		room.Rule{Expression: `not ip.src.country eq "DE"`}, room.Rule{Expression: `not ip.src in $nobody`}, room.Rule{Expression: `not cf.client.bot`},
+		st.origin.URL, byPath, room.Rule{Expression: `any(http.request.cookies["staff"][*] eq "a secret")`},
+		room.Rule{Expression: `http.request.method eq "GET"`, Disabled: true},
+		room.Rule{Expression: `not ip.src.country eq "DE"`}, room.Rule{Expression: `not ip.src in $nobody`},
+		room.Rule{Expression: `not cf.client.bot`},
 		room.Rule{Expression: `http.user_agent contains "Monitor" and http.host eq "sale.example" and ip.src in {127.0.0.0/8}`},
 	)
 	passes := func(a answer) bool { return a.Header.Get(gate.DecisionHeader) == "" && a.StatusCode == http.StatusOK }
-	v := st.visitor()
+	v := st.door.visitor()
 	for _, tc := range []struct {
 		path    string
 		header  []string
@@ -93,7 +96,8 @@ func TestRule10Rules(t *testing.T) {
 	if a := v.ask(http.MethodPost, "http://sale.example/open/a", ""); passes(a) {
 		t.Error("the rule is for GET, and POST passes")
 	}
-	if a := v.get("http://sale.example/open/a", gate.PollHeader, "1", "Accept", "application/json"); !strings.Contains(a.body, "entering") && a.Header.Get(gate.DecisionHeader) == "wait" {
+	if a := v.get("http://sale.example/open/a", gate.PollHeader, "1", "Accept",
+		"application/json"); !strings.Contains(a.body, "entering") && a.Header.Get(gate.DecisionHeader) == "wait" {
 		t.Errorf("a page that asks whether it may come in is told %s", a.body)
 	}
 	if n := st.server.gate.Status().Rooms["sale"].Sessions; n != 0 {
@@ -113,13 +117,15 @@ func TestRulesGoByFiles(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, func(st *stage) {
 		st.cfg.Rules.Lists = written(t, dir, "lists.json", `{"office": ["127.0.0.0/8"], "other": ["192.0.2.1"]}`)
-		st.cfg.Rules.Crawlers = []string{written(t, dir, "bot.json", `{"creationTime": "2026", "prefixes": [{"ipv4Prefix": "127.0.0.1/32"}, {"ipv6Prefix": "2001:db8::/32"}]}`)}
+		st.cfg.Rules.Crawlers = []string{written(t, dir, "bot.json",
+			`{"creationTime": "2026", "prefixes": [{"ipv4Prefix": "127.0.0.1/32"}, {"ipv6Prefix": "2001:db8::/32"}]}`)}
 	})
 	st.up.queue(sale, 10, 1)
-	st.withRules(st.origin.URL, room.Rule{Expression: `ip.src in $office and http.request.uri.path eq "/office"`}, room.Rule{Expression: `cf.client.bot and http.request.uri.path eq "/bot"`},
+	st.withRules(st.origin.URL, room.Rule{Expression: `ip.src in $office and http.request.uri.path eq "/office"`},
+		room.Rule{Expression: `cf.client.bot and http.request.uri.path eq "/bot"`},
 		room.Rule{Expression: `ip.src in $other and http.request.uri.path eq "/other"`})
 	for path, want := range map[string]bool{"/office": true, "/bot": true, "/other": false} {
-		if a := st.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
+		if a := st.door.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
 			t.Errorf("%s: %q", path, a.Header.Get(gate.DecisionHeader))
 		}
 	}
@@ -170,7 +176,10 @@ ErrorDocument 404 CHECKOUT
 `, dir, addr))}
 	}},
 	{"caddy", "caddy", func(t *testing.T, dir, addr string) []string {
-		return []string{"run", "--adapter", "caddyfile", "--config", written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\nhttp://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\nbind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n")}
+		return []string{
+			"run", "--adapter", "caddyfile", "--config",
+			written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\nhttp://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\nbind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n"),
+		}
 	}},
 	{"python", "python3", func(t *testing.T, dir, addr string) []string {
 		host, port, _ := net.SplitHostPort(addr)
@@ -234,10 +243,16 @@ func checkout(yes bool) string {
 // spellings are spellings of a path that some server may read as /checkout while a rule reads another path.
 func spellings() (all []string) {
 	names := []string{
-		"checkout", "Checkout", "chec%6bout", "chec%256bout", "checkout;.js", "checkout%3b.js", "checkout%00.js", "checkout?.js", "checkout%3f.js", "checkout%23.js", "checkout#.js",
-		"checkout.", "checkout%20", "checkout::$DATA", "checkout/.", "checkout/x/..", "checkout/./a.js/..", "checkout;/a.js/..", "checkout%2f..%2fcheckout", "%ef%bd%83heckout", "checkout/..%2fcheckout",
+		"checkout", "Checkout", "chec%6bout", "chec%256bout", "checkout;.js", "checkout%3b.js", "checkout%00.js",
+		"checkout?.js", "checkout%3f.js", "checkout%23.js", "checkout#.js",
+		"checkout.", "checkout%20", "checkout::$DATA", "checkout/.", "checkout/x/..", "checkout/./a.js/..",
+		"checkout;/a.js/..", "checkout%2f..%2fcheckout", "%ef%bd%83heckout", "checkout/..%2fcheckout",
 	}
-	for _, before := range []string{"/", "//", "/open/../", "/open/%2e%2e/", "/open/..%2f", `/open/..\`, "/open/..%5c", "/open/..;/", "/open/..;x/", "/open/..%3b/", "/open/..%00/", "/open/x/..//../", "/open/./../", "/open/%252e%252e/", "/open/..%252f", "//open/..//", "/open//../"} {
+	for _, before := range []string{
+		"/", "//", "/open/../", "/open/%2e%2e/", "/open/..%2f", `/open/..\`, "/open/..%5c",
+		"/open/..;/", "/open/..;x/", "/open/..%3b/", "/open/..%00/", "/open/x/..//../", "/open/./../", "/open/%252e%252e/",
+		"/open/..%252f", "//open/..//", "/open//../",
+	} {
 		for _, name := range names {
 			all = append(all, before+name)
 		}
@@ -252,18 +267,22 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 		st := open(t, func(st *stage) { st.cfg.Connections.Total = 0 })
 		st.up.queue(sale, 10, 1)
 		st.withRules(site,
-			room.Rule{Expression: `starts_with(http.request.uri.path, "/open/")`}, room.Rule{Expression: `http.request.uri.path wildcard "/open/*"`},
-			room.Rule{Expression: `ends_with(http.request.uri.path, ".js")`}, room.Rule{Expression: `http.request.uri.path.extension in {"js" "css"}`},
-			room.Rule{Expression: `http.request.uri.path matches "^/open/.*[^/]$"`}, room.Rule{Expression: `not http.request.uri.path matches "^/checkout/?$"`},
-			room.Rule{Expression: `not http.request.uri contains "checkout"`}, room.Rule{Expression: `not starts_with(raw.http.request.uri.path, "/checkout")`},
+			room.Rule{Expression: `starts_with(http.request.uri.path, "/open/")`},
+			room.Rule{Expression: `http.request.uri.path wildcard "/open/*"`},
+			room.Rule{Expression: `ends_with(http.request.uri.path, ".js")`},
+			room.Rule{Expression: `http.request.uri.path.extension in {"js" "css"}`},
+			room.Rule{Expression: `http.request.uri.path matches "^/open/.*[^/]$"`},
+			room.Rule{Expression: `not http.request.uri.path matches "^/checkout/?$"`},
+			room.Rule{Expression: `not http.request.uri contains "checkout"`},
+			room.Rule{Expression: `not starts_with(raw.http.request.uri.path, "/checkout")`},
 		)
 		behind, past := 0, 0
 		for _, spelling := range spellings() {
-			_, direct := st.via(strings.TrimPrefix(site, "http://"), request("GET "+spelling+" HTTP/1.1", "sale.example"))
+			_, direct := st.door.via(strings.TrimPrefix(site, "http://"), request("GET "+spelling+" HTTP/1.1", "sale.example"))
 			if direct == "CHECKOUT" {
 				behind++
 			}
-			switch _, body := st.raw(request("GET "+spelling+" HTTP/1.1", "sale.example")); body {
+			switch _, body := st.door.raw(request("GET "+spelling+" HTTP/1.1", "sale.example")); body {
 			case "CHECKOUT":
 				t.Errorf("%s passes a rule, and the site serves what is behind the room", spelling)
 			case "other":
@@ -274,7 +293,7 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 		if behind == 0 {
 			t.Error("the site takes no spelling for /checkout: this proves nothing")
 		}
-		if _, body := st.raw(request("GET /open/a.js HTTP/1.1", "sale.example")); body != "other" {
+		if _, body := st.door.raw(request("GET /open/a.js HTTP/1.1", "sale.example")); body != "other" {
 			t.Errorf("a plain path that the rules are meant for: %q", body)
 		}
 	}
@@ -290,16 +309,17 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
 			file := testkit.Program(t, o.program)
-			addr := startProgram(t, o.name, func(addr, dir string) *exec.Cmd { return exec.Command(file, o.args(t, dir, addr)...) })
+			addr := startProgram(t, o.name,
+				func(addr, dir string) *exec.Cmd { return exec.Command(file, o.args(t, dir, addr)...) })
 			try(t, "http://"+addr)
 		})
 	}
 }
 
 // via is raw to another server.
-func (st *stage) via(addr, text string) (codes []int, last string) {
-	other := *st
-	other.door = addr
+func (d *door) via(addr, text string) (codes []int, last string) {
+	other := *d
+	other.instead = addr
 	return other.raw(text)
 }
 
@@ -349,10 +369,11 @@ func TestRulesGoByCountries(t *testing.T) {
 	})
 	st.up.queue(sale, 10, 1)
 	st.withRules(st.origin.URL, room.Rule{Expression: `ip.src.country eq "DE" and ip.src.continent eq "EU" and ip.src.is_in_european_union and http.request.uri.path eq "/de"`},
-		room.Rule{Expression: `ip.src.asnum eq 3320 and http.request.uri.path eq "/asn"`}, room.Rule{Expression: `ip.src.subdivision_1_iso_code ne "BY" and http.request.uri.path eq "/by"`},
+		room.Rule{Expression: `ip.src.asnum eq 3320 and http.request.uri.path eq "/asn"`},
+		room.Rule{Expression: `ip.src.subdivision_1_iso_code ne "BY" and http.request.uri.path eq "/by"`},
 		room.Rule{Expression: `ip.src.country ne "DE" and http.request.uri.path eq "/ne"`})
 	for path, want := range map[string]bool{"/de": true, "/asn": true, "/by": false, "/ne": false} {
-		if a := st.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
+		if a := st.door.visitor().get("http://sale.example" + path); (a.Header.Get(gate.DecisionHeader) == "") != want {
 			t.Errorf("%s: %q", path, a.Header.Get(gate.DecisionHeader))
 		}
 	}

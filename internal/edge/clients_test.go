@@ -21,8 +21,12 @@ import (
 // Header lines of browsers.
 var (
 	navigation = []string{"Accept", "text/html,*/*;q=0.8", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
-	bankForm   = append(slices.Clone(navigation), "Origin", "https://bank.example", "Sec-Fetch-Site", "cross-site", "Content-Type", "application/x-www-form-urlencoded")
-	oldBrowser = []string{"Accept", "text/html,*/*;q=0.8", "Origin", "https://bank.example", "Content-Type", "application/x-www-form-urlencoded"}
+	bankForm   = append(slices.Clone(navigation), "Origin", "https://bank.example", "Sec-Fetch-Site", "cross-site",
+		"Content-Type", "application/x-www-form-urlencoded")
+	oldBrowser = []string{
+		"Accept", "text/html,*/*;q=0.8", "Origin", "https://bank.example", "Content-Type",
+		"application/x-www-form-urlencoded",
+	}
 )
 
 // behindTLS opens a stage whose visitors come by a proxy that says whether they used TLS.
@@ -35,7 +39,7 @@ func behindTLS(t testing.TB, change func(*room.Settings)) *stage {
 		change(&d.Rooms[0])
 	}
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 1, 1)
@@ -78,14 +82,14 @@ func (j jar) header(secure, cross bool) []string {
 }
 
 // bare returns a visitor without a cookie jar.
-func (st *stage) bare() *visitor {
-	v := st.visitor()
+func (d *door) bare() *visitor {
+	v := d.visitor()
 	v.Jar = nil
 	return v
 }
 
-// TestAReturnFromABank: a form of another site reaches the site over TLS, in the visitor's session. Without TLS browsers
-// withhold the cookies: a visitor that would have to wait is told so, and keeps the tickets that it has.
+// TestAReturnFromABank: a form of another site reaches the site over TLS, in the visitor's session. Without TLS
+// browsers withhold the cookies: a visitor that would have to wait is told so, and keeps the tickets that it has.
 func TestAReturnFromABank(t *testing.T) {
 	for _, tc := range []struct {
 		same, scheme string
@@ -100,23 +104,26 @@ func TestAReturnFromABank(t *testing.T) {
 		t.Run(tc.same+tc.scheme, func(t *testing.T) {
 			st := behindTLS(t, func(r *room.Settings) { r.CookieSameSite = tc.same })
 			secure, cookies := tc.scheme == "https", jar{}
-			a := st.bare().get(saleURL, by(tc.scheme, navigation...)...)
+			a := st.door.bare().get(saleURL, by(tc.scheme, navigation...)...)
 			cookies.take(a)
 			if a.body != "the site" || len(cookies) != 1 {
 				t.Fatalf("not let in: %d %v", a.StatusCode, a.Header)
 			}
 			for _, form := range [][]string{bankForm, oldBrowser} {
 				seen := st.origin.requests()
-				a = st.bare().ask(http.MethodPost, saleURL, "paid=1", by(tc.scheme, append(cookies.header(secure, true), form...)...)...)
+				a = st.door.bare().ask(http.MethodPost, saleURL, "paid=1",
+					by(tc.scheme, append(cookies.header(secure, true), form...)...)...)
 				if arrived := st.origin.requests() > seen; arrived != tc.arrives || arrived != (a.body == "the site") {
 					t.Errorf("arrived %v: %d %.60q", arrived, a.StatusCode, a.body)
 				}
-				if !tc.arrives && (a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 || !strings.Contains(a.body, "<title>One moment") || a.Header.Get("Retry-After") == "") {
+				if !tc.arrives && (a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 ||
+					!strings.Contains(a.body, "<title>One moment") || a.Header.Get("Retry-After") == "") {
 					t.Errorf("%d %v %.200q", a.StatusCode, a.Cookies(), a.body)
 				}
 				cookies.take(a)
 			}
-			if a = st.bare().get(saleURL, by(tc.scheme, append(cookies.header(secure, false), navigation...)...)...); a.body != "the site" {
+			if a = st.door.bare().get(saleURL,
+				by(tc.scheme, append(cookies.header(secure, false), navigation...)...)...); a.body != "the site" {
 				t.Errorf("the visitor was put out: %d %.60q", a.StatusCode, a.body)
 			}
 			if n := st.admittedNow(); n != 1 {
@@ -129,7 +136,8 @@ func TestAReturnFromABank(t *testing.T) {
 // TestAFormOfAnotherSiteEntersARoomWithSpace: as any first request.
 func TestAFormOfAnotherSiteEntersARoomWithSpace(t *testing.T) {
 	st := open(t, nil)
-	if a := st.bare().ask(http.MethodPost, saleURL, "a=b", oldBrowser...); a.body != "the site" || cookieOf(a, "vestibule-sale") == nil {
+	if a := st.door.bare().ask(http.MethodPost, saleURL, "a=b", oldBrowser...); a.body != "the site" ||
+		cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("%d %v %.60q", a.StatusCode, a.Header, a.body)
 	}
 }
@@ -141,7 +149,7 @@ func TestAPlaceNeverReplacesASession(t *testing.T) {
 		for _, domain := range []string{"", "sale.example"} {
 			t.Run(scheme+domain, func(t *testing.T) {
 				st := behindTLS(t, func(r *room.Settings) { r.CookieDomain = domain })
-				first, second := st.bare().get(saleURL, by(scheme)...), st.bare().get(saleURL, by(scheme)...)
+				first, second := st.door.bare().get(saleURL, by(scheme)...), st.door.bare().get(saleURL, by(scheme)...)
 				if first.body != "the site" || second.body == "the site" {
 					t.Fatalf("%.20q and %.20q", first.body, second.body)
 				}
@@ -150,7 +158,7 @@ func TestAPlaceNeverReplacesASession(t *testing.T) {
 					for _, a := range order {
 						cookies.take(a)
 					}
-					a := st.bare().get(saleURL, by(scheme, cookies.header(scheme == "https", false)...)...)
+					a := st.door.bare().get(saleURL, by(scheme, cookies.header(scheme == "https", false)...)...)
 					if a.body != "the site" {
 						t.Fatalf("who was let in waits: %.60q", a.body)
 					}
@@ -163,18 +171,19 @@ func TestAPlaceNeverReplacesASession(t *testing.T) {
 				cookies := jar{}
 				cookies.take(first)
 				over := cookies.header(scheme == "https", false)
-				if a := st.bare().ask(http.MethodPost, leaveURL, "", by(scheme, over...)...); a.StatusCode != http.StatusNoContent {
+				if a := st.door.bare().ask(http.MethodPost, leaveURL, "",
+					by(scheme, over...)...); a.StatusCode != http.StatusNoContent {
 					t.Fatalf("leaving: %d", a.StatusCode)
 				}
 				st.up.queue(sale, 10, 1)
 				joined := map[fleettime.Time]bool{}
 				for range 3 {
-					a := st.bare().get(saleURL, by(scheme, cookies.header(scheme == "https", false)...)...)
+					a := st.door.bare().get(saleURL, by(scheme, cookies.header(scheme == "https", false)...)...)
 					for _, c := range a.Cookies() {
 						if !strings.Contains(c.Name, ".place") {
 							t.Errorf("a waiting answer sets %s", c.Name)
 						}
-						joined[st.openedBy(c).Joined] = true
+						joined[st.keys.openedBy(c).Joined] = true
 					}
 					cookies.take(a)
 				}
@@ -187,15 +196,15 @@ func TestAPlaceNeverReplacesASession(t *testing.T) {
 }
 
 // openedBy opens the ticket of a cookie of the room sale.
-func (st *stage) openedBy(c *http.Cookie) (out ticket.Ticket) {
-	st.t.Helper()
+func (k *keys) openedBy(c *http.Cookie) (out ticket.Ticket) {
+	k.Helper()
 	name := strings.TrimSuffix(c.Name, ".place")
-	codec, err := ticket.NewCodec(st.ring, sale, name)
+	codec, err := ticket.NewCodec(k.ring, sale, name)
 	if err == nil {
 		err = codec.Open(&out, c.Value, ticket.NewScratch([32]byte{}))
 	}
 	if err != nil {
-		st.t.Fatal(err)
+		k.Fatal(err)
 	}
 	return out
 }
@@ -208,9 +217,9 @@ func TestPlacesOfAnEarlierRelease(t *testing.T) {
 	place, stale, over := inLine(7), inLine(8), session(9)
 	stale.Joined, stale.Seen = stale.Joined-3_600_000, stale.Seen-3600
 	over.Until -= 3600
-	underSession := func(t ticket.Ticket) string { return st.seal("sale", t) }
+	underSession := func(t ticket.Ticket) string { return st.keys.seal("sale", t) }
 	underPlace := func(t ticket.Ticket) string {
-		return strings.Replace(st.seal("sale", t), "vestibule-sale=", "vestibule-sale.place=", 1)
+		return strings.Replace(st.keys.seal("sale", t), "vestibule-sale=", "vestibule-sale.place=", 1)
 	}
 	for what, cookie := range map[string]string{
 		"of the earlier release":            underSession(place),
@@ -221,12 +230,13 @@ func TestPlacesOfAnEarlierRelease(t *testing.T) {
 		"beside a session that is over":     underSession(over) + "; " + underPlace(place),
 		"with a session that is over":       underSession(over) + "; " + underSession(place),
 	} {
-		a := st.bare().get(saleURL, "Cookie", cookie)
-		if c := a.Cookies(); len(c) != 1 || c[0].Name != "vestibule-sale.place" || st.opened("sale", c[0].Value).ID != 7 {
+		a := st.door.bare().get(saleURL, "Cookie", cookie)
+		if c := a.Cookies(); len(c) != 1 || c[0].Name != "vestibule-sale.place" ||
+			st.keys.opened("sale", c[0].Value).ID != 7 {
 			t.Errorf("%s: %v", what, c)
 		}
 	}
-	if a := st.bare().get(saleURL, "Cookie", underPlace(session(5))+"; "+underSession(place)); a.body != "the site" {
+	if a := st.door.bare().get(saleURL, "Cookie", underPlace(session(5))+"; "+underSession(place)); a.body != "the site" {
 		t.Errorf("a session under the other name: %.60q", a.body)
 	}
 }
@@ -234,8 +244,9 @@ func TestPlacesOfAnEarlierRelease(t *testing.T) {
 // TestLeavingTakesBothCookies.
 func TestLeavingTakesBothCookies(t *testing.T) {
 	st := open(t, nil)
-	cookies := st.seal("sale", session(7)) + "; " + strings.Replace(st.seal("sale", inLine(8)), "sale=", "sale.place=", 1)
-	a := st.bare().ask(http.MethodPost, leaveURL, "", "Cookie", cookies)
+	cookies := st.keys.seal("sale", session(7)) + "; " +
+		strings.Replace(st.keys.seal("sale", inLine(8)), "sale=", "sale.place=", 1)
+	a := st.door.bare().ask(http.MethodPost, leaveURL, "", "Cookie", cookies)
 	var gone []string
 	for _, c := range a.Cookies() {
 		if c.MaxAge < 0 {
@@ -246,7 +257,8 @@ func TestLeavingTakesBothCookies(t *testing.T) {
 		t.Errorf("taken back: %q, want %q", gone, want)
 	}
 	st.up.queue(sale, 10, 1)
-	if a := st.bare().get(saleURL, "Cookie", cookies); a.body == "the site" || st.opened("sale", cookieOf(a, "vestibule-sale").Value).ID == 8 {
+	if a := st.door.bare().get(saleURL, "Cookie", cookies); a.body == "the site" ||
+		st.keys.opened("sale", cookieOf(a, "vestibule-sale").Value).ID == 8 {
 		t.Error("session or place go on after leaving")
 	}
 }
@@ -258,7 +270,7 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 	cookies := jar{}
 	ask := func(scheme string) answer {
 		t.Helper()
-		a := st.bare().get(saleURL, by(scheme, cookies.header(scheme == "https", false)...)...)
+		a := st.door.bare().get(saleURL, by(scheme, cookies.header(scheme == "https", false)...)...)
 		cookies.take(a)
 		return a
 	}
@@ -269,25 +281,28 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 		}
 	}
 	plain, secure := cookies["vestibule-sale"], cookies["__Host-vestibule-sale"]
-	if len(cookies) != 2 || st.openedBy(plain) != st.openedBy(secure) || secure.SameSite != http.SameSiteNoneMode || st.admittedNow() != 1 {
+	if len(cookies) != 2 || st.keys.openedBy(plain) != st.keys.openedBy(secure) ||
+		secure.SameSite != http.SameSiteNoneMode || st.admittedNow() != 1 {
 		t.Errorf("%v, %d admissions", cookies, st.admittedNow())
 	}
 	// A renewal over https renews both.
 	old := session(9)
 	old.Until, old.Seen, old.Admitted, old.Stamp = old.Until-200, old.Seen-200, old.Admitted-200, 5
 	st.up.grant(sale, 1, 1)
-	cookies = jar{"vestibule-sale": {Name: "vestibule-sale", Value: st.value("sale", old)}}
+	cookies = jar{"vestibule-sale": {Name: "vestibule-sale", Value: st.keys.value("sale", old)}}
 	ask("https")
-	if plain, secure = cookies["vestibule-sale"], cookies["__Host-vestibule-sale"]; secure == nil || st.openedBy(plain) != st.openedBy(secure) || st.openedBy(secure).Until <= old.Until {
+	if plain, secure = cookies["vestibule-sale"], cookies["__Host-vestibule-sale"]; secure == nil ||
+		st.keys.openedBy(plain) != st.keys.openedBy(secure) || st.keys.openedBy(secure).Until <= old.Until {
 		t.Errorf("renewed: %v", cookies)
 	}
 	// A cookie that TLS protects is not replaced by a foreign one.
 	foreign := session(5)
 	foreign.Until += 60
 	st.up.queue(sale, 10, 1)
-	a := st.bare().get(saleURL, by("https", "Cookie", st.seal("sale", foreign)+"; "+st.sealTLS("sale", old))...)
+	a := st.door.bare().get(saleURL,
+		by("https", "Cookie", st.keys.seal("sale", foreign)+"; "+st.keys.sealTLS("sale", old))...)
 	for _, c := range a.Cookies() {
-		if st.openedBy(c).ID != old.ID {
+		if st.keys.openedBy(c).ID != old.ID {
 			t.Errorf("%s holds the foreign ticket", c.Name)
 		}
 	}
@@ -295,7 +310,8 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 	cookies = jar{}
 	ask("http")
 	ask("https")
-	if plain, secure = cookies["vestibule-sale.place"], cookies["__Host-vestibule-sale.place"]; secure == nil || st.openedBy(plain).ID != st.openedBy(secure).ID {
+	if plain, secure = cookies["vestibule-sale.place"], cookies["__Host-vestibule-sale.place"]; secure == nil ||
+		st.keys.openedBy(plain).ID != st.keys.openedBy(secure).ID {
 		t.Errorf("places: %v", cookies)
 	}
 }
@@ -320,10 +336,18 @@ func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
 		{"a poll without Accept", "GET", []string{"Vestibule-Poll", "now"}, "poll", "application/json"},
 		{"an app", "POST", []string{"Vestibule-Ticket", "new", "Accept", "application/json"}, "ticket", "application/json"},
 		{"a program for JSON", "GET", []string{"Accept", "application/json"}, "other", "application/json"},
-		{"a form", "POST", with(navigation, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin"), "form", "text/html"},
+		{
+			"a form", "POST", with(navigation, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin"), "form",
+			"text/html",
+		},
 		{"a form over http", "POST", []string{"Accept", "text/html"}, "form", "text/html"},
 		{"a webhook", "POST", []string{"Content-Type", "application/json", "Accept", "*/*"}, "unsafe", "text/plain"},
-		{"GraphQL", "POST", []string{"Content-Type", "application/json", "Accept", "application/json"}, "unsafe", "application/json"},
+		{
+			"GraphQL", "POST",
+			[]string{"Content-Type", "application/json", "Accept", "application/json"},
+			"unsafe",
+			"application/json",
+		},
 		{"PUT", "PUT", nil, "unsafe", "text/plain"},
 		{"DELETE", "DELETE", nil, "unsafe", "text/plain"},
 		{"OPTIONS that is no preflight", "OPTIONS", nil, "unsafe", "text/plain"},
@@ -347,18 +371,20 @@ func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
 			if tc.name == "robots.txt" {
 				url = "http://sale.example/robots.txt"
 			}
-			header := append(slices.Clone(tc.header), "Cookie", strings.Replace(st.seal("sale", inLine(7)), "sale=", "sale.place=", 1))
+			header := append(slices.Clone(tc.header), "Cookie",
+				strings.Replace(st.keys.seal("sale", inLine(7)), "sale=", "sale.place=", 1))
 			if tc.kind == "ticket" {
 				header = tc.header
 			}
-			a := st.bare().ask(tc.method, url, "", header...)
+			a := st.door.bare().ask(tc.method, url, "", header...)
 			want := http.StatusTooManyRequests
 			switch tc.kind {
 			case "page", "poll", "ticket":
 				want = http.StatusOK
 			}
 			retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
-			if a.StatusCode != want || err != nil || retry < 1 || !slices.Equal(a.Header["Vary"], []string{"*"}) || !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
+			if a.StatusCode != want || err != nil || retry < 1 || !slices.Equal(a.Header["Vary"], []string{"*"}) ||
+				!strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
 				t.Errorf("%d %v", a.StatusCode, a.Header)
 			}
 			if got := a.Header.Get("Content-Type"); !strings.HasPrefix(got, tc.form) {
@@ -389,7 +415,7 @@ func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
 			method = http.MethodPut
 		}
 		st := openWith(t, 0, func(r *room.Settings) { r.QueueingStatus, r.JSONResponse = tc.status, tc.json })
-		if a := st.bare().ask(method, saleURL, "", tc.header...); a.StatusCode != tc.want {
+		if a := st.door.bare().ask(method, saleURL, "", tc.header...); a.StatusCode != tc.want {
 			t.Errorf("%+v: %d", tc, a.StatusCode)
 		}
 	}
@@ -400,26 +426,29 @@ func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
 func TestAPrefetchTakesNothing(t *testing.T) {
 	for _, header := range [][]string{{"Sec-Purpose", "prefetch"}, {"Sec-Fetch-Dest", "image"}} {
 		st := openWith(t, 1, func(*room.Settings) {})
-		place := strings.Replace(st.seal("sale", inLine(7)), "sale=", "sale.place=", 1)
-		for _, cookie := range []string{"", place, place, st.seal("sale", inLine(8)), "vestibule-sale=junk"} {
-			a := st.bare().get(saleURL, append(header, "Cookie", cookie)...)
+		place := strings.Replace(st.keys.seal("sale", inLine(7)), "sale=", "sale.place=", 1)
+		for _, cookie := range []string{"", place, place, st.keys.seal("sale", inLine(8)), "vestibule-sale=junk"} {
+			a := st.door.bare().get(saleURL, append(header, "Cookie", cookie)...)
 			if a.StatusCode != http.StatusTooManyRequests || len(a.Cookies()) > 0 {
 				t.Errorf("%q: %d %v", cookie, a.StatusCode, a.Cookies())
 			}
 		}
-		if r := st.server.Status().Rooms["sale"]; r.Admitted != 0 || r.Waiting != 0 || r.Held != 0 || st.origin.requests() != 0 {
+		if r := st.server.Status().Rooms["sale"]; r.Admitted != 0 || r.Waiting != 0 || r.Held != 0 ||
+			st.origin.requests() != 0 {
 			t.Errorf("%q: %+v", header, r)
 		}
-		if a := st.bare().get(saleURL, "Cookie", place); a.body != "the site" {
+		if a := st.door.bare().get(saleURL, "Cookie", place); a.body != "the site" {
 			t.Errorf("the visitor's own turn is gone: %.60q", a.body)
 		}
-		if a := st.bare().get(saleURL, append(header, "Cookie", st.seal("sale", session(5)))...); a.body != "the site" {
+		if a := st.door.bare().get(saleURL,
+			append(header, "Cookie", st.keys.seal("sale", session(5)))...); a.body != "the site" {
 			t.Errorf("a session's: %d %.60q", a.StatusCode, a.body)
 		}
 	}
 }
 
-// TestOnlyTheSitesOwnPagesMakeAVisitorLeave: by the browser's own comparison where it tells, since a CDN may change Host.
+// TestOnlyTheSitesOwnPagesMakeAVisitorLeave: by the browser's own comparison where it tells, since a CDN may change
+// Host.
 func TestOnlyTheSitesOwnPagesMakeAVisitorLeave(t *testing.T) {
 	st := open(t, nil)
 	for _, tc := range []struct {
@@ -440,13 +469,14 @@ func TestOnlyTheSitesOwnPagesMakeAVisitorLeave(t *testing.T) {
 		{"sale.example", "", "none", true},
 		{"sale.example", "", "", true},
 	} {
-		header := []string{"Cookie", st.seal("sale", session(7))}
+		header := []string{"Cookie", st.keys.seal("sale", session(7))}
 		for name, value := range map[string]string{"Origin": tc.origin, "Sec-Fetch-Site": tc.site} {
 			if value != "" {
 				header = append(header, name, value)
 			}
 		}
-		if a := st.bare().ask(http.MethodPost, "http://"+tc.host+gate.LeavePath, "", header...); (a.StatusCode == http.StatusNoContent) != tc.may {
+		if a := st.door.bare().ask(http.MethodPost, "http://"+tc.host+gate.LeavePath, "",
+			header...); (a.StatusCode == http.StatusNoContent) != tc.may {
 			t.Errorf("%+v: %d", tc, a.StatusCode)
 		}
 	}
@@ -457,15 +487,19 @@ func TestOnlyTheSitesOwnPagesMakeAVisitorLeave(t *testing.T) {
 func TestATicketInAHeaderIsNotCached(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
-		vendors := []string{"X-LiteSpeed-Cache-Control", "Akamai-CDN-Cache-Control", "Some-New-Cache-Control", "Surrogate-Control", "CDN-Cache-Control", "Expires"}
+		vendors := []string{
+			"X-LiteSpeed-Cache-Control", "Akamai-CDN-Cache-Control", "Some-New-Cache-Control",
+			"Surrogate-Control", "CDN-Cache-Control", "Expires",
+		}
 		st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Cache-Control", "public, max-age=600, immutable")
 			for _, name := range vendors {
 				w.Header().Set(name, "public, max-age=120")
 			}
 		})
-		a := st.bare().get(saleURL, gate.TicketHeader, "new")
-		if cache := strings.Join(a.Header["Cache-Control"], ", "); a.Header.Get(gate.TicketHeader) == "" || !strings.Contains(cache, "no-store") {
+		a := st.door.bare().get(saleURL, gate.TicketHeader, "new")
+		if cache := strings.Join(a.Header["Cache-Control"], ", "); a.Header.Get(gate.TicketHeader) == "" ||
+			!strings.Contains(cache, "no-store") {
 			t.Errorf("%v", a.Header)
 		}
 		for _, name := range vendors {
@@ -485,8 +519,11 @@ func TestAnAddressThatCannotBeRead(t *testing.T) {
 			reads(front)(st)
 			st.cfg.Proxies, st.log = []string{"127.0.0.1"}, slog.New(slog.NewTextHandler(&log, nil))
 		})
-		for _, from := range []string{"unknown", "198.51.100.7", "198.51.100.7:1111", "unknown, [2001:db8::7]:443", "198.51.100.7, _gateway", ""} {
-			if a := st.bare().get(saleURL, "X-Forwarded-For", from); a.body != "the site" {
+		for _, from := range []string{
+			"unknown", "198.51.100.7", "198.51.100.7:1111", "unknown, [2001:db8::7]:443",
+			"198.51.100.7, _gateway", "",
+		} {
+			if a := st.door.bare().get(saleURL, "X-Forwarded-For", from); a.body != "the site" {
 				t.Errorf("%q: %d", from, a.StatusCode)
 			}
 		}
@@ -504,19 +541,21 @@ func TestAnAddressThatCannotBeRead(t *testing.T) {
 func TestAFrontPassesOneCookie(t *testing.T) {
 	for _, form := range forms {
 		st := openFront(t, form, nil)
-		place := strings.Replace(st.seal("sale", inLine(7)), "sale=", "sale.place=", 1)
+		place := strings.Replace(st.keys.seal("sale", inLine(7)), "sale=", "sale.place=", 1)
 		var a answer
 		eventually(t, "the visitor is let in", func() bool {
 			a = st.question(form, "GET", "sale.example", "/", "Cookie", place)
 			return admitted(t, form, a)
 		})
 		lines := a.Header["Set-Cookie"]
-		if want := map[bool]int{true: 2, false: 1}[form == formAccel || form == formGRPC]; len(lines) != want || !strings.HasPrefix(lines[0], "vestibule-sale=") {
+		if want := map[bool]int{true: 2, false: 1}[form == formAccel || form == formGRPC]; len(lines) != want ||
+			!strings.HasPrefix(lines[0], "vestibule-sale=") {
 			t.Fatalf("%s: %q", form, lines)
 		}
 		session, _, _ := strings.Cut(lines[0], ";")
 		a = st.question(form, "GET", "sale.example", "/", "Cookie", session+"; "+place)
-		if lines = a.Header["Set-Cookie"]; !admitted(t, form, a) || len(lines) != 1 || !strings.HasPrefix(lines[0], "vestibule-sale.place=; Path=/; Max-Age=0") {
+		if lines = a.Header["Set-Cookie"]; !admitted(t, form, a) || len(lines) != 1 ||
+			!strings.HasPrefix(lines[0], "vestibule-sale.place=; Path=/; Max-Age=0") {
 			t.Errorf("%s: %q", form, lines)
 		}
 	}
@@ -537,7 +576,7 @@ func TestTheRedirectToTLS(t *testing.T) {
 		{"GET", "http://unknown.example/", "http", 421, ""},
 		{"GET", "http://sale.example" + gate.LanguagePath + "?room=sale", "http", 200, ""},
 	} {
-		a := st.bare().ask(tc.method, tc.url, "", by(tc.scheme)...)
+		a := st.door.bare().ask(tc.method, tc.url, "", by(tc.scheme)...)
 		if a.StatusCode != tc.status || a.Header.Get("Location") != tc.location || tc.status == 308 && len(a.Cookies()) > 0 {
 			t.Errorf("%+v: %d %v", tc, a.StatusCode, a.Header)
 		}
@@ -550,8 +589,8 @@ func TestTheRedirectToTLS(t *testing.T) {
 	}
 }
 
-// TestAFormThatWasSentWhileWaiting: the page says that it has not arrived, and leads back to its page, if that is one of
-// the site.
+// TestAFormThatWasSentWhileWaiting: the page says that it has not arrived, and leads back to its page, if that is one
+// of the site.
 func TestAFormThatWasSentWhileWaiting(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -566,12 +605,14 @@ func TestAFormThatWasSentWhileWaiting(t *testing.T) {
 		{"POST", "http://sale.example//evil.example", true, false},
 		{"GET", "http://sale.example/seats?a=1&b=2", false, false},
 	} {
-		a := st.bare().ask(tc.method, saleURL, "", "Accept", "text/html", "Referer", tc.referer)
-		if strings.Contains(a.body, says) != tc.says || strings.Contains(a.body, back) != tc.back || strings.Contains(a.body, "Back to the form") != tc.back {
+		a := st.door.bare().ask(tc.method, saleURL, "", "Accept", "text/html", "Referer", tc.referer)
+		if strings.Contains(a.body, says) != tc.says || strings.Contains(a.body, back) != tc.back ||
+			strings.Contains(a.body, "Back to the form") != tc.back {
 			t.Errorf("%+v: %d %.3000q", tc, a.StatusCode, a.body)
 		}
 	}
-	if a := st.bare().ask(http.MethodPost, leaveURL+"?room=sale", "", "Accept", "text/html"); strings.Contains(a.body, says) {
+	if a := st.door.bare().ask(http.MethodPost, leaveURL+"?room=sale", "", "Accept", "text/html"); strings.Contains(a.body,
+		says) {
 		t.Error("leaving counts as a lost form")
 	}
 }

@@ -51,13 +51,15 @@ func table(b *testing.B, tools map[string]string, sides []*side) {
 	b.Helper()
 	turns(b, tools, sides)
 	var out strings.Builder
-	fmt.Fprintf(&out, "\n%-34s %10s %10s   %s\n", b.Name(), "answers/s", "us of CPU", "times "+sides[0].name+" (least, most)")
+	fmt.Fprintf(&out, "\n%-34s %10s %10s   %s\n", b.Name(), "answers/s", "us of CPU",
+		"times "+sides[0].name+" (least, most)")
 	for _, s := range sides {
 		var ratio []float64
 		for i := range s.cpus {
 			ratio = append(ratio, sides[0].cpus[i]/s.cpus[i])
 		}
-		fmt.Fprintf(&out, "%-34s %10.0f %10.1f   %.2f (%.2f, %.2f)\n", s.name, median(s.rates), median(s.cpus)*1e6, median(ratio), slices.Min(ratio), slices.Max(ratio))
+		fmt.Fprintf(&out, "%-34s %10.0f %10.1f   %.2f (%.2f, %.2f)\n", s.name, median(s.rates), median(s.cpus)*1e6,
+			median(ratio), slices.Min(ratio), slices.Max(ratio))
 	}
 	b.Log(out.String())
 	b.ReportMetric(0, "ns/op")
@@ -76,7 +78,8 @@ func optional(b *testing.B, sides *[]*side, program string, start func(path stri
 
 // benchSite is the common site: 1 KiB from an nginx on the other core.
 func benchSite(b *testing.B, tools map[string]string) string {
-	site, _ := startNginx(b, tools, 1, "", `location / { add_header Content-Type text/plain; return 200 "`+strings.Repeat("x", 1024)+`"; }`)
+	site, _ := startNginx(b, tools, 1, "",
+		`location / { add_header Content-Type text/plain; return 200 "`+strings.Repeat("x", 1024)+`"; }`)
 	return site
 }
 
@@ -98,7 +101,7 @@ func benchEdge(b *testing.B, front, site string, secure bool) *stage {
 	st.unaudited()
 	st.up = newParent(b, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document("http://"+site)))
-	st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(b, st.keys.ring))
 	st.start()
 	st.adopted()
 	return st
@@ -106,9 +109,9 @@ func benchEdge(b *testing.B, front, site string, secure bool) *stage {
 
 // whoIsInside are the header lines of a visitor with a session.
 func whoIsInside(st *stage, secure bool) []string {
-	seal := st.seal
+	seal := st.keys.seal
 	if secure {
-		seal = st.sealTLS
+		seal = st.keys.sealTLS
 	}
 	return []string{"Cookie: theirs=1; " + seal("sale", session(7)), "Accept: text/html"}
 }
@@ -125,8 +128,9 @@ func compareProxied(b *testing.B, tools map[string]string) {
 	})
 	optional(b, &sides, "haproxy", func(program string) *side {
 		// A visitor in the table passes; another one is added while there is room.
-		addr, pid := startHAProxy(b, tools, program, site, "\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n\tacl full table_avl lt 1\n"+
-			"\thttp-request return status 503 content-type text/html string \"please wait\" if !inside full\n\thttp-request track-sc0 req.cook(place)\n")
+		addr, pid := startHAProxy(b, tools, program, site,
+			"\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n\tacl full table_avl lt 1\n"+
+				"\thttp-request return status 503 content-type text/html string \"please wait\" if !inside full\n\thttp-request track-sc0 req.cook(place)\n")
 		return &side{name: "HAProxy, waiting room by a table", url: "http://" + addr + path, header: header, pid: pid}
 	})
 	optional(b, &sides, "caddy", func(program string) *side {
@@ -135,9 +139,15 @@ func compareProxied(b *testing.B, tools map[string]string) {
 	})
 	for _, front := range []string{frontFast, frontNetHTTP} {
 		st := benchEdge(b, front, site, false)
-		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + path, header: whoIsInside(st, false), pid: os.Getpid()})
+		sides = append(sides, &side{
+			name: "edge, " + front, url: "http://" + st.door.addr(0) + path,
+			header: whoIsInside(st, false), pid: os.Getpid(),
+		})
 	}
-	sides = append(sides, &side{name: "bytes passed on, in Go", url: "http://" + bareProxy(b, site) + path, header: header, pid: os.Getpid()})
+	sides = append(sides, &side{
+		name: "bytes passed on, in Go", url: "http://" + bareProxy(b, site) + path, header: header,
+		pid: os.Getpid(),
+	})
 	table(b, tools, sides)
 }
 
@@ -172,21 +182,32 @@ func comparePages(b *testing.B, tools map[string]string) {
 		st := benchEdge(b, front, "127.0.0.1:9", false)
 		st.up.queue(sale, 1234, 2)
 		for _, coding := range []string{"gzip", "identity"} {
-			a := st.visitor().get(saleURL, "Accept-Encoding", coding)
-			if sizes[coding] = len(a.body); len(a.Header["Set-Cookie"]) != 1 || (coding == "gzip") != (a.Header.Get("Content-Encoding") == "gzip") {
+			a := st.door.visitor().get(saleURL, "Accept-Encoding", coding)
+			if sizes[coding] = len(a.body); len(a.Header["Set-Cookie"]) != 1 ||
+				(coding == "gzip") != (a.Header.Get("Content-Encoding") == "gzip") {
 				b.Fatal(a.Header)
 			}
 		}
-		edges = append(edges, &side{name: "edge, " + front + ", gzip", url: "http://" + st.addr(0) + "/", header: []string{html, zipped}, pid: os.Getpid()},
-			&side{name: "edge, " + front + ", as it is", url: "http://" + st.addr(0) + "/", header: []string{html}, pid: os.Getpid()})
+		edges = append(edges, &side{
+			name: "edge, " + front + ", gzip", url: "http://" + st.door.addr(0) + "/",
+			header: []string{html, zipped}, pid: os.Getpid(),
+		},
+			&side{
+				name: "edge, " + front + ", as it is", url: "http://" + st.door.addr(0) + "/", header: []string{html},
+				pid: os.Getpid(),
+			})
 	}
 	long, longWorker := startFile(b, tools, sizes["identity"])
 	short, shortWorker := startFile(b, tools, sizes["gzip"])
 	table(b, tools, append([]*side{
 		{name: fmt.Sprintf("nginx, file of %d B", sizes["identity"]), url: long, header: []string{html}, pid: longWorker},
 		{name: fmt.Sprintf("nginx, file of %d B", sizes["gzip"]), url: short, header: []string{html}, pid: shortWorker},
-		{name: "as many, whatever is asked, in Go", url: "http://" + echoSite(b, sizes["gzip"]) + "/", header: []string{html}, pid: os.Getpid()},
-		{name: fmt.Sprintf("%d B, whatever is asked, in Go", sizes["identity"]), url: "http://" + echoSite(b, sizes["identity"]) + "/", header: []string{html}, pid: os.Getpid()},
+		{
+			name: "as many, whatever is asked, in Go", url: "http://" + echoSite(b, sizes["gzip"]) + "/", header: []string{html},
+			pid: os.Getpid(),
+		},
+		{name: fmt.Sprintf("%d B, whatever is asked, in Go", sizes["identity"]), url: "http://" +
+			echoSite(b, sizes["identity"]) + "/", header: []string{html}, pid: os.Getpid()},
 	}, edges...))
 }
 
@@ -221,14 +242,18 @@ func comparePolls(b *testing.B, tools map[string]string) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			pid := startServer(b, tools, addr, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+			pid := startServer(b, tools, addr, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+				"no")
 			script := filepath.Join(b.TempDir(), "poll.lua")
 			if err := os.WriteFile(script, fmt.Appendf(nil, pollScript, port), 0o600); err != nil {
 				b.Fatal(err)
 			}
 			lua, worker := startNginx(b, tools, 0, "", "location / { content_by_lua_file "+script+"; }", "",
 				"-g", "load_module /usr/lib/nginx/modules/ndk_http_module.so; load_module "+module+";")
-			return &side{name: "nginx with Lua, Redis", url: "http://" + lua + "/", header: []string{"Cookie: place=" + strings.Repeat("a", 32)}, pid: worker, helper: pid}
+			return &side{
+				name: "nginx with Lua, Redis", url: "http://" + lua + "/",
+				header: []string{"Cookie: place=" + strings.Repeat("a", 32)}, pid: worker, helper: pid,
+			}
 		})
 	}
 	for _, front := range []string{frontFast, frontNetHTTP} {
@@ -236,9 +261,16 @@ func comparePolls(b *testing.B, tools map[string]string) {
 		st.up.queue(sale, 1234, 2)
 		place := inLine(7)
 		place.Joined = st.server.Status().Time
-		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/", header: []string{"Cookie: " + st.seal("sale", place), "Accept: application/json", "Vestibule-Poll: 1"}, pid: os.Getpid()})
+		sides = append(sides, &side{
+			name: "edge, " + front, url: "http://" + st.door.addr(0) + "/",
+			header: []string{"Cookie: " + st.keys.seal("sale", place), "Accept: application/json", "Vestibule-Poll: 1"},
+			pid:    os.Getpid(),
+		})
 	}
-	sides = append(sides, &side{name: "1 KiB, whatever is asked, in Go", url: "http://" + echoSite(b, 1024) + "/", header: sides[len(sides)-1].header, pid: os.Getpid()})
+	sides = append(sides, &side{
+		name: "1 KiB, whatever is asked, in Go", url: "http://" + echoSite(b, 1024) + "/",
+		header: sides[len(sides)-1].header, pid: os.Getpid(),
+	})
 	table(b, tools, sides)
 }
 
@@ -271,27 +303,41 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 		st := benchEdge(b, front, site, true)
 		waits := benchEdge(b, front, site, true)
 		waits.up.queue(sale, 1234, 2)
-		size = len(waits.secure(false).get("https://sale.example/", "Accept-Encoding", "gzip").body)
-		proxied = append(proxied, &side{name: "edge, " + front, url: "https://" + st.addr(0) + "/tickets?show=1", header: whoIsInside(st, true), pid: os.Getpid(), http2: http2})
-		pages = append(pages, &side{name: "edge, " + front + ", pages, gzip", url: "https://" + waits.addr(0) + "/", header: []string{"Accept: text/html", zipped}, pid: os.Getpid(), http2: http2})
+		size = len(waits.door.secure(false).get("https://sale.example/", "Accept-Encoding", "gzip").body)
+		proxied = append(proxied, &side{
+			name: "edge, " + front, url: "https://" + st.door.addr(0) + "/tickets?show=1",
+			header: whoIsInside(st, true), pid: os.Getpid(), http2: http2,
+		})
+		pages = append(pages, &side{
+			name: "edge, " + front + ", pages, gzip", url: "https://" + waits.door.addr(0) + "/",
+			header: []string{"Accept: text/html", zipped}, pid: os.Getpid(), http2: http2,
+		})
 	}
 
 	speaks := " ssl"
 	if http2 {
 		speaks = " ssl http2"
 		for n, sides := range map[int]*[]*side{1024: &proxied, size: &pages} {
-			*sides = append(*sides, &side{name: fmt.Sprintf("%d B, whatever is asked, in Go", n), url: "https://" + bareHTTP2(b, cert, n) + "/", header: (*sides)[0].header, pid: os.Getpid(), http2: true})
+			*sides = append(*sides, &side{name: fmt.Sprintf("%d B, whatever is asked, in Go", n), url: "https://" +
+				bareHTTP2(b, cert, n) + "/", header: (*sides)[0].header, pid: os.Getpid(), http2: true})
 		}
 	}
 	tls := "ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate " + cert.Cert[0] + "; ssl_certificate_key " + cert.Key[0] + "; "
 	h, s := passesOn(site)
 	addr, worker := startNginx(b, tools, 0, h, tls+s, speaks)
-	proxied = append([]*side{{name: "nginx", url: "https://" + addr + "/tickets?show=1", header: proxied[0].header, pid: worker, http2: http2}}, proxied...)
+	proxied = append([]*side{{
+		name: "nginx", url: "https://" + addr + "/tickets?show=1", header: proxied[0].header,
+		pid: worker, http2: http2,
+	}}, proxied...)
 	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	addr, worker = startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;", tls+"root "+dir+";", speaks)
-	pages = append([]*side{{name: fmt.Sprintf("nginx, file of %d B", size), url: "https://" + addr + "/page.html", header: pages[0].header, pid: worker, http2: http2}}, pages...)
+	addr, worker = startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;",
+		tls+"root "+dir+";", speaks)
+	pages = append([]*side{{
+		name: fmt.Sprintf("nginx, file of %d B", size), url: "https://" + addr + "/page.html",
+		header: pages[0].header, pid: worker, http2: http2,
+	}}, pages...)
 	return proxied, pages
 }
 
@@ -305,8 +351,16 @@ func bareHTTP2(b *testing.B, cert TLSConfig, size int) (addr string) {
 	}
 	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
 	var head bytes.Buffer
-	for _, f := range [][2]string{{":status", "200"}, {"content-type", "text/html; charset=utf-8"}, {"cache-control", "private, no-store"}, {"content-length", strconv.Itoa(size)}} {
-		if err := hpack.NewEncoder(&head).WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}); err != nil {
+	for _, f := range [][2]string{
+		{":status", "200"},
+		{"content-type", "text/html; charset=utf-8"},
+		{"cache-control", "private, no-store"},
+		{"content-length", strconv.Itoa(size)},
+	} {
+		if err := hpack.NewEncoder(&head).WriteField(hpack.HeaderField{
+			Name: f[0], Value: f[1],
+			Sensitive: true,
+		}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -324,7 +378,10 @@ func bareHTTP2(b *testing.B, cert TLSConfig, size int) (addr string) {
 		for err := f.WriteSettings(); err == nil; { // writes to memory do not fail
 			for ; len(asked) > 0 && window >= size; asked = asked[1:] {
 				window -= size
-				err = errors.Join(f.WriteHeaders(http2.HeadersFrameParam{StreamID: asked[0], BlockFragment: head.Bytes(), EndHeaders: true}), f.WriteData(asked[0], true, body))
+				err = errors.Join(f.WriteHeaders(http2.HeadersFrameParam{
+					StreamID: asked[0], BlockFragment: head.Bytes(),
+					EndHeaders: true,
+				}), f.WriteData(asked[0], true, body))
 			}
 			if r.Buffered() == 0 && out.Len() > 0 {
 				_, err = out.WriteTo(conn)
@@ -427,7 +484,8 @@ func visits(to, kind string) (n int64, err error) {
 			return err
 		}
 		status, body, err := c.hear(stream)
-		if got := c.Conn.(*tls.Conn).ConnectionState(); err == nil && (status != "200" || len(body) == 0 || got.DidResume != (kind == "back" && !first)) {
+		if got := c.Conn.(*tls.Conn).ConnectionState(); err == nil &&
+			(status != "200" || len(body) == 0 || got.DidResume != (kind == "back" && !first)) {
 			err = fmt.Errorf("answered %s with %d bytes, resumed: %v", status, len(body), got.DidResume)
 		}
 		return err
@@ -500,7 +558,10 @@ func compareOpen(b *testing.B, tools map[string]string) {
 	sides := []*side{{name: "nginx", url: "http://" + plain + "/tickets?show=1", header: []string{"Accept: text/html"}}}
 	for _, front := range []string{frontFast, frontNetHTTP} {
 		st := benchEdge(b, front, site, false)
-		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/tickets?show=1", header: whoIsInside(st, false)})
+		sides = append(sides, &side{
+			name: "edge, " + front, url: "http://" + st.door.addr(0) + "/tickets?show=1",
+			header: whoIsInside(st, false),
+		})
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	pin(b, tools["taskset"], "0")
@@ -517,7 +578,8 @@ func compareOpen(b *testing.B, tools map[string]string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n%-34s %10s %10s   %s\n", b.Name(), "p50, us", "p99, us", "times "+sides[0].name)
 	for i, s := range sides {
-		fmt.Fprintf(&out, "%-34s %10.0f %10.0f   %.2f %.2f", s.name, median(p50[i]), median(p99[i]), median(p50[i])/median(p50[0]), median(p99[i])/median(p99[0]))
+		fmt.Fprintf(&out, "%-34s %10.0f %10.0f   %.2f %.2f", s.name, median(p50[i]), median(p99[i]),
+			median(p50[i])/median(p50[0]), median(p99[i])/median(p99[0]))
 		if answers[i] < rounds*9_500 { // h2load asks once at a time per connection: it waits for answers that take over 10 ms
 			fmt.Fprintf(&out, "   does not keep up: %d of %d answered", answers[i], rounds*10_000)
 		}
@@ -531,7 +593,10 @@ func compareOpen(b *testing.B, tools map[string]string) {
 func (s *side) open(b *testing.B, taskset, h2load string) []float64 {
 	b.Helper()
 	log := filepath.Join(b.TempDir(), "log")
-	args := []string{"-c", "1", h2load, "--h1", "-t1", "-c50", "--rps=100", "-D2", "--log-file=" + log, "-H", ":authority: sale.example"}
+	args := []string{
+		"-c", "1", h2load, "--h1", "-t1", "-c50", "--rps=100", "-D2", "--log-file=" + log, "-H",
+		":authority: sale.example",
+	}
 	for _, line := range s.header {
 		args = append(args, "-H", line)
 	}
@@ -582,7 +647,7 @@ func compareIdle(b *testing.B) {
 		before := heap()
 		buf := make([]byte, 4<<10)
 		for range n {
-			c, err := net.Dial("tcp", st.addr(0))
+			c, err := net.Dial("tcp", st.door.addr(0))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -594,7 +659,8 @@ func compareIdle(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		b.Logf("%-34s %.1f KiB for each of %d connections that are kept, both ends of it", "edge, "+front, (heap()-before)/float64(n)/1024, n)
+		b.Logf("%-34s %.1f KiB for each of %d connections that are kept, both ends of it", "edge, "+front,
+			(heap()-before)/float64(n)/1024, n)
 		for _, c := range conns {
 			c.Close() // no request uses it
 		}
@@ -607,7 +673,7 @@ func compareIdle(b *testing.B) {
 		st.up.queue(sale, 10, 1)
 		before = heap()
 		visitors := exec.CommandContext(b.Context(), os.Args[0])
-		visitors.Env = append(os.Environ(), visitsEnv+"=https://"+st.addr(0)+"/", visitsEnv+"_KIND="+staying)
+		visitors.Env = append(os.Environ(), visitsEnv+"=https://"+st.door.addr(0)+"/", visitsEnv+"_KIND="+staying)
 		out, err := visitors.StdoutPipe()
 		if err == nil {
 			err = visitors.Start()
@@ -618,7 +684,8 @@ func compareIdle(b *testing.B) {
 		if _, err := fmt.Fscan(out, &n); err != nil {
 			b.Fatal(err)
 		}
-		b.Logf("%-34s %.1f KiB for each of %d connections over TLS and HTTP/2 that are kept", "edge, "+front, (heap()-before)/float64(n)/1024, n)
+		b.Logf("%-34s %.1f KiB for each of %d connections over TLS and HTTP/2 that are kept", "edge, "+front,
+			(heap()-before)/float64(n)/1024, n)
 		visitors.Process.Kill() //nolint:errcheck // it waits for that
 		visitors.Wait()         //nolint:errcheck // it was killed
 		if err := st.stop(); err != nil {

@@ -58,7 +58,10 @@ func TestFewFilesAreToldOf(t *testing.T) {
 	} {
 		var log strings.Builder
 		f := shareFiles(tc.limit, tc.connections, tc.streams)
-		f.logLimit(slog.New(slog.NewTextHandler(&log, nil)), &Config{Connections: ConnectionsConfig{Total: tc.connections}, Events: EventsConfig{Total: tc.streams}})
+		f.logLimit(slog.New(slog.NewTextHandler(&log, nil)), &Config{
+			Connections: ConnectionsConfig{Total: tc.connections},
+			Events:      EventsConfig{Total: tc.streams},
+		})
 		if got := log.Len() > 0; got != tc.want {
 			t.Errorf("%+v: %q", tc, log.String())
 		}
@@ -88,15 +91,15 @@ func talk(t *testing.T, c net.Conn, header string) int {
 	return res.StatusCode
 }
 
-func (st *stage) dial() net.Conn { return st.dialTo(0) }
+func (d *door) dial() net.Conn { return d.dialTo(0) }
 
-func (st *stage) dialTo(listener int) net.Conn {
-	st.t.Helper()
-	c, err := net.Dial("tcp", st.addr(listener))
+func (d *door) dialTo(listener int) net.Conn {
+	d.Helper()
+	c, err := net.Dial("tcp", d.addr(listener))
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
-	st.t.Cleanup(func() { c.Close() }) // it may be closed already
+	d.Cleanup(func() { c.Close() }) // it may be closed already
 	return c
 }
 
@@ -105,7 +108,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.Connections.Total = 3 })
 	var conns []net.Conn
 	for range 4 {
-		c := st.dial()
+		c := st.door.dial()
 		if code := talk(t, c, ""); code != http.StatusOK {
 			t.Fatalf("connection %d: %d", len(conns), code)
 		}
@@ -134,7 +137,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		go func() { done <- talk(t, conns[i], "") }()
 		<-begun
 	}
-	if code := talk(t, st.dial(), ""); code != http.StatusServiceUnavailable {
+	if code := talk(t, st.door.dial(), ""); code != http.StatusServiceUnavailable {
 		t.Errorf("one too many: %d", code)
 	}
 	if r := st.server.Ready(); !r.Ready {
@@ -162,9 +165,12 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	st.up.queue(sale, 1000, 1)
 	codes := map[int]int{}
 	for id := range 60 {
-		place := ticket.Ticket{ID: uint64(id) + 1, Joined: fleettime.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()), Flags: ticket.Returned}
-		c := st.dial()
-		if _, err := io.WriteString(c, "GET "+gate.EventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.seal("sale", place)+"\r\n\r\n"); err != nil {
+		place := ticket.Ticket{
+			ID: uint64(id) + 1, Joined: fleettime.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()),
+			Flags: ticket.Returned,
+		}
+		c := st.door.dial()
+		if _, err := io.WriteString(c, "GET "+gate.EventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.keys.seal("sale", place)+"\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -172,7 +178,8 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 			t.Fatalf("stream %d: %v", id, err)
 		}
 		codes[res.StatusCode]++
-		if a := st.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You are in line") {
+		if a := st.door.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK ||
+			!strings.Contains(a.body, "You are in line") {
 			t.Fatalf("a page beside %d streams: %d", id+1, a.StatusCode)
 		}
 	}
@@ -192,15 +199,18 @@ func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 	st.origin.serves(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-let })
 	done := make(chan int, 3)
 	for range 3 {
-		c := st.dial()
+		c := st.door.dial()
 		go func() { done <- talk(t, c, "") }()
 		<-begun
 	}
-	a := st.visitor().get("http://shop.example/about")
+	a := st.door.visitor().get("http://shop.example/about")
 	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
 		t.Errorf("one too many: %d, Retry-After %q", a.StatusCode, a.Header.Get("Retry-After"))
 	}
-	for name, want := range map[string]float64{"connections": 3, "connections_limit": 3, "waits_total": 1, "full_total": 1, "errors_total": 0} {
+	for name, want := range map[string]float64{
+		"connections": 3, "connections_limit": 3, "waits_total": 1, "full_total": 1,
+		"errors_total": 0,
+	} {
 		if got := metric1(t, st, "vestibule_edge_origin_"+name); got != want {
 			t.Errorf("vestibule_edge_origin_%s: %v, want %v", name, got, want)
 		}
@@ -216,7 +226,7 @@ func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 			t.Errorf("who was there before: %d", code)
 		}
 	}
-	if a := st.visitor().get("http://shop.example/about"); a.StatusCode != http.StatusOK {
+	if a := st.door.visitor().get("http://shop.example/about"); a.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %d", a.StatusCode)
 	}
 }
@@ -245,13 +255,13 @@ func TestUnlistedPeersTakeNoPlace(t *testing.T) {
 				st.cfg.Reader, st.cfg.Proxies, st.cfg.Connections.Total = front, []string{"192.0.2.1"}, 4
 			})
 			for range 20 {
-				c, err := net.Dial("tcp", st.addr(len(st.server.listeners)-1))
+				c, err := net.Dial("tcp", st.door.addr(len(st.server.listeners)-1))
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer c.Close()
 			}
-			codes, body := st.rawOn(st.dialTo(len(st.server.listeners)-1), request("GET / HTTP/1.1", "auth"))
+			codes, body := st.door.rawOn(st.door.dialTo(len(st.server.listeners)-1), request("GET / HTTP/1.1", "auth"))
 			if !slices.Equal(codes, []int{http.StatusForbidden}) || !strings.Contains(body, "trusted_proxies") {
 				t.Errorf("%s: %v %q", form, codes, body)
 			}
@@ -265,8 +275,8 @@ func TestUnlistedPeersTakeNoPlace(t *testing.T) {
 	}
 }
 
-// Failures to accept are logged once a minute, with the next step: a process without file descriptors has one each second
-// at each listener.
+// Failures to accept are logged once a minute, with the next step: a process without file descriptors has one each
+// second at each listener.
 func TestFailuresToAcceptAreLoggedOnceAMinute(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

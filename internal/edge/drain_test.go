@@ -29,13 +29,13 @@ func TestAnEdgeDrainsBeforeItStops(t *testing.T) {
 		delays <- d
 		return over
 	}
-	inside, newcomer, pages := st.visitor(), st.visitor(), st.visitor()
+	inside, newcomer, pages := st.door.visitor(), st.door.visitor(), st.door.visitor()
 	if a := inside.get("http://sale.example/"); a.body != "the site" || a.Close {
 		t.Fatalf("before: %d %.60q, the connection ends: %v", a.StatusCode, a.body, a.Close)
 	}
-	page := st.visitor()
+	page := st.door.visitor()
 	page.Jar = nil
-	l := page.listen("http://shop.example/.well-known/vestibule/events?room=vip", "Cookie", st.seal("vip", inLine(7)))
+	l := page.listen("http://shop.example/.well-known/vestibule/events?room=vip", "Cookie", st.keys.seal("vip", inLine(7)))
 
 	st.cancel(node.ErrTerminated)
 	if d := testkit.Receive(t, "the edge drains", delays); d != st.cfg.DrainDelay || d == 0 {
@@ -68,7 +68,7 @@ func TestAnEdgeDrainsBeforeItStops(t *testing.T) {
 	if err := st.stop(); err != nil {
 		t.Error(err)
 	}
-	if c, err := net.Dial("tcp", st.addr(0)); err == nil {
+	if c, err := net.Dial("tcp", st.door.addr(0)); err == nil {
 		c.Close() // it should not be there
 		t.Error("an edge that has stopped listens")
 	}
@@ -90,7 +90,7 @@ func TestAnEdgeDrainsHTTP2(t *testing.T) {
 		close(draining)
 		return over
 	}
-	v := st.secure(true)
+	v := st.door.secure(true)
 	if a := v.get("https://sale.example/"); a.ProtoMajor != 2 || a.body != "the site" {
 		t.Fatalf("%s %d", a.Proto, a.StatusCode)
 	}
@@ -147,7 +147,10 @@ func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMetrics(prometheus.NewRegistry())
-	l := cappedListener{listener{TCPListener: ln.(*net.TCPListener)}, newConnections(10, 10, m, slog.New(slog.DiscardHandler)), nil, &queued{closed: make(chan struct{})}}
+	l := cappedListener{
+		listener{TCPListener: ln.(*net.TCPListener)},
+		newConnections(10, 10, m, slog.New(slog.DiscardHandler)), nil, &queued{closed: make(chan struct{})},
+	}
 	var clients []net.Conn
 	for range 3 {
 		c, err := net.Dial("tcp", ln.Addr().String())

@@ -32,10 +32,11 @@ type toldDraw struct {
 // of the draw.
 func TestADrawIsTold(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
-	now := st.server.gate.Time()
+	now := st.server.gate.Engine.Time()
 	event := func(start time.Duration) room.Event {
 		return room.Event{
-			ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: int64(now.Add(-time.Hour)), Start: int64(now.Add(start)), End: int64(now.Add(2 * time.Hour)), Shuffle: true,
+			ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: int64(now.Add(-time.Hour)),
+			Start: int64(now.Add(start)), End: int64(now.Add(2 * time.Hour)), Shuffle: true,
 		}
 	}
 	version := uint64(0)
@@ -54,7 +55,7 @@ func TestADrawIsTold(t *testing.T) {
 	}
 	ask := func(cookie string) (out toldDraw) {
 		t.Helper()
-		a := st.visitor().get(saleURL, "Cookie", cookie, "Accept", "application/json")
+		a := st.door.visitor().get(saleURL, "Cookie", cookie, "Accept", "application/json")
 		if a.body == "the site" {
 			t.Fatalf("%s was let in", cookie)
 		}
@@ -64,7 +65,10 @@ func TestADrawIsTold(t *testing.T) {
 		return out
 	}
 	waits := func(id uint64, ago time.Duration) string {
-		return st.seal("sale", ticket.Ticket{ID: id, Joined: now.Add(-ago), Seen: uint32(now.Second()), Flags: ticket.Returned, Answer: 1})
+		return st.keys.seal("sale", ticket.Ticket{
+			ID: id, Joined: now.Add(-ago), Seen: uint32(now.Second()),
+			Flags: ticket.Returned, Answer: 1,
+		})
 	}
 	e := event(10 * time.Minute)
 	st.change(2, func(r *room.Settings) { r.Events = []room.Event{e} })
@@ -72,12 +76,14 @@ func TestADrawIsTold(t *testing.T) {
 		return draw.Event{Room: room.PublicID("sale"), ID: e.ID, Start: fleettime.Time(e.Start), End: fleettime.Time(e.End)}
 	}
 	tell(draw.Announce(now.Add(-time.Hour), of(e), draw.Secret{1}, draw.BeaconNone))
-	a := st.visitor().get(saleURL)
+	a := st.door.visitor().get(saleURL)
 	commit := draw.Secret{1}.Commit()
-	if shown := fmt.Sprintf("%x", commit); !strings.Contains(a.body, shown) || !strings.Contains(a.body, "gets a place by lot") {
+	if shown := fmt.Sprintf("%x", commit); !strings.Contains(a.body, shown) ||
+		!strings.Contains(a.body, "gets a place by lot") {
 		t.Errorf("the first visitor is not told of the draw: %s", a.body)
 	}
-	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "open" || j.PeopleAhead != -1 || j.Draw.Receipt != nil || j.Before == "" || j.Draw.Commit == "" {
+	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "open" || j.PeopleAhead != -1 ||
+		j.Draw.Receipt != nil || j.Before == "" || j.Draw.Commit == "" {
 		t.Errorf("before entries close: %+v", j)
 	}
 
@@ -89,7 +95,8 @@ func TestADrawIsTold(t *testing.T) {
 	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "making" || j.PeopleAhead != -1 {
 		t.Errorf("while the draw is made: %+v", j)
 	}
-	if j := ask(waits(8, 30*time.Second)).Vestibule; j.Draw.Stage != "late" || j.PeopleAhead != -1 || !strings.Contains(j.Before, "behind everyone") {
+	if j := ask(waits(8, 30*time.Second)).Vestibule; j.Draw.Stage != "late" || j.PeopleAhead != -1 ||
+		!strings.Contains(j.Before, "behind everyone") {
 		t.Errorf("somebody who came late: %+v", j)
 	}
 	if n := st.admittedNow(); n != 0 {
@@ -103,7 +110,8 @@ func TestADrawIsTold(t *testing.T) {
 	}
 	tell(published)
 	j := ask(waits(7, time.Minute)).Vestibule
-	if j.State != "before" || j.Draw.Stage != "placed" || j.PeopleAhead != -1 || j.Draw.Receipt == nil || j.Draw.Receipt.Ticket != 7 || !strings.Contains(j.Before, "drawn by lot") {
+	if j.State != "before" || j.Draw.Stage != "placed" || j.PeopleAhead != -1 || j.Draw.Receipt == nil ||
+		j.Draw.Receipt.Ticket != 7 || !strings.Contains(j.Before, "drawn by lot") {
 		t.Fatalf("once it is made: %+v", j)
 	}
 	if err := published.Drawn().Draw().Check(j.Draw.Receipt); err != nil {
@@ -112,37 +120,46 @@ func TestADrawIsTold(t *testing.T) {
 	if place := j.Draw.Receipt.Place.UTC().Format(draw.TimeFormat); place != j.Place {
 		t.Errorf("the receipt tells %s, and the page stands at %s", place, j.Place)
 	}
-	if a := st.visitor().get(saleURL, "Cookie", waits(7, time.Minute)); !strings.Contains(a.body, `&#34;ticket&#34;:&#34;0000000000000007&#34;`) {
+	if a := st.door.visitor().get(saleURL, "Cookie", waits(7, time.Minute)); !strings.Contains(a.body,
+		`&#34;ticket&#34;:&#34;0000000000000007&#34;`) {
 		t.Errorf("the page: %s", a.body)
 	}
 	if n := st.admittedNow(); n != 0 {
 		t.Errorf("%d were let in before it settled", n)
 	}
 
-	if m, ok := st.server.gate.Message(sale, 0); !ok || !strings.Contains(string(m.Text), fmt.Sprintf(`"drawn":%d`, announced.Closes())) {
+	if m, ok := st.server.gate.Message(sale, 0); !ok ||
+		!strings.Contains(string(m.Text), fmt.Sprintf(`"drawn":%d`, announced.Closes())) {
 		t.Errorf("the stream tells %s", m.Text)
 	}
 
 	// Anybody may have the record.
 	const path = "http://sale.example/.well-known/vestibule/draw"
-	record := st.visitor().get(path + "?room=sale")
-	if r, err := draw.DecodeRecord([]byte(record.body)); err != nil || record.StatusCode != 200 || record.Header.Get("Access-Control-Allow-Origin") != "*" || len(r.Check(nil)) > 0 || r.Draw().Check(j.Draw.Receipt) != nil {
+	record := st.door.visitor().get(path + "?room=sale")
+	if r, err := draw.DecodeRecord([]byte(record.body)); err != nil || record.StatusCode != 200 ||
+		record.Header.Get("Access-Control-Allow-Origin") != "*" || len(r.Check(nil)) > 0 ||
+		r.Draw().Check(j.Draw.Receipt) != nil {
 		t.Errorf("the record: %d %v %s, %v", record.StatusCode, record.Header, record.body, err)
 	}
 	for _, other := range []string{"", "?room=nobody", "?room=%zz"} {
-		if a := st.visitor().get(path + other); a.StatusCode != 404 {
+		if a := st.door.visitor().get(path + other); a.StatusCode != 404 {
 			t.Errorf("%q: %d %s", other, a.StatusCode, a.body)
 		}
 	}
 
-	page := st.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale")
-	if page.StatusCode != 200 || !strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") || !strings.Contains(page.body, "Check a draw") || !strings.Contains(page.Header.Get("Content-Security-Policy"), "script-src 'sha256-") {
+	page := st.door.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale")
+	if page.StatusCode != 200 || !strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") ||
+		!strings.Contains(page.body, "Check a draw") || !strings.Contains(page.Header.Get("Content-Security-Policy"),
+		"script-src 'sha256-") {
 		t.Errorf("the page that checks it: %d %v", page.StatusCode, page.Header)
 	}
-	if a := st.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale", "Accept-Language", "de"); !strings.Contains(a.body, `<html lang="de-DE"`) || !strings.Contains(a.body, "<h1>Verlosung prüfen</h1>") || strings.Contains(a.body, "Check a draw") {
+	if a := st.door.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale", "Accept-Language",
+		"de"); !strings.Contains(a.body, `<html lang="de-DE"`) || !strings.Contains(a.body, "<h1>Verlosung prüfen</h1>") ||
+		strings.Contains(a.body, "Check a draw") {
 		t.Errorf("the page that checks it, in German: %v %s", a.Header, a.body)
 	}
-	if a := st.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw", ""); a.StatusCode != 405 {
+	if a := st.door.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw",
+		""); a.StatusCode != 405 {
 		t.Errorf("a POST to it: %d", a.StatusCode)
 	}
 
@@ -157,5 +174,6 @@ func TestADrawIsTold(t *testing.T) {
 	}
 	st.docs.offer(node.DrawsDocument, data)
 	st.up.grant(sale, 10, 10)
-	testkit.Eventually(t, "who was drawn enters", func() bool { return st.visitor().get(saleURL, "Cookie", waits(7, time.Minute)).body == "the site" })
+	testkit.Eventually(t, "who was drawn enters",
+		func() bool { return st.door.visitor().get(saleURL, "Cookie", waits(7, time.Minute)).body == "the site" })
 }

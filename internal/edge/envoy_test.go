@@ -61,9 +61,12 @@ func (st *stage) check(method, host, target string, header ...string) answer {
 		}
 		*is = value
 	}
-	res, err := st.authorization().Check(st.t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source:  &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: source}}}},
-		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: method, Path: target, Host: host, Scheme: scheme, Size: 0, Headers: lines}},
+	res, err := st.door.authorization().Check(st.t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: source}}}},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: method, Path: target,
+			Host: host, Scheme: scheme, Size: 0, Headers: lines,
+		}},
 	}})
 	if err != nil {
 		st.t.Fatalf("%s %s %s: %v", method, host, target, err)
@@ -85,28 +88,29 @@ func (st *stage) check(method, host, target string, header ...string) answer {
 		add(got.DeniedResponse.GetHeaders())
 		a.Header.Set(decisionHeader, "wait")
 	}
-	if (res.GetStatus().GetCode() == int32(codes.OK)) != (a.Header.Get(decisionHeader) == "admit") || res.GetHttpResponse() == nil {
+	if (res.GetStatus().GetCode() == int32(codes.OK)) != (a.Header.Get(decisionHeader) == "admit") ||
+		res.GetHttpResponse() == nil {
 		st.t.Errorf("%s %s: the code is %v: %v", method, target, res.GetStatus().GetCode(), res)
 	}
 	return a
 }
 
 // authorization returns a client of the decision service.
-func (st *stage) authorization() authv3.AuthorizationClient {
-	st.t.Helper()
-	c, ok := st.envoy.(authv3.AuthorizationClient)
+func (d *door) authorization() authv3.AuthorizationClient {
+	d.Helper()
+	c, ok := d.envoy.(authv3.AuthorizationClient)
 	if !ok {
-		conn, err := grpc.NewClient("passthrough:"+st.addr(0), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient("passthrough:"+d.addr(0), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
-			st.t.Fatal(err)
+			d.Fatal(err)
 		}
-		st.t.Cleanup(func() {
+		d.Cleanup(func() {
 			if err := conn.Close(); err != nil {
-				st.t.Error(err)
+				d.Error(err)
 			}
 		})
 		c = authv3.NewAuthorizationClient(conn)
-		st.envoy = c
+		d.envoy = c
 	}
 	return c
 }
@@ -129,7 +133,8 @@ func TestACallThatIsNoQuestionFails(t *testing.T) {
 		"a message of a gigabyte": frame(0, 1<<30, "abc"),
 		"no message of protobuf":  frame(0, 3, "\xff\xff\xff"),
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+st.addr(0)+checkPath, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+st.door.addr(0)+checkPath,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +152,7 @@ func TestACallThatIsNoQuestionFails(t *testing.T) {
 		}
 	}
 	// An empty question is one that names nothing.
-	res, err := st.authorization().Check(t.Context(), &authv3.CheckRequest{})
+	res, err := st.door.authorization().Check(t.Context(), &authv3.CheckRequest{})
 	if err != nil || res.GetDeniedResponse().GetStatus().GetCode() != http.StatusBadRequest {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -157,8 +162,12 @@ func TestACallThatIsNoQuestionFails(t *testing.T) {
 // the proof replaces.
 func TestEnvoyIsToldWhichHeadersToRemove(t *testing.T) {
 	st := openFront(t, formGRPC, nil)
-	a := st.question(formGRPC, "GET", "shop.example", "/about", "X-Real-Ip", "1.2.3.4", "X_Real_Ip", "1.2.3.4", "Vestibule-Proof", "forged", "X-Vestibule-Anything", "1", "Accept", "text/html")
-	if want := []string{"vestibule-proof", "x-real-ip", "x-vestibule-anything", "x_real_ip"}; !slices.Equal(a.Header["Removed"], want) {
+	a := st.question(formGRPC, "GET", "shop.example", "/about", "X-Real-Ip", "1.2.3.4", "X_Real_Ip", "1.2.3.4",
+		"Vestibule-Proof", "forged", "X-Vestibule-Anything", "1", "Accept", "text/html")
+	if want := []string{
+		"vestibule-proof", "x-real-ip", "x-vestibule-anything",
+		"x_real_ip",
+	}; !slices.Equal(a.Header["Removed"], want) {
 		t.Errorf("removed: %q, want %q", a.Header["Removed"], want)
 	}
 }
@@ -194,7 +203,8 @@ func TestTheConfigurationOfEnvoy(t *testing.T) {
 		case *extauthzv3.ExtAuthz:
 			found++
 			if m.GetFailureModeAllow() || m.GetGrpcService().GetTimeout().AsDuration() <= 2*DefaultConfig().Front.Hold {
-				t.Errorf("who is let in without an edge: %v; an answer may take %v", m.GetFailureModeAllow(), m.GetGrpcService().GetTimeout().AsDuration())
+				t.Errorf("who is let in without an edge: %v; an answer may take %v", m.GetFailureModeAllow(),
+					m.GetGrpcService().GetTimeout().AsDuration())
 			}
 		case *hcmv3.HttpConnectionManager:
 			found++

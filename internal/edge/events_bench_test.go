@@ -63,7 +63,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	})
 	st.up = newParent(b, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(b, st.keys.ring))
 	st.start()
 	st.adopted()
 	round := 0
@@ -72,25 +72,31 @@ func benchmarkStreams(b *testing.B, secure bool) {
 		at := fleettime.TimeOf(time.Now())
 		var h estimate.Histogram
 		for i := range 48 {
-			h = append(h, estimate.Slice{Start: at - 600_000 + fleettime.Time(i*12_000), Width: 12_000, N: float64(400 + round%7 + i)})
+			h = append(h, estimate.Slice{
+				Start: at - 600_000 + fleettime.Time(i*12_000), Width: 12_000,
+				N: float64(400 + round%7 + i),
+			})
 		}
 		st.up.mu.Lock()
 		defer st.up.mu.Unlock()
-		st.up.held[sale].View = &wire.View{Version: st.up.seq + 1, At: at, Since: at - 600_000, Cutoff: 1, Mu: 12.5, Paces: []estimate.Pace{{Mu: 12.5}}, Theta: .0001, Line: estimate.NewDigest(h)}
+		st.up.held[sale].View = &wire.View{
+			Version: st.up.seq + 1, At: at, Since: at - 600_000, Cutoff: 1, Mu: 12.5,
+			Paces: []estimate.Pace{{Mu: 12.5}}, Theta: .0001, Line: estimate.NewDigest(h),
+		}
 		st.up.say()
 	}
 	news()
 
 	var cookies bytes.Buffer
 	for id := range n {
-		cookie := st.seal("sale", inLine(uint64(id)+1))
+		cookie := st.keys.seal("sale", inLine(uint64(id)+1))
 		if secure {
-			cookie = st.sealTLS("sale", inLine(uint64(id)+1))
+			cookie = st.keys.sealTLS("sale", inLine(uint64(id)+1))
 		}
 		fmt.Fprintln(&cookies, cookie)
 	}
 	clients := exec.CommandContext(b.Context(), os.Args[0])
-	clients.Env = append(os.Environ(), listenersEnv+"="+st.addr(0), listenersEnv+"_TLS="+strconv.FormatBool(secure))
+	clients.Env = append(os.Environ(), listenersEnv+"="+st.door.addr(0), listenersEnv+"_TLS="+strconv.FormatBool(secure))
 	clients.Stdin, clients.Stderr = &cookies, os.Stderr
 	heap, rss := memory()
 	out, err := clients.StdoutPipe()
@@ -141,7 +147,8 @@ func benchmarkStreams(b *testing.B, secure bool) {
 			<-tick.C
 			st.server.streams.hub.Broadcast(func(id room.ID, epoch uint32) (sse.Message, bool) {
 				m, ok := st.server.gate.Message(id, epoch)
-				m.Text = bytes.Replace(m.Text, []byte(page.LineFollows), []byte(page.LineFollows+strconv.Itoa(1+i)), 1) // another line
+				// another line
+				m.Text = bytes.Replace(m.Text, []byte(page.LineFollows), []byte(page.LineFollows+strconv.Itoa(1+i)), 1)
 				return m, ok
 			})
 		}
@@ -254,7 +261,8 @@ func listenTo(addr string, secure bool, cookie string, got func()) error {
 	if secure {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: %s\r\n\r\n", gate.EventsPath, cookie); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: %s\r\n\r\n",
+		gate.EventsPath, cookie); err != nil {
 		return err
 	}
 	buf := make([]byte, 2048)

@@ -44,12 +44,12 @@ type listening struct {
 
 // listen opens an event stream, with any answer.
 func (v *visitor) listen(url string, header ...string) *listening {
-	v.st.t.Helper()
+	v.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a stream that does not end fails
-	v.st.t.Cleanup(cancel)
+	v.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		v.st.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
@@ -57,10 +57,10 @@ func (v *visitor) listen(url string, header ...string) *listening {
 	v.Timeout = 0
 	res, err := v.Do(r)
 	if err != nil {
-		v.st.t.Fatal(err)
+		v.t.Fatal(err)
 	}
-	v.st.t.Cleanup(func() { res.Body.Close() })
-	return &listening{v.st.t.(*testing.T), res, cancel, bufio.NewReader(res.Body)}
+	v.t.Cleanup(func() { res.Body.Close() })
+	return &listening{v.t.(*testing.T), res, cancel, bufio.NewReader(res.Body)}
 }
 
 // next returns the next message; ok is false once the stream has ended.
@@ -138,11 +138,11 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 				}
 			})
 			st.up.queue(sale, 10, 1)
-			v := st.visitor()
+			v := st.door.visitor()
 			page, stream := saleURL, streamURL
 			var header []string
 			if secure {
-				v = st.secure(strings.Contains(name, "HTTP/2"))
+				v = st.door.secure(strings.Contains(name, "HTTP/2"))
 				page, stream = strings.Replace(page, "http:", "https:", 1), strings.Replace(stream, "http:", "https:", 1)
 			}
 			if strings.Contains(name, "header") {
@@ -154,7 +154,8 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 				v.get(page)
 			}
 			l := v.listen(stream, header...)
-			if h := l.res.Header; l.res.StatusCode != http.StatusOK || h.Get("Content-Type") != "text/event-stream" || !strings.Contains(h.Get("Cache-Control"), "no-store") || h.Get("X-Accel-Buffering") != "no" {
+			if h := l.res.Header; l.res.StatusCode != http.StatusOK || h.Get("Content-Type") != "text/event-stream" ||
+				!strings.Contains(h.Get("Cache-Control"), "no-store") || h.Get("X-Accel-Buffering") != "no" {
 				t.Fatalf("%d %v", l.res.StatusCode, h)
 			}
 			if want := strings.Contains(name, "HTTP/2"); (l.res.ProtoMajor == 2) != want {
@@ -189,12 +190,17 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	for i := range 3 {
 		place := inLine(uint64(i) + 1)
 		place.Joined += fleettime.Time(i)
-		v := st.visitor()
+		v := st.door.visitor()
 		v.Timeout = 0
-		v.Jar.SetCookies(&url.URL{Scheme: "http", Host: "sale.example"}, []*http.Cookie{{Name: ticket.CookieName("sale", false), Value: st.value("sale", place)}})
+		v.Jar.SetCookies(&url.URL{Scheme: "http", Host: "sale.example"},
+			[]*http.Cookie{{Name: ticket.CookieName("sale", false), Value: st.keys.value("sale", place)}})
 		l := v.listen(streamURL)
 		go func() {
-			l.until("the turn is near", func(_ string, told map[string]any) bool { return told["park"].(float64) >= float64(place.Joined) })
+			l.until("the turn is near", func(_ string,
+				told map[string]any,
+			) bool {
+				return told["park"].(float64) >= float64(place.Joined)
+			})
 			if a := v.get(saleURL, "Accept", "application/json", gate.PollHeader, "1"); a.told(t).Ours["state"] == "entering" {
 				if a := v.get(saleURL); a.body != "the site" {
 					t.Errorf("inside: %.60q", a.body)
@@ -230,9 +236,9 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 func TestWhoMayListen(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.Events.Prefix, st.cfg.Events.Total = 1, 3 })
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
-	cookie := st.seal("sale", inLine(7))
+	cookie := st.keys.seal("sale", inLine(7))
 	void := inLine(8)
 	void.Epoch = 3
 	for _, tc := range []struct {
@@ -241,15 +247,43 @@ func TestWhoMayListen(t *testing.T) {
 		want              int
 	}{
 		{"another method", http.MethodPost, streamURL, []string{"Cookie", cookie}, http.StatusMethodNotAllowed},
-		{"a page of another site", http.MethodGet, streamURL, []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
-		{"a page of another origin", http.MethodGet, streamURL, []string{"Cookie", cookie, "Origin", "http://evil.example"}, http.StatusForbidden},
+		{
+			"a page of another site", http.MethodGet, streamURL,
+			[]string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"},
+			http.StatusForbidden,
+		},
+		{
+			"a page of another origin", http.MethodGet, streamURL,
+			[]string{"Cookie", cookie, "Origin", "http://evil.example"},
+			http.StatusForbidden,
+		},
 		{"no room", http.MethodGet, "http://sale.example" + gate.EventsPath, []string{"Cookie", cookie}, http.StatusNotFound},
-		{"a room that there is not", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=x", []string{"Cookie", cookie}, http.StatusNotFound},
-		{"a host that there is not", http.MethodGet, "http://x.example" + gate.EventsPath + "?room=sale", []string{"Cookie", cookie}, http.StatusMisdirectedRequest},
+		{
+			"a room that there is not", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=x",
+			[]string{"Cookie", cookie},
+			http.StatusNotFound,
+		},
+		{
+			"a host that there is not", http.MethodGet, "http://x.example" + gate.EventsPath + "?room=sale",
+			[]string{"Cookie", cookie},
+			http.StatusMisdirectedRequest,
+		},
 		{"nobody", http.MethodGet, streamURL, nil, http.StatusNoContent},
-		{"somebody inside", http.MethodGet, streamURL, []string{"Cookie", st.seal("sale", session(9))}, http.StatusNoContent},
-		{"a place of an earlier epoch", http.MethodGet, streamURL, []string{"Cookie", st.seal("sale", void)}, http.StatusNoContent},
-		{"a ticket of another room", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=vip", []string{"Cookie", cookie}, http.StatusNoContent},
+		{
+			"somebody inside", http.MethodGet, streamURL,
+			[]string{"Cookie", st.keys.seal("sale", session(9))},
+			http.StatusNoContent,
+		},
+		{
+			"a place of an earlier epoch", http.MethodGet, streamURL,
+			[]string{"Cookie", st.keys.seal("sale", void)},
+			http.StatusNoContent,
+		},
+		{
+			"a ticket of another room", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=vip",
+			[]string{"Cookie", cookie},
+			http.StatusNoContent,
+		},
 	} {
 		if a := v.ask(tc.method, tc.url, "", tc.header...); a.StatusCode != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, a.StatusCode, tc.want)
@@ -260,7 +294,9 @@ func TestWhoMayListen(t *testing.T) {
 	}
 
 	first := v.listen(streamURL, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
-	if a := v.ask(http.MethodGet, streamURL, "", "Cookie", st.seal("sale", inLine(10))); a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+	if a := v.ask(http.MethodGet, streamURL, "", "Cookie",
+		st.keys.seal("sale", inLine(10))); a.StatusCode != http.StatusServiceUnavailable ||
+		a.Header.Get("Retry-After") == "" {
 		t.Errorf("one too many of a neighbourhood: %d", a.StatusCode)
 	}
 	first.cancel()
@@ -273,14 +309,15 @@ func TestWhoMayListen(t *testing.T) {
 func TestStreamsAreCapped(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.Events.Total = 2 })
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
-	old := v.listen(streamURL, "Cookie", st.seal("sale", inLine(7)))
-	v.listen(streamURL, "Cookie", st.seal("sale", inLine(7)))
+	old := v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(7)))
+	v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(7)))
 	old.over("poll")
 	eventually(t, "the old stream is closed", func() bool { return st.onStream() == 1 })
-	v.listen(streamURL, "Cookie", st.seal("sale", inLine(8)))
-	if a := v.ask(http.MethodGet, streamURL, "", "Cookie", st.seal("sale", inLine(9))); a.StatusCode != http.StatusServiceUnavailable {
+	v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(8)))
+	if a := v.ask(http.MethodGet, streamURL, "", "Cookie",
+		st.keys.seal("sale", inLine(9))); a.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("one too many: %d", a.StatusCode)
 	}
 }
@@ -291,11 +328,11 @@ func TestStreamsEnd(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
 	st.up.queue(vip, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
 	const vipStream = "http://shop.example" + gate.EventsPath + "?room=vip"
 
-	place := st.seal("sale", inLine(7))
+	place := st.keys.seal("sale", inLine(7))
 	l := v.listen(streamURL, "Cookie", place)
 	if a := v.ask(http.MethodPost, leaveURL, "", "Cookie", place); a.StatusCode != http.StatusNoContent {
 		t.Fatalf("leaving: %d", a.StatusCode)
@@ -305,7 +342,8 @@ func TestStreamsEnd(t *testing.T) {
 		t.Errorf("after leaving: %d", a.StatusCode)
 	}
 
-	sales, vips := v.listen(streamURL, "Cookie", st.seal("sale", inLine(8))), v.listen(vipStream, "Cookie", st.seal("vip", inLine(8)))
+	sales, vips := v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(8))),
+		v.listen(vipStream, "Cookie", st.keys.seal("vip", inLine(8)))
 	d := document(st.origin.URL)
 	d.Rooms[0].Epoch = 1
 	d.Rooms = d.Rooms[:1]
@@ -315,7 +353,7 @@ func TestStreamsEnd(t *testing.T) {
 
 	anew := inLine(9)
 	anew.Epoch = 1
-	last := v.listen(streamURL, "Cookie", st.seal("sale", anew))
+	last := v.listen(streamURL, "Cookie", st.keys.seal("sale", anew))
 	if err := st.stop(); err != nil {
 		t.Errorf("stopping: %v", err)
 	}
@@ -334,11 +372,11 @@ func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 		st.cfg.Timeouts.Shutdown = time.Minute
 	})
 	st.up.queue(sale, 10, 1)
-	v := st.secure(true)
+	v := st.door.secure(true)
 	v.Jar = nil
 	url := strings.Replace(streamURL, "http:", "https:", 1)
-	kept := v.listen(url, "Cookie", st.sealTLS("sale", inLine(7)))
-	gone := v.listen(url, "Cookie", st.sealTLS("sale", inLine(8)))
+	kept := v.listen(url, "Cookie", st.keys.sealTLS("sale", inLine(7)))
+	gone := v.listen(url, "Cookie", st.keys.sealTLS("sale", inLine(8)))
 	if kept.res.ProtoMajor != 2 || st.onStream() != 2 {
 		t.Fatalf("%s, %d streams", kept.res.Proto, st.onStream())
 	}
@@ -356,9 +394,9 @@ func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 func TestAStreamTellsOfAPause(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Isolation = time.Hour })
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
-	l := v.listen(streamURL, "Cookie", st.seal("sale", inLine(7)))
+	l := v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(7)))
 	l.until("no pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == nil })
 	st.up.stand(wire.Draining)
 	l.until("the data centre drains", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })

@@ -46,13 +46,13 @@ func throughFrontsOf(t *testing.T, tls bool, change func(*stage), test func(t *t
 				st.castEvery = 10 * time.Millisecond
 				change(st)
 			})
-			at := testkit.FrontPlaces{Edges: []string{site.tap(st.addr(0))}, Site: behind.Listener.Addr().String()}
+			at := testkit.FrontPlaces{Edges: []string{site.tap(st.door.addr(0))}, Site: behind.Listener.Addr().String()}
 			if tls {
 				at.Cert = both(t)
 			}
-			st.door = startFront(t, &f, at, 0)
+			st.door.instead = startFront(t, &f, at, 0)
 			test(t, st, site)
-			t.Logf("%s: %d raw requests; %d reached the site undecided", f.Name, st.sent, site.undecided)
+			t.Logf("%s: %d raw requests; %d reached the site undecided", f.Name, st.door.sent, site.undecided)
 		})
 	}
 }
@@ -134,7 +134,8 @@ func startProgram(t testing.TB, name string, command func(addr, dir string) *exe
 			})
 			return addr
 		}
-		if !strings.Contains(strings.ToLower(said.String()), "address already in use") && !strings.Contains(said.String(), "cannot bind") {
+		if !strings.Contains(strings.ToLower(said.String()), "address already in use") &&
+			!strings.Contains(said.String(), "cannot bind") {
 			t.Fatalf("%s ends: %s", name, said.String())
 		}
 	}
@@ -146,18 +147,20 @@ func startProgram(t testing.TB, name string, command func(addr, dir string) *exe
 func TestAVisitOfASiteBehindAFront(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
-		v := st.visitor()
+		v := st.door.visitor()
 		var a answer
 		for range 2 {
 			a = v.get("http://sale.example/tickets?show=1", "Accept", "text/html")
-			if !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" || !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
+			if !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" ||
+				!strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
 				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
 			}
 			if c := a.Header["Set-Cookie"]; len(c) != 1 || !strings.HasPrefix(c[0], "vestibule-sale.place=") {
 				t.Fatalf("cookies: %v", c)
 			}
 		}
-		if a = v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1"); !strings.Contains(a.body, `"queued"`) {
+		if a = v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1"); !strings.Contains(a.body,
+			`"queued"`) {
 			t.Errorf("a poll: %d %.80q", a.StatusCode, a.body)
 		}
 		r, err := http.NewRequest(http.MethodGet, "http://sale.example"+gate.EventsPath+"?room=sale", nil)
@@ -205,25 +208,28 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 		}
 		seen := site.took()
 		if len(seen) != 1 || seen[0].Header.Get("X-App") != "1" || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
-			seen[0].Header[gate.ProofHeader] != nil || seen[0].Header.Get("X-Forwarded-Proto") != "http" || seen[0].Header.Get("X-Forwarded-Host") != "sale.example" {
+			seen[0].Header[gate.ProofHeader] != nil || seen[0].Header.Get("X-Forwarded-Proto") != "http" ||
+			seen[0].Header.Get("X-Forwarded-Host") != "sale.example" {
 			t.Errorf("the site saw %v", seen)
 		}
 
 		// A renewal comes with the site's answer, beside the site's own cookie; the answer is not for shared caches then.
 		old := session(7)
 		old.Seen, old.Admitted, old.Until = old.Seen-200, old.Admitted-200, old.Until-200
-		w := st.visitor()
+		w := st.door.visitor()
 		w.Jar = nil
-		a = w.get("http://sale.example/", "Cookie", "a=b; "+st.seal("sale", old)+"; c=d")
+		a = w.get("http://sale.example/", "Cookie", "a=b; "+st.keys.seal("sale", old)+"; c=d")
 		if c := cookieOf(a, ticket.CookieName("sale", false)); c == nil || c.MaxAge < 250 || cookieOf(a, "theirs") == nil {
 			t.Errorf("cookies of a renewal: %q", a.Header["Set-Cookie"])
 		}
 		if !strings.Contains(strings.Join(a.Header["Cache-Control"], ","), "private") {
 			t.Errorf("a ticket may be cached: %q", a.Header["Cache-Control"])
 		}
-		if seen := site.took(); len(seen) == 1 && strings.Contains(seen[0].Header.Get("Cookie"), "vestibule-sale") && p(t) != "caddy" {
+		if seen := site.took(); len(seen) == 1 && strings.Contains(seen[0].Header.Get("Cookie"), "vestibule-sale") &&
+			p(t) != "caddy" {
 			t.Errorf("the site gets the ticket: %q", seen[0].Header["Cookie"])
-		} else if len(seen) != 1 || !strings.Contains(seen[0].Header.Get("Cookie"), "a=b") || !strings.Contains(seen[0].Header.Get("Cookie"), "c=d") {
+		} else if len(seen) != 1 || !strings.Contains(seen[0].Header.Get("Cookie"), "a=b") ||
+			!strings.Contains(seen[0].Header.Get("Cookie"), "c=d") {
 			t.Errorf("the site does not get its cookies: %v", seen)
 		}
 		if a = v.get("http://shop.example/about"); a.Header.Get("Cache-Control") != "public, max-age=60" {
@@ -234,14 +240,17 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 			t.Errorf("a client without cookies: %d %v", a.StatusCode, a.Header)
 		}
 
-		in := st.seal("sale", session(9))
+		in := st.keys.seal("sale", session(9))
 		if a = w.get("http://sale.example/", "Cookie", in); a.StatusCode != http.StatusCreated {
 			t.Fatalf("who is inside: %d", a.StatusCode)
 		}
-		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin", "http://evil.example"); a.StatusCode != http.StatusForbidden {
+		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin",
+			"http://evil.example"); a.StatusCode != http.StatusForbidden {
 			t.Errorf("another site makes a visitor leave: %d", a.StatusCode)
 		}
-		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin", "http://sale.example"); a.StatusCode != http.StatusNoContent || cookieOf(a, ticket.CookieName("sale", false)) == nil {
+		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin",
+			"http://sale.example"); a.StatusCode != http.StatusNoContent ||
+			cookieOf(a, ticket.CookieName("sale", false)) == nil {
 			t.Errorf("leaving: %d %v", a.StatusCode, a.Header)
 		}
 		st.up.queue(sale, 10, 1)
@@ -267,19 +276,21 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 			}
 		}
 		for _, path := range vipSpellings {
-			st.raw(request("GET "+path+" HTTP/1.1", "shop.example"))
+			st.door.raw(request("GET "+path+" HTTP/1.1", "shop.example"))
 			nothing(path)
 			if strings.HasPrefix(path, "/") { // the edge's own paths are no way around
-				st.raw(request("GET /.well-known/vestibule/../.."+path+" HTTP/1.1", "shop.example"))
+				st.door.raw(request("GET /.well-known/vestibule/../.."+path+" HTTP/1.1", "shop.example"))
 				nothing("from the edge's own path to " + path)
 			}
 		}
 		for _, path := range []string{
-			"/.well-known/vestibule/events/../../../vip", "/.well-known/vestibule/leave/..%2f..%2f..%2fvip", "/vip/../.well-known/vestibule/events", "/%2ewell-known/vestibule/../../vip",
-			"/vip?/.well-known/vestibule/events", "/.well-known/vestibule/events%2f..%2f..%2f..%2fvip", "/vip;/.well-known/vestibule/events", "@site", "/@site", "/decide", "*",
+			"/.well-known/vestibule/events/../../../vip", "/.well-known/vestibule/leave/..%2f..%2f..%2fvip",
+			"/vip/../.well-known/vestibule/events", "/%2ewell-known/vestibule/../../vip",
+			"/vip?/.well-known/vestibule/events", "/.well-known/vestibule/events%2f..%2f..%2f..%2fvip",
+			"/vip;/.well-known/vestibule/events", "@site", "/@site", "/decide", "*",
 		} {
 			for _, host := range []string{"shop.example", "sale.example"} {
-				st.raw(request("GET "+path+" HTTP/1.1", host))
+				st.door.raw(request("GET "+path+" HTTP/1.1", host))
 				for _, r := range site.took() {
 					if host == "sale.example" || strings.Contains(path, "vip") {
 						t.Errorf("%s of %s reached the site as %s", path, host, r.RequestURI)
@@ -288,10 +299,12 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 			}
 		}
 		for _, host := range []string{
-			"sale.example", "SALE.Example", "sale.example.", "sale.example:80", "Sale.Example.:8443", "sale.example:", "evil.example", "", "sale.example,shop.example",
-			"shop.example..", ".shop.example", "127.0.0.1", "[::1]", "shop.example:http", "x@shop.example", "shop.example/", "shop example", "shop.example\x00", "shöp.example",
+			"sale.example", "SALE.Example", "sale.example.", "sale.example:80", "Sale.Example.:8443", "sale.example:",
+			"evil.example", "", "sale.example,shop.example",
+			"shop.example..", ".shop.example", "127.0.0.1", "[::1]", "shop.example:http", "x@shop.example", "shop.example/",
+			"shop example", "shop.example\x00", "shöp.example",
 		} {
-			st.raw(request("GET / HTTP/1.1", host))
+			st.door.raw(request("GET / HTTP/1.1", host))
 			for _, r := range site.took() {
 				if r.Host != "shop.example" || !strings.Contains(host, r.Host) { // which no room covers there
 					t.Errorf("host %q reached the site as %q", host, r.Host)
@@ -308,44 +321,45 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 			"a space before colon": "GET / HTTP/1.1\r\nHost : shop.example\r\nConnection: close\r\n\r\n",
 			"an opaque target":     request("GET shop.example:80 HTTP/1.1", "evil.example"),
 		} {
-			st.raw(text)
+			st.door.raw(text)
 			nothing(what)
 		}
 		for _, method := range []string{"CONNECT", "TRACE", "get", "FROB", "PURGE", "PRI", "Connect"} {
-			st.raw(request(method+" / HTTP/1.1", "shop.example"))
+			st.door.raw(request(method+" / HTTP/1.1", "shop.example"))
 			nothing(method)
 		}
 		for _, method := range []string{"OPTIONS", "HEAD", "DELETE", "PUT", "POST", "PATCH"} {
-			st.visitor().ask(method, "http://sale.example/", "")
+			st.door.visitor().ask(method, "http://sale.example/", "")
 			nothing(method)
 		}
 		for _, upgrade := range []string{"h2c", "websocket, h2c", "TLS/1.0", "websocket"} {
-			st.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: " + upgrade + "\r\n\r\n" + request("GET / HTTP/1.1", "sale.example"))
+			st.door.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: " + upgrade + "\r\n\r\n" +
+				request("GET / HTTP/1.1", "sale.example"))
 			nothing("upgrade to " + upgrade)
 		}
-		good := st.value("sale", session(7))
+		good := st.keys.value("sale", session(7))
 		altered := []byte(good)
 		altered[40] ^= 1
-		for _, value := range []string{"admin", string(altered), st.value("vip", session(7)), ""} {
-			st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
+		for _, value := range []string{"admin", string(altered), st.keys.value("vip", session(7)), ""} {
+			st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
 			nothing("a ticket that is none")
 		}
 		for name, text := range smuggled() {
-			st.raw(text)
+			st.door.raw(text)
 			for _, r := range site.took() {
 				if !strings.HasPrefix(rawTarget(r), "/about") {
 					t.Errorf("%s: %s reached the site", name, r.RequestURI)
 				}
 			}
 		}
-		if a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
+		if a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
 			t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
 		}
 		// The ledger checks that the admitted request is the decided one, in every spelling.
 		site.took()
-		inside := "Cookie: vestibule-vip=" + st.value("vip", session(7))
+		inside := "Cookie: vestibule-vip=" + st.keys.value("vip", session(7))
 		for _, target := range slices.Concat(oddTargets, vipSpellings) {
-			st.raw(request("GET "+target+" HTTP/1.1", "shop.example", inside))
+			st.door.raw(request("GET "+target+" HTTP/1.1", "shop.example", inside))
 		}
 		if n := len(site.took()); n < len(oddTargets) {
 			t.Errorf("%d of %d odd targets reached the site", n, len(oddTargets)+len(vipSpellings))
@@ -366,23 +380,31 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 		}
 		for i, lines := range [][]string{
 			{"X-Forwarded-Uri: /about", "X-Forwarded-Host: shop.example"},
-			{"X-Forwarded-Host: shop.example", "X-Forwarded-Uri: /about", "Connection: X-Forwarded-Uri, X-Forwarded-Host, X-Forwarded-Method, X-Forwarded-For, X-Forwarded-Proto"},
+			{
+				"X-Forwarded-Host: shop.example", "X-Forwarded-Uri: /about",
+				"Connection: X-Forwarded-Uri, X-Forwarded-Host, X-Forwarded-Method, X-Forwarded-For, X-Forwarded-Proto",
+			},
 			{"X_Forwarded_Uri: /about", "X_Forwarded_Host: shop.example"},
 			{"x-forwarded-uri: /about", "x-forwarded-host: shop.example", "x-forwarded-method: OPTIONS"},
-			{"X-Original-URL: http://shop.example/about", "X-Original-URI: /about", "X-Rewrite-URL: /about", "Forwarded: host=shop.example"},
+			{
+				"X-Original-URL: http://shop.example/about", "X-Original-URI: /about", "X-Rewrite-URL: /about",
+				"Forwarded: host=shop.example",
+			},
 			{"Vestibule-Decision: admit", "X-Accel-Redirect: @site", "X-Accel-Internal: /@site"},
 			{"Vestibule-Decision: admit", "Connection: Vestibule-Decision"},
 			{"Cookie: vestibule-sale=admit", "Vestibule-Ticket: sale=admit", "Vestibule-Proof: a.b.c"},
 		} {
-			st.raw(request("GET / HTTP/1.1", "sale.example", lines...))
+			st.door.raw(request("GET / HTTP/1.1", "sale.example", lines...))
 			nothing(strings.Join(lines, ", "))
-			st.raw(request("GET "+gate.EventsPath+"?room=sale HTTP/1.1", "sale.example", lines...))
+			st.door.raw(request("GET "+gate.EventsPath+"?room=sale HTTP/1.1", "sale.example", lines...))
 			nothing(strings.Join(lines, ", "))
-			st.raw(request("POST "+gate.LeavePath+" HTTP/1.1", "sale.example", append(slices.Clone(lines), "Content-Length: 0")...))
+			st.door.raw(request("POST "+gate.LeavePath+" HTTP/1.1", "sale.example",
+				append(slices.Clone(lines), "Content-Length: 0")...))
 			nothing(strings.Join(lines, ", "))
 			// Nor do they keep anybody out.
-			in := "Cookie: " + st.seal("sale", session(uint64(100+i)))
-			if codes, body := st.raw(request("GET / HTTP/1.1", "sale.example", append(slices.Clone(lines), in)...)); !slices.Equal(codes, []int{200}) || body != "the site" {
+			in := "Cookie: " + st.keys.seal("sale", session(uint64(100+i)))
+			if codes, body := st.door.raw(request("GET / HTTP/1.1", "sale.example",
+				append(slices.Clone(lines), in)...)); !slices.Equal(codes, []int{200}) || body != "the site" {
 				t.Errorf("inside, with %v: %v %.60q", lines, codes, body)
 			}
 			site.took()
@@ -398,10 +420,11 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 			}
 			for _, spelling := range []string{
 				name, strings.ToLower(name), strings.ToUpper(name),
-				strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1), strings.ReplaceAll(name, "-", "!"),
+				strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1),
+				strings.ReplaceAll(name, "-", "!"),
 			} {
 				const value = "/vip-6.6.6.6-https"
-				st.raw(request("GET /about HTTP/1.1", "shop.example", spelling+": "+value))
+				st.door.raw(request("GET /about HTTP/1.1", "shop.example", spelling+": "+value))
 				for _, r := range site.took() {
 					for got, values := range r.Header {
 						if slices.Contains(values, value) {
@@ -412,15 +435,16 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"X-Requested-With", "Authorization", "Traceparent"} {
-			st.raw(request("GET /about HTTP/1.1", "shop.example", name+": 1"))
+			st.door.raw(request("GET /about HTTP/1.1", "shop.example", name+": 1"))
 			if seen := site.took(); len(seen) != 1 || seen[0].Header.Get(name) != "1" {
 				t.Errorf("%s does not reach the site: %v", name, seen)
 			}
 		}
 		// A visitor that claims another address is counted by the address that the front sees.
-		st.raw(request("GET /about HTTP/1.1", "shop.example", "X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https"))
+		st.door.raw(request("GET /about HTTP/1.1", "shop.example", "X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https"))
 		seen := site.took()
-		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" || seen[0].Header.Get("X-Forwarded-Proto") != "http" {
+		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
+			seen[0].Header.Get("X-Forwarded-Proto") != "http" {
 			t.Errorf("the site is told %v", seen)
 		}
 	})
@@ -434,9 +458,12 @@ func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 			lines := []string{name + ": " + value}
 			if name == "Upgrade" {
 				value = "websocket"
-				lines = []string{name + ": " + value, "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"}
+				lines = []string{
+					name + ": " + value, "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+					"Sec-WebSocket-Version: 13",
+				}
 			}
-			st.raw(request("GET /about HTTP/1.1", "shop.example", lines...))
+			st.door.raw(request("GET /about HTTP/1.1", "shop.example", lines...))
 			if told := site.question().Header[name]; !slices.Equal(told, []string{value}) {
 				t.Errorf("%s: the edge is told %q", name, told)
 			}
@@ -448,20 +475,26 @@ func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 func TestFrontsAnswerAsTheEdge(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
-		v := st.bare()
+		v := st.door.bare()
 		for _, encoding := range []string{"identity", "gzip"} {
 			a := v.get(saleURL, append(slices.Clone(navigation), "Accept-Encoding", encoding)...)
-			if a.StatusCode != http.StatusOK || a.Header.Get(gate.DecisionHeader) != gate.SaysWait || a.Header.Get("Vary") != "*" || a.Header.Get(statusHeader) != "" {
+			if a.StatusCode != http.StatusOK || a.Header.Get(gate.DecisionHeader) != gate.SaysWait ||
+				a.Header.Get("Vary") != "*" || a.Header.Get(statusHeader) != "" {
 				t.Errorf("a page: %d %v", a.StatusCode, a.Header)
 			}
-			if a.Header.Get("Content-Encoding") == "gzip" != (encoding == "gzip") || strings.Contains(a.body, "You are in line") == (encoding == "gzip") {
+			if a.Header.Get("Content-Encoding") == "gzip" != (encoding == "gzip") ||
+				strings.Contains(a.body, "You are in line") == (encoding == "gzip") {
 				t.Errorf("%s: %v %.40q", encoding, a.Header, a.body)
 			}
 		}
-		if a := v.ask(http.MethodPost, saleURL, "{}", "Content-Type", "application/json"); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+		if a := v.ask(http.MethodPost, saleURL, "{}", "Content-Type",
+			"application/json"); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
 			t.Errorf("a webhook: %d %v", a.StatusCode, a.Header)
 		}
-		for path, want := range map[string]int{"/.well-known/vestibule/none": http.StatusNotFound, gate.ClientPath: http.StatusOK} {
+		for path, want := range map[string]int{
+			"/.well-known/vestibule/none": http.StatusNotFound,
+			gate.ClientPath:               http.StatusOK,
+		} {
 			a := v.get("http://shop.example" + path)
 			if p(t) == "nginx" && want == http.StatusNotFound {
 				want = http.StatusOK // of the site, as at the edge itself
@@ -470,17 +503,21 @@ func TestFrontsAnswerAsTheEdge(t *testing.T) {
 				t.Errorf("%s: %d %v", path, a.StatusCode, a.Header)
 			}
 		}
-		in := st.seal("sale", session(7))
+		in := st.keys.seal("sale", session(7))
 		for _, offer := range [][]string{
-			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, {"Connection: Upgrade", "Upgrade: TLS/1.0"},
+			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
+			{"Connection: Upgrade", "Upgrade: TLS/1.0"},
 		} {
 			site.took()
-			codes, _ := st.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: " + in + "\r\n" + strings.Join(offer, "\r\n") + "\r\n\r\n" + request("GET /about HTTP/1.1", "shop.example"))
-			if seen := site.took(); !slices.Equal(codes, []int{200, 200}) || len(seen) != 2 || seen[0].Header.Get("Upgrade") != "" {
+			codes, _ := st.door.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: " + in + "\r\n" +
+				strings.Join(offer, "\r\n") + "\r\n\r\n" + request("GET /about HTTP/1.1", "shop.example"))
+			if seen := site.took(); !slices.Equal(codes, []int{200, 200}) || len(seen) != 2 ||
+				seen[0].Header.Get("Upgrade") != "" {
 				t.Errorf("%q: %v, the site saw %v", offer, codes, seen)
 			}
 		}
-		if codes, _ := st.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+in, "Authorization: NTLM TlRMTVNTUAADAAAA")); p(t) != "haproxy" && !slices.Equal(codes, []int{502}) {
+		if codes, _ := st.door.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+in,
+			"Authorization: NTLM TlRMTVNTUAADAAAA")); p(t) != "haproxy" && !slices.Equal(codes, []int{502}) {
 			t.Errorf("a login that the site would bind to a shared connection: %v", codes)
 		}
 	})
@@ -489,7 +526,10 @@ func TestFrontsAnswerAsTheEdge(t *testing.T) {
 // What the site answers to one visitor is not for shared caches.
 func TestFrontsKeepAVisitorsAnswersPrivate(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
-		vendors := []string{"Edge-Control", "Expires", "Surrogate-Control", "CDN-Cache-Control", "Fastly-CDN-Cache-Control", "X-LiteSpeed-Cache-Control"}
+		vendors := []string{
+			"Edge-Control", "Expires", "Surrogate-Control", "CDN-Cache-Control", "Fastly-CDN-Cache-Control",
+			"X-LiteSpeed-Cache-Control",
+		}
 		site.serves(func(w http.ResponseWriter, _ *http.Request) {
 			for _, name := range vendors {
 				w.Header().Set(name, "public, max-age=120")
@@ -502,12 +542,12 @@ func TestFrontsKeepAVisitorsAnswersPrivate(t *testing.T) {
 			url, has string
 			header   []string
 		}{
-			{saleURL, "private", []string{"Cookie", st.seal("sale", session(7))}},
+			{saleURL, "private", []string{"Cookie", st.keys.seal("sale", session(7))}},
 			{saleURL, "private", nil}, // with a ticket
 			{saleURL, "no-store", []string{gate.TicketHeader, "new"}},
 			{"http://shop.example/about", "", nil},
 		} {
-			a := st.bare().get(tc.url, tc.header...)
+			a := st.door.bare().get(tc.url, tc.header...)
 			cache := strings.Join(a.Header["Cache-Control"], ", ")
 			if a.body != "the site" || a.Header.Get("Alt-Svc") != "" || a.Header.Get(cachingHeader) != "" {
 				t.Fatalf("%v: %d %v", tc, a.StatusCode, a.Header)
@@ -517,7 +557,8 @@ func TestFrontsKeepAVisitorsAnswersPrivate(t *testing.T) {
 					t.Errorf("%v: %s: %q", tc, name, a.Header[name])
 				}
 			}
-			if tc.has == "" && cache != "public, max-age=60, s-maxage=600" || !strings.Contains(cache, tc.has) || !strings.Contains(cache, "max-age=60") {
+			if tc.has == "" && cache != "public, max-age=60, s-maxage=600" || !strings.Contains(cache, tc.has) ||
+				!strings.Contains(cache, "max-age=60") {
 				t.Errorf("%v: %q", tc, cache)
 			}
 			// nginx adds a line.
@@ -547,7 +588,7 @@ func TestWebsocketsPassFronts(t *testing.T) {
 			io.Copy(conn, conn)                                                                                                                      //nolint:errcheck // as above
 		})
 		upgrade := func(cookie string) (*http.Response, net.Conn, *bufio.Reader) {
-			c, err := net.Dial("tcp", st.door)
+			c, err := net.Dial("tcp", st.door.instead)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -564,7 +605,7 @@ func TestWebsocketsPassFronts(t *testing.T) {
 			}
 			return res, c, br
 		}
-		res, c, br := upgrade(st.seal("sale", session(7)))
+		res, c, br := upgrade(st.keys.seal("sale", session(7)))
 		defer c.Close()
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("who is inside: %d %v", res.StatusCode, res.Header)
@@ -592,30 +633,34 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 		st.up.queue(sale, 10, 1)
 		st.up.queue(vip, 10, 1)
 		for _, http2 := range []bool{true, false} {
-			v := st.secure(http2)
+			v := st.door.secure(http2)
 			a := v.get("https://sale.example/", "Accept", "text/html")
-			if c := a.Header.Get("Set-Cookie"); a.ProtoMajor == 2 != http2 || !strings.HasPrefix(c, "__Host-vestibule-sale.place=") || !strings.Contains(c, "; Secure") || !strings.Contains(a.body, "You are in line") {
+			if c := a.Header.Get("Set-Cookie"); a.ProtoMajor == 2 != http2 ||
+				!strings.HasPrefix(c, "__Host-vestibule-sale.place=") || !strings.Contains(c, "; Secure") ||
+				!strings.Contains(a.body, "You are in line") {
 				t.Fatalf("HTTP/%d, %d, %q, %.80q", a.ProtoMajor, a.StatusCode, c, a.body)
 			}
 			v.Jar = nil
-			if a = v.get("https://sale.example/", "Cookie", st.seal("sale", session(7))); a.body != "the site" {
+			if a = v.get("https://sale.example/", "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
 				t.Error("a visitor that was admitted without TLS waits again over TLS")
 			}
 			if n := len(site.took()); n != 1 {
 				t.Errorf("%d requests reached the site", n)
 			}
-			in := st.sealTLS("sale", session(map[bool]uint64{true: 8, false: 9}[http2]))
+			in := st.keys.sealTLS("sale", session(map[bool]uint64{true: 8, false: 9}[http2]))
 			if a = v.get("https://sale.example/", "Cookie", "a=b; "+in, "X-Forwarded-Proto", "http"); a.body != "the site" {
 				t.Errorf("who is inside: %d %.80q", a.StatusCode, a.body)
 			}
 			if seen := site.took(); len(seen) != 1 || seen[0].Header.Get("X-Forwarded-Proto") != "https" {
 				t.Errorf("the site saw %v", seen)
 			}
-			if a = v.ask(http.MethodPost, "https://sale.example"+gate.LeavePath, "", "Cookie", in, "Origin", "https://sale.example"); a.StatusCode != http.StatusNoContent {
+			if a = v.ask(http.MethodPost, "https://sale.example"+gate.LeavePath, "", "Cookie", in, "Origin",
+				"https://sale.example"); a.StatusCode != http.StatusNoContent {
 				t.Errorf("leaving: %d %.80q", a.StatusCode, a.body)
 			}
 			for _, path := range vipSpellings {
-				if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, "#") || strings.Contains(path, "%u") {
+				if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, "#") ||
+					strings.Contains(path, "%u") {
 					continue // net/http does not send these, or retries repeatedly if the stream is reset
 				}
 				r, err := http.NewRequest(http.MethodGet, "https://shop.example/", nil)
@@ -637,13 +682,13 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 // front.
 func TestFrontsSendTheProofOn(t *testing.T) {
 	throughFrontsOf(t, false, proving, func(t *testing.T, st *stage, site *ledger) {
-		v := st.visitor()
+		v := st.door.visitor()
 		v.Jar = nil
 		site.serves(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that reveals everything
 		})
 		for _, url := range []string{"http://sale.example/", "http://shop.example/about"} {
-			a := v.get(url, "Cookie", st.seal("sale", session(7)), gate.ProofHeader, "mine", "Connection", gate.ProofHeader)
+			a := v.get(url, "Cookie", st.keys.seal("sale", session(7)), gate.ProofHeader, "mine", "Connection", gate.ProofHeader)
 			seen := site.took()
 			if len(seen) != 1 || len(a.Header.Values(gate.ProofHeader)) > 0 {
 				t.Fatalf("%d %v, the site saw %v", a.StatusCode, a.Header, seen)
@@ -652,11 +697,13 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 			if len(proofs) != 1 || strings.Count(proofs[0], ".") != 2 {
 				t.Fatalf("%s: the site has the proofs %q", url, proofs)
 			}
-			if a = v.get(strings.TrimSuffix(url, "about")+gate.VerifyPath[1:], gate.ProofHeader, proofs[0]); a.StatusCode != http.StatusOK {
+			if a = v.get(strings.TrimSuffix(url, "about")+gate.VerifyPath[1:], gate.ProofHeader,
+				proofs[0]); a.StatusCode != http.StatusOK {
 				t.Errorf("%s: the proof is answered by %d %.80q", url, a.StatusCode, a.body)
 			}
 		}
-		if a := v.get("http://sale.example" + gate.KeysPath); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "keys") {
+		if a := v.get("http://sale.example" + gate.KeysPath); a.StatusCode != http.StatusOK ||
+			!strings.Contains(a.body, "keys") {
 			t.Errorf("the keys: %d %.80q", a.StatusCode, a.body)
 		}
 		st.up.queue(sale, 10, 1)
@@ -664,7 +711,8 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 			t.Errorf("who waits gets %q", a.Header.Get(gate.ProofHeader))
 		}
 		for _, path := range []string{"/.well-known/vestibule/../vestibule/none", "/.well-known/vestibule/none", "/decide"} {
-			if a := v.get("http://shop.example"+path, "X-Forwarded-Uri", "/about", "X-Forwarded-Method", "GET", "X-Forwarded-Host", "shop.example"); a.Header.Get(gate.ProofHeader) != "" {
+			if a := v.get("http://shop.example"+path, "X-Forwarded-Uri", "/about", "X-Forwarded-Method", "GET",
+				"X-Forwarded-Host", "shop.example"); a.Header.Get(gate.ProofHeader) != "" {
 				t.Errorf("by %s a visitor gets %q", path, a.Header.Get(gate.ProofHeader))
 			}
 			site.took()
@@ -675,8 +723,8 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 // Without an edge no visitor enters, admitted before or not.
 func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
-		in := st.seal("sale", session(7))
-		if a := st.visitor().get("http://sale.example/", "Cookie", in); a.body != "the site" {
+		in := st.keys.seal("sale", session(7))
+		if a := st.door.visitor().get("http://sale.example/", "Cookie", in); a.body != "the site" {
 			t.Fatalf("who is inside: %d %.40q", a.StatusCode, a.body)
 		}
 		site.took()
@@ -684,7 +732,7 @@ func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, url := range []string{"http://sale.example/", "http://shop.example/about"} {
-			if a := st.visitor().get(url, "Cookie", in); a.StatusCode < 500 {
+			if a := st.door.visitor().get(url, "Cookie", in); a.StatusCode < 500 {
 				t.Errorf("%s: %d %.40q", url, a.StatusCode, a.body)
 			}
 		}

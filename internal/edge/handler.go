@@ -131,7 +131,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 		}
 	}
 	ctx := origin.ForClient(r.Context(), o.Client)
-	if o.HasSession() {
+	if o.Session() != 0 {
 		ctx = origin.WithSession(ctx)
 	}
 	w, r = s.patience.patient(w, r.WithContext(ctx))

@@ -21,7 +21,7 @@ import (
 
 func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
 	st := open(t, nil)
-	v := st.visitor()
+	v := st.door.visitor()
 	a := v.get("http://sale.example/")
 	if a.StatusCode != http.StatusOK || a.body != "the site" {
 		t.Fatalf("got %d %q", a.StatusCode, a.body)
@@ -30,7 +30,8 @@ func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
 	if c == nil {
 		t.Fatal("who was admitted has no ticket")
 	}
-	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure || c.MaxAge < 300 || c.MaxAge > 332 {
+	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure ||
+		c.MaxAge < 300 || c.MaxAge > 332 {
 		t.Errorf("cookie %+v", c)
 	}
 	if got := a.Header.Get("Cache-Control"); got != "private" {
@@ -39,9 +40,11 @@ func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
 
 	a = v.ask(http.MethodPost, "http://sale.example/buy?what=%61&b;c", "two seats",
 		"Cookie", "theirs=1; vestibule-other=x; more=2",
-		"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "evil.example", "Forwarded", "for=6.6.6.6",
+		"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "evil.example", "Forwarded",
+		"for=6.6.6.6",
 		"X-Real-Ip", "6.6.6.6", "X_Forwarded_For", "6.6.6.6", "X-Vestibule-Decision", "forged", "X-Original-Url", "/admin",
-		"X-Http-Method-Override", "DELETE", "Connection", "X-Secret, X-Forwarded-Host", "X-Secret", "1", "Proxy-Authorization", "x", "X-Kept", "yes")
+		"X-Http-Method-Override", "DELETE", "Connection", "X-Secret, X-Forwarded-Host", "X-Secret", "1",
+		"Proxy-Authorization", "x", "X-Kept", "yes")
 	if a.StatusCode != http.StatusOK {
 		t.Fatalf("got %d", a.StatusCode)
 	}
@@ -49,13 +52,16 @@ func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
 		t.Errorf("a session that is not renewed sets %v", a.Cookies())
 	}
 	r := st.origin.last()
-	if r.Host != "sale.example" || r.RequestURI != "/buy?what=%61&b;c" || r.Method != http.MethodPost || r.ContentLength != 9 {
+	if r.Host != "sale.example" || r.RequestURI != "/buy?what=%61&b;c" || r.Method != http.MethodPost ||
+		r.ContentLength != 9 {
 		t.Errorf("origin got %s %s %s, %d bytes", r.Method, r.Host, r.RequestURI, r.ContentLength)
 	}
 	for name, want := range map[string]string{
-		"Cookie": "theirs=1; more=2", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "sale.example",
-		"X-Kept": "yes", "Forwarded": "", "X-Real-Ip": "", "X_forwarded_for": "", "X-Original-Url": "", "X-Http-Method-Override": "",
-		"X-Secret": "", "Proxy-Authorization": "", "Connection": "", "Accept-Encoding": "",
+		"Cookie": "theirs=1; more=2", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http",
+		"X-Forwarded-Host": "sale.example",
+		"X-Kept":           "yes", "Forwarded": "", "X-Real-Ip": "", "X_forwarded_for": "", "X-Original-Url": "",
+		"X-Http-Method-Override": "",
+		"X-Secret":               "", "Proxy-Authorization": "", "Connection": "", "Accept-Encoding": "",
 	} {
 		if got := strings.Join(r.Header.Values(name), "|"); got != want {
 			t.Errorf("origin got %s: %q, want %q", name, got, want)
@@ -72,16 +78,42 @@ func TestListedProxiesAreBelieved(t *testing.T) {
 		proto   string
 		host    string // cookie name if the connection claims TLS
 	}{
-		{"a proxy says who and how", []string{"127.0.0.1"}, []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", "https"}, "203.0.113.9", "https", "__Host-vestibule-sale"},
-		{"a visitor cannot put itself behind others", []string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"}, "203.0.113.9", "http", "vestibule-sale"},
-		{"several headers are one list", []string{"127.0.0.1"}, []string{"X-Forwarded-For", "1.1.1.1", "X-Forwarded-For", "2001:db8::1"}, "2001:db8::1", "http", "vestibule-sale"},
-		{"nonsense ends the list", []string{"127.0.0.0/8"}, []string{"X-Forwarded-For", "1.1.1.1, nonsense, 127.0.0.2"}, "127.0.0.2", "http", "vestibule-sale"},
-		{"two protocols are none", []string{"127.0.0.1"}, []string{"X-Forwarded-Proto", "https", "X-Forwarded-Proto", "http"}, "127.0.0.1", "http", "vestibule-sale"},
-		{"others are not believed", []string{"192.0.2.1"}, []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", "https"}, "127.0.0.1", "http", "vestibule-sale"},
+		{"a proxy says who and how", []string{"127.0.0.1"}, []string{
+			"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto",
+			"https",
+		}, "203.0.113.9", "https", "__Host-vestibule-sale"},
+		{
+			"a visitor cannot put itself behind others",
+			[]string{"127.0.0.0/8", "10.0.0.0/8"},
+			[]string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"},
+			"203.0.113.9", "http", "vestibule-sale",
+		},
+		{
+			"several headers are one list",
+			[]string{"127.0.0.1"},
+			[]string{"X-Forwarded-For", "1.1.1.1", "X-Forwarded-For", "2001:db8::1"},
+			"2001:db8::1", "http", "vestibule-sale",
+		},
+		{
+			"nonsense ends the list",
+			[]string{"127.0.0.0/8"},
+			[]string{"X-Forwarded-For", "1.1.1.1, nonsense, 127.0.0.2"},
+			"127.0.0.2", "http", "vestibule-sale",
+		},
+		{
+			"two protocols are none",
+			[]string{"127.0.0.1"},
+			[]string{"X-Forwarded-Proto", "https", "X-Forwarded-Proto", "http"},
+			"127.0.0.1", "http", "vestibule-sale",
+		},
+		{"others are not believed", []string{"192.0.2.1"}, []string{
+			"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto",
+			"https",
+		}, "127.0.0.1", "http", "vestibule-sale"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			st := open(t, func(st *stage) { st.cfg.Proxies = tc.proxies })
-			a := st.visitor().get("http://sale.example/", tc.header...)
+			a := st.door.visitor().get("http://sale.example/", tc.header...)
 			r := st.origin.last()
 			if got := r.Header.Values("X-Forwarded-For"); len(got) != 1 || got[0] != tc.client {
 				t.Errorf("X-Forwarded-For %q, want %q", got, tc.client)
@@ -111,7 +143,7 @@ func TestTheOriginsAnswer(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 		io.WriteString(w, "not really gzip") //nolint:errcheck // the client checks the answer
 	})
-	v := st.visitor()
+	v := st.door.visitor()
 	a := v.get("http://sale.example/")
 	if a.StatusCode != http.StatusTeapot || a.body != "not really gzip" || a.Header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("got %d %q", a.StatusCode, a.body)
@@ -119,19 +151,21 @@ func TestTheOriginsAnswer(t *testing.T) {
 	if c := cookieOf(a, "vestibule-sale"); c == nil || c.Value == "stolen" || len(a.Cookies()) != 2 {
 		t.Errorf("cookies %v, want theirs and ours", a.Cookies())
 	}
-	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" || a.Header.Get("Surrogate-Control") != "" {
+	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" ||
+		a.Header.Get("Surrogate-Control") != "" {
 		t.Errorf("Cache-Control %q: a shared cache would hand one visitor's ticket to others", got)
 	}
 	a = v.get("http://sale.example/")
 	if cookieOf(a, "vestibule-sale") != nil || cookieOf(a, "theirs") == nil || len(a.Cookies()) != 1 {
 		t.Errorf("cookies %v, want theirs only", a.Cookies())
 	}
-	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" || a.Header.Get("Surrogate-Control") != "" {
+	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" ||
+		a.Header.Get("Surrogate-Control") != "" {
 		t.Errorf("Cache-Control %q: a shared cache would serve the site past the room", got)
 	}
 
 	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Cache-Control", "no-store") })
-	if got := st.visitor().get("http://sale.example/").Header.Get("Cache-Control"); got != "private, no-store" {
+	if got := st.door.visitor().get("http://sale.example/").Header.Get("Cache-Control"); got != "private, no-store" {
 		t.Errorf("no-store became %q", got)
 	}
 }
@@ -145,7 +179,7 @@ func TestCachingByTheSite(t *testing.T) {
 		w.Header().Set("Cache-Control", public)
 		w.Header().Set("X-Accel-Expires", "600")
 	})
-	v := st.visitor()
+	v := st.door.visitor()
 	for i, want := range []string{"private, max-age=60", public} {
 		a := v.get("http://sale.example/")
 		if got := a.Header.Get("Cache-Control"); got != want || (a.Header.Get("X-Accel-Expires") == "") != (want != public) {
@@ -166,20 +200,20 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 	d.Rooms[0].AdditionalRoutes = []room.Route{{Host: "www.sale.example"}, {Host: "a.b.sale.example", Path: "/x"}}
 	d.Rooms[0].CookieDomain = "sale.example"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 0, 0) // the handshake may have preceded the rooms; without a grant the edge does not renew
 	st.covered(0, sale)
 	for i, tls := range []bool{false, true} {
-		v := st.visitor()
+		v := st.door.visitor()
 		name, scheme, proto := ticket.SharedCookieName("sale", tls), "http://", "http"
 		if tls {
 			proto = "https" // as a proxy says it
 		}
-		own := st.seal("sale", session(7))
+		own := st.keys.seal("sale", session(7))
 		if tls {
-			own = st.sealTLS("sale", session(7))
+			own = st.keys.sealTLS("sale", session(7))
 		}
 		v.Jar = nil
 		ask := func(host, cookie string) answer {
@@ -187,9 +221,9 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 		}
 		old := session(uint64(9 + i))
 		old.Until -= 200 // due to be renewed
-		before := st.seal("sale", old)
+		before := st.keys.seal("sale", old)
 		if tls {
-			before = st.sealTLS("sale", old)
+			before = st.keys.sealTLS("sale", old)
 		}
 		a := ask("www.sale.example/", before)
 		c := cookieOf(a, name)
@@ -205,7 +239,8 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 		if a := ask("sale.example/", ticket.CookieName("sale", tls)+"="+c.Value); a.body == "the site" {
 			t.Error("a ticket is good under another cookie's name")
 		}
-		a = v.ask(http.MethodPost, scheme+"sale.example"+gate.LeavePath, "", "X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", proto, "Cookie", name+"="+c.Value)
+		a = v.ask(http.MethodPost, scheme+"sale.example"+gate.LeavePath, "", "X-Forwarded-For", "203.0.113.9",
+			"X-Forwarded-Proto", proto, "Cookie", name+"="+c.Value)
 		var gone []string
 		for _, c := range a.Cookies() {
 			if c.MaxAge < 0 && c.Value == "" {
@@ -232,7 +267,7 @@ func TestEarlyHintsLeaveTheTicket(t *testing.T) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusOK)
 	})
-	if a := st.visitor().get("http://sale.example/"); cookieOf(a, "vestibule-sale") == nil {
+	if a := st.door.visitor().get("http://sale.example/"); cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("admitted without a ticket after 103: %v", a.Header)
 	}
 }
@@ -240,7 +275,7 @@ func TestEarlyHintsLeaveTheTicket(t *testing.T) {
 func TestAnOriginThatIsDownCostsNoSlotTwice(t *testing.T) {
 	st := open(t, nil)
 	st.origin.Close()
-	v := st.visitor()
+	v := st.door.visitor()
 	for range 3 {
 		a := v.get("http://sale.example/")
 		if a.StatusCode != http.StatusBadGateway || a.Header.Get("Cache-Control") != "no-store" {
@@ -254,7 +289,7 @@ func TestAnOriginThatIsDownCostsNoSlotTwice(t *testing.T) {
 
 func TestBodiesStream(t *testing.T) {
 	st := open(t, nil)
-	v := st.visitor()
+	v := st.door.visitor()
 
 	// Up: the origin has the first bytes before the visitor sends the others.
 	read := make(chan string)
@@ -315,7 +350,7 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 1234, 2)
 	st.up.queue(vip, 5, 0)
-	v := st.visitor()
+	v := st.door.visitor()
 	a := v.get("http://sale.example/tickets?secret=<script>", "Referer", "http://evil.example/<b>")
 	if a.StatusCode != http.StatusOK {
 		t.Errorf("status %d, want the room's", a.StatusCode)
@@ -328,13 +363,18 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 		}
 	}
 	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
-	if err != nil || retry < 2 || retry > 3 || !strings.Contains(a.body, `<noscript><meta http-equiv="refresh" content="`+a.Header.Get("Retry-After")+`"></noscript>`) {
+	if err != nil || retry < 2 || retry > 3 ||
+		!strings.Contains(a.body, `<noscript><meta http-equiv="refresh" content="`+a.Header.Get("Retry-After")+`"></noscript>`) {
 		t.Errorf("Retry-After %q: want 2 s give or take a quarter, so that the visitor is counted soon, and the page to know it", a.Header.Get("Retry-After"))
 	}
-	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+		strings.Contains(csp, "unsafe") {
 		t.Errorf("policy %q lets any script run", csp)
 	}
-	for _, want := range []string{`<dt>People ahead of you<dd id=ahead>1,234</div>`, `<dd id=wait>10 minutes</div>`, `<dd id=total>1,235</div>`} {
+	for _, want := range []string{
+		`<dt>People ahead of you<dd id=ahead>1,234</div>`, `<dd id=wait>10 minutes</div>`,
+		`<dd id=total>1,235</div>`,
+	} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -351,20 +391,23 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 
 	place := cookieOf(a, "vestibule-sale").Value
 	head := v.ask(http.MethodHead, "http://sale.example/", "")
-	if head.StatusCode != http.StatusOK || head.body != "" || head.ContentLength < 1000 || head.Header.Get("Retry-After") == "" {
+	if head.StatusCode != http.StatusOK || head.body != "" || head.ContentLength < 1000 ||
+		head.Header.Get("Retry-After") == "" {
 		t.Errorf("HEAD: %d, %d bytes told, %q", head.StatusCode, head.ContentLength, head.body)
 	}
-	post := v.ask(http.MethodPost, "http://sale.example/buy", "seats=2", "Content-Type", "application/x-www-form-urlencoded")
+	post := v.ask(http.MethodPost, "http://sale.example/buy", "seats=2", "Content-Type",
+		"application/x-www-form-urlencoded")
 	if post.StatusCode != http.StatusTooManyRequests || strings.Contains(post.body, "<") {
 		t.Errorf("POST while waiting: %d", post.StatusCode)
 	}
 	if now := cookieOf(post, "vestibule-sale"); now != nil {
-		was, is := st.opened("sale", place), st.opened("sale", now.Value)
+		was, is := st.keys.opened("sale", place), st.keys.opened("sale", now.Value)
 		if was.ID != is.ID || was.Joined != is.Joined {
 			t.Errorf("the place changed from %+v to %+v", was, is)
 		}
 	}
-	if a := st.visitor().get("http://shop.example/vip/x"); a.StatusCode != http.StatusTooManyRequests || !strings.Contains(a.body, "Not known yet") {
+	if a := st.door.visitor().get("http://shop.example/vip/x"); a.StatusCode != http.StatusTooManyRequests ||
+		!strings.Contains(a.body, "Not known yet") {
 		t.Errorf("vip: %d", a.StatusCode)
 	}
 	if n := st.origin.requests(); n > 0 {
@@ -373,14 +416,14 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 }
 
 // opened opens a ticket, which must be one.
-func (st *stage) opened(name, value string) (out ticket.Ticket) {
-	st.t.Helper()
-	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), ticket.CookieName(name, false))
+func (k *keys) opened(name, value string) (out ticket.Ticket) {
+	k.Helper()
+	codec, err := ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, false))
 	if err == nil {
 		err = codec.Open(&out, value, ticket.NewScratch([32]byte{}))
 	}
 	if err != nil {
-		st.t.Fatal(err)
+		k.Fatal(err)
 	}
 	return out
 }
@@ -390,7 +433,7 @@ func (st *stage) opened(name, value string) (out ticket.Ticket) {
 func TestAWaitingVisitorEnters(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	a := v.get("http://sale.example/")
 	if st.origin.requests() != 0 {
 		t.Fatal("let in from behind the line")
@@ -402,10 +445,11 @@ func TestAWaitingVisitorEnters(t *testing.T) {
 	if a.body != "the site" || admitted == nil {
 		t.Fatalf("not let in: %q", a.body)
 	}
-	if was, is := st.opened("sale", waiting.Value), st.opened("sale", admitted.Value); was.ID != is.ID || was.Joined != is.Joined || !is.IsAdmitted() {
+	if was, is := st.keys.opened("sale", waiting.Value), st.keys.opened("sale", admitted.Value); was.ID != is.ID ||
+		was.Joined != is.Joined || !is.IsAdmitted() {
 		t.Errorf("waited with %+v, entered with %+v", was, is)
 	}
-	again := st.visitor()
+	again := st.door.visitor()
 	for range 3 {
 		if a := again.get("http://sale.example/", "Cookie", "vestibule-sale="+waiting.Value); a.body != "the site" {
 			t.Errorf("the old ticket of who is in: %q", a.body)
@@ -422,7 +466,7 @@ func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.up.queue(vip, 0, 1)
 	done := make(chan answer, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Timeout = 0
 	st.fill(sale, 1000)
 	go func() { done <- v.get("http://sale.example/", "Accept", "application/json") }()
@@ -444,10 +488,11 @@ func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 func TestAPageLoadIsNotHeldForLong(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.fill(sale, 1000)
-	v := st.visitor()
+	v := st.door.visitor()
 	begun := time.Now()
 	a := v.get("http://sale.example/") // times out in a stage that holds it
-	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 || !strings.Contains(a.body, "You are next") {
+	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 ||
+		!strings.Contains(a.body, "You are next") {
 		t.Errorf("after %v: Retry-After %q, %.80q", time.Since(begun), a.Header.Get("Retry-After"), a.body)
 	}
 	if a := v.get("http://sale.example/"); !strings.Contains(a.body, "You are next") { // with a ticket
@@ -463,18 +508,19 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock, st.cfg.Held.Prefix = time.Hour, time.Hour, 1 })
 	st.fill(sale, 1000)
 	done := make(chan answer, 1)
-	first := st.visitor()
+	first := st.door.visitor()
 	first.Timeout = 0
 	go func() { done <- first.get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
-	a := st.visitor().get("http://sale.example/")
-	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 || !strings.Contains(a.body, "You are next") {
+	a := st.door.visitor().get("http://sale.example/")
+	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 ||
+		!strings.Contains(a.body, "You are next") {
 		t.Errorf("over the cap: Retry-After %q, %d", a.Header.Get("Retry-After"), a.StatusCode)
 	}
 	st.up.grant(sale, 1, 1)
 	<-done
 	// The place of the held request is free again.
-	go func() { done <- st.visitor().get("http://sale.example/", "Accept", "application/json") }()
+	go func() { done <- st.door.visitor().get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "another one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	st.up.grant(sale, 1, 1)
 	<-done
@@ -484,12 +530,12 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 func TestACappedVisitorIsToldSteadyNumbers(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock, st.cfg.Held.Prefix = time.Hour, time.Hour, 0 })
 	st.fill(sale, 1000)
-	me := st.seal("sale", inLine(7))
+	me := st.keys.seal("sale", inLine(7))
 	told := func(line int) (ahead int) {
 		t.Helper()
 		st.up.view(sale, float64(line), 2, 1, 1<<60)
 		eventually(t, fmt.Sprintf("a line of %d is told", line), func() bool {
-			a := st.visitor().get(saleURL, "Cookie", me, "Accept", "application/json", gate.PollHeader, "1")
+			a := st.door.visitor().get(saleURL, "Cookie", me, "Accept", "application/json", gate.PollHeader, "1")
 			me, _, _ = strings.Cut(a.Header.Get("Set-Cookie"), ";")
 			var j struct {
 				Vestibule struct{ PeopleAhead, PeopleWaiting int }
@@ -514,10 +560,10 @@ func TestACappedVisitorIsToldSteadyNumbers(t *testing.T) {
 func TestBrokenCookiesAreNoTickets(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	good := st.value("sale", session(7))
+	good := st.keys.value("sale", session(7))
 	flip := []byte(good)
 	flip[40] ^= 1
-	other, err := ticket.NewCodec(st.ring, sale, "vestibule-vip")
+	other, err := ticket.NewCodec(st.keys.ring, sale, "vestibule-vip")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -525,17 +571,18 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 	expired := session(8)
 	expired.Until = uint32(time.Now().Unix()) - 1
 	foreign := *st
-	foreign.ring = keyring(t)
+	foreign.keys.ring = keyring(t)
 	for name, value := range map[string]string{
-		"empty": "", "text": "admin", "cut": good[:len(good)-1], "longer": good + "A", "one bit": string(flip), "spaced": good[:20] + " " + good[20:],
-		"of another room":   st.value("vip", session(7)),
+		"empty": "", "text": "admin", "cut": good[:len(good)-1], "longer": good + "A", "one bit": string(flip),
+		"spaced":            good[:20] + " " + good[20:],
+		"of another room":   st.keys.value("vip", session(7)),
 		"of another cookie": string(other.Seal(nil, fleettime.TimeOf(time.Now()), &swapped, ticket.NewScratch([32]byte{2}))),
-		"of other keys":     foreign.value("sale", session(7)),
-		"expired":           st.value("sale", expired),
+		"of other keys":     foreign.keys.value("sale", session(7)),
+		"expired":           st.keys.value("sale", expired),
 		"bytes":             "\x80\xff" + good[2:],
 		"very long":         strings.Repeat("A", 8000),
 	} {
-		a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
+		a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
 		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You are in line") {
 			t.Errorf("%s: %d %.40q", name, a.StatusCode, a.body)
 		}
@@ -549,13 +596,13 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 func TestTheBestTicketWins(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	in := st.seal("sale", session(7))
+	in := st.keys.seal("sale", session(7))
 	place := session(8)
 	place.Admitted, place.Until = 0, 0
-	waiting := st.seal("sale", place)
+	waiting := st.keys.seal("sale", place)
 	old := session(9)
 	old.Epoch = 3 // of an epoch that is not the room's
-	void := st.seal("sale", old)
+	void := st.keys.seal("sale", old)
 	const junk = "vestibule-sale=junk"
 	for _, tc := range []struct {
 		name   string
@@ -577,17 +624,17 @@ func TestTheBestTicketWins(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header["Cookie"] = tc.cookie
-		v := st.visitor()
+		v := st.door.visitor()
 		v.Jar = nil
 		if a := v.do(r); (a.body == "the site") != tc.enters {
 			t.Errorf("%s: enters %v, want %v", tc.name, !tc.enters, tc.enters)
 		}
 	}
 	// A void session does not hide the place that is good.
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
 	a := v.get("http://sale.example/", "Cookie", void+"; "+waiting)
-	if c := cookieOf(a, "vestibule-sale"); c != nil && st.opened("sale", c.Value).ID != 8 {
+	if c := cookieOf(a, "vestibule-sale"); c != nil && st.keys.opened("sale", c.Value).ID != 8 {
 		t.Error("a void ticket took the place away")
 	}
 }
@@ -595,10 +642,11 @@ func TestTheBestTicketWins(t *testing.T) {
 func TestPassThrough(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(vip, 10, 1)
-	if a := st.visitor().get("http://shop.example/about"); a.body != "the site" || len(a.Cookies()) > 0 || a.Header.Get("Cache-Control") != "" {
+	if a := st.door.visitor().get("http://shop.example/about"); a.body != "the site" || len(a.Cookies()) > 0 ||
+		a.Header.Get("Cache-Control") != "" {
 		t.Errorf("outside the room: %d %v", a.StatusCode, a.Header)
 	}
-	if a := st.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusTooManyRequests {
+	if a := st.door.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("inside: %d", a.StatusCode)
 	}
 }
@@ -610,19 +658,20 @@ func TestACopyOfATicketIsANewcomer(t *testing.T) {
 	st.up.held[sale].Lines = []wire.Line{{ID: 7, Stamp: 1}}
 	st.up.say()
 	st.up.mu.Unlock()
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
 	eventually(t, "sessions are renewed", func() bool {
 		old := session(8)
 		old.Until -= 60
-		return cookieOf(v.get("http://sale.example/", "Cookie", st.seal("sale", old)), ticket.CookieName("sale", false)) != nil
+		return cookieOf(v.get("http://sale.example/", "Cookie", st.keys.seal("sale", old)),
+			ticket.CookieName("sale", false)) != nil
 	})
 	for stamp, continues := range map[uint32]bool{1: true, 2: false} {
 		k := session(7)
 		k.Until -= 60 // due to be renewed
 		k.Stamp = stamp
-		c := cookieOf(v.get("http://sale.example/", "Cookie", st.seal("sale", k)), ticket.CookieName("sale", false))
-		if c == nil || (st.opened("sale", c.Value).ID == 7) != continues {
+		c := cookieOf(v.get("http://sale.example/", "Cookie", st.keys.seal("sale", k)), ticket.CookieName("sale", false))
+		if c == nil || (st.keys.opened("sale", c.Value).ID == 7) != continues {
 			t.Errorf("stamp %d: %v", stamp, c)
 		}
 	}

@@ -56,7 +56,8 @@ func (b *bus) Publish(subject string, data []byte) error {
 	b.mu.Lock()
 	var to []*subscription
 	for s := range b.subs {
-		if prefix, any := strings.CutSuffix(s.pattern, "*"); s.pattern == subject || any && strings.HasPrefix(subject, prefix) {
+		if prefix, any := strings.CutSuffix(s.pattern, "*"); s.pattern == subject || any &&
+			strings.HasPrefix(subject, prefix) {
 			to = append(to, s)
 		}
 	}
@@ -157,7 +158,10 @@ type parent struct {
 func newParent(t testing.TB, b *bus, rooms ...room.ID) *parent {
 	p := &parent{t: t, bus: b, term: wire.Term{N: 1, Nonce: 7}, held: map[room.ID]*wire.RoomGrant{}, lease: time.Hour}
 	for _, id := range rooms {
-		p.held[id] = &wire.RoomGrant{Room: id, Life: wire.Life(5 * time.Minute), RenewCeil: 1 << 40, Permits: wire.Permits{Sessions: wire.Allocation{Keep: 1 << 30}, Rate: wire.Allocation{Keep: 1 << 30}}}
+		p.held[id] = &wire.RoomGrant{
+			Room: id, Life: wire.Life(5 * time.Minute), RenewCeil: 1 << 40,
+			Permits: wire.Permits{Sessions: wire.Allocation{Keep: 1 << 30}, Rate: wire.Allocation{Keep: 1 << 30}},
+		}
 	}
 	if _, err := b.Subscribe(wire.Reports(dc), p.hear); err != nil {
 		t.Fatal(err)
@@ -263,8 +267,9 @@ var (
 func document(origin string) room.Document {
 	r := func(name, host, path string, status int) room.Settings {
 		return room.Settings{
-			Name: name, Host: host, Path: path, TotalActiveUsers: 1000, NewUsersPerMinute: 1000, Origin: origin, QueueingStatus: status,
-			Probation: time.Hour, // none: see TestAFirstStampIsShort
+			Name: name, Host: host, Path: path, TotalActiveUsers: 1000, NewUsersPerMinute: 1000, Origin: origin,
+			QueueingStatus: status,
+			Probation:      time.Hour, // none: see TestAFirstStampIsShort
 		}
 	}
 	return room.Document{Rooms: []room.Settings{r("sale", "sale.example", "/", 0), r("vip", "shop.example", "/vip", 429)}}
@@ -305,7 +310,8 @@ type stage struct {
 	docs   *shelf
 	up     *parent // nil if a test brings its own
 	origin *auditor
-	ring   ticket.Keyring
+	keys   keys
+	door   door
 	reg    *prometheus.Registry
 	cfg    Config
 	params wire.Params
@@ -315,11 +321,8 @@ type stage struct {
 	dialOrigin func(ctx context.Context, network, addr string) (net.Conn, error) // of the fast front
 	castEvery  time.Duration
 	chance     rand.Source
-	door       string // the address for visitors, if not the edge's own
-	sent       int    // raw requests
 	own        []net.Addr
 	pushes     func(ctx context.Context, room, visitor uint64, record []byte) error
-	envoy      any // its client of the decision service: see authorization
 
 	cancel context.CancelCauseFunc
 	ended  chan error
@@ -336,7 +339,10 @@ func params() wire.Params {
 // newStage builds an edge that does not run yet; change may alter it.
 func newStage(t testing.TB, change func(*stage)) *stage {
 	t.Helper()
-	st := &stage{t: t, bus: &bus{}, docs: newShelf(), ring: keyring(t), reg: prometheus.NewRegistry(), cfg: DefaultConfig(), params: params(), log: slog.New(slog.DiscardHandler)}
+	st := &stage{
+		t: t, bus: &bus{}, docs: newShelf(), keys: keys{t, keyring(t)}, reg: prometheus.NewRegistry(),
+		cfg: DefaultConfig(), params: params(), log: slog.New(slog.DiscardHandler),
+	}
 	st.origin = newOrigin(t)
 	t.Cleanup(st.origin.Close)
 	st.cfg.Reader = *frontFlag
@@ -346,11 +352,13 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	}
 	var err error
 	st.server, err = New(Options{
-		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles, EventsEvery: st.castEvery, Rand: st.chance, Own: st.own, Pushes: st.pushes,
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles,
+		EventsEvery: st.castEvery, Rand: st.chance, Own: st.own, Pushes: st.pushes,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	st.door.TB, st.door.server = t, st.server
 	st.audit(st.origin)
 	return st
 }
@@ -365,7 +373,10 @@ func (st *stage) start() *stage {
 		if err := st.stop(); err != nil {
 			st.t.Errorf("the edge ended with %v", err)
 		}
-		for _, name := range []string{"vestibule_edge_connections", "vestibule_edge_origin_connections", "vestibule_edge_event_streams"} {
+		for _, name := range []string{
+			"vestibule_edge_connections", "vestibule_edge_origin_connections",
+			"vestibule_edge_event_streams",
+		} {
 			eventually(st.t, name+" is 0 after the end", func() bool { return metric1(st.t, st, name) == 0 })
 		}
 	})
@@ -373,7 +384,9 @@ func (st *stage) start() *stage {
 }
 
 // engine has do use the engine of the edge.
-func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) { st.server.gate.With(do) }
+func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) {
+	st.server.gate.Engine.With(do)
+}
 
 // fill sends n newcomers into a room; they take the available permits.
 func (st *stage) fill(id room.ID, n int) {
@@ -402,7 +415,7 @@ func open(t testing.TB, change func(*stage)) *stage {
 	st := newStage(t, change)
 	st.up = newParent(t, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 1000, 1000)
@@ -439,35 +452,50 @@ var eventually = testkit.Eventually
 // visitor is a browser that resolves every host to the edge.
 type visitor struct {
 	*http.Client
-	st *stage
+	t testing.TB
 }
 
-func (st *stage) addr(i int) string { return st.server.listeners[i].Addr().String() }
+// door is the way to the edge.
+type door struct {
+	testing.TB
+	server  *Server
+	instead string // another address for visitors, if not the edge's own
+	sent    int    // raw requests
+	envoy   any    // its client of the decision service: see authorization
+}
+
+// keys seal and open tickets.
+type keys struct {
+	testing.TB
+	ring ticket.Keyring
+}
+
+func (d *door) addr(i int) string { return d.server.listeners[i].Addr().String() }
 
 // entrance returns the address for visitors.
-func (st *stage) entrance() string {
-	if st.door != "" {
-		return st.door
+func (d *door) entrance() string {
+	if d.instead != "" {
+		return d.instead
 	}
-	return st.addr(0)
+	return d.addr(0)
 }
 
-func (st *stage) visitor() *visitor {
+func (d *door) visitor() *visitor {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	tr := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", st.entrance())
+			return (&net.Dialer{}).DialContext(ctx, "tcp", d.entrance())
 		},
 		DisableCompression: true,
 	}
-	st.t.Cleanup(tr.CloseIdleConnections)
+	d.Cleanup(tr.CloseIdleConnections)
 	return &visitor{&http.Client{
 		Transport: tr, Jar: jar, Timeout: testkit.Patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, st}
+	}, d.TB}
 }
 
 // answer is a response read to its end.
@@ -477,10 +505,10 @@ type answer struct {
 }
 
 func (v *visitor) ask(method, url, body string, header ...string) answer {
-	v.st.t.Helper()
+	v.t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
-		v.st.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
@@ -490,61 +518,61 @@ func (v *visitor) ask(method, url, body string, header ...string) answer {
 
 // fails returns the error of a request that must get no answer.
 func (v *visitor) fails(url string, header ...string) error {
-	v.st.t.Helper()
+	v.t.Helper()
 	r, err := http.NewRequest(http.MethodGet, url, http.NoBody)
 	if err != nil {
-		v.st.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
 	res, err := v.Do(r)
 	if err == nil {
-		v.st.t.Fatalf("%s: %s, want no answer (%v)", url, res.Status, res.Body.Close())
+		v.t.Fatalf("%s: %s, want no answer (%v)", url, res.Status, res.Body.Close())
 	}
 	return err
 }
 
 func (v *visitor) do(r *http.Request) answer {
-	v.st.t.Helper()
+	v.t.Helper()
 	res, err := v.Do(r)
 	if err != nil {
-		v.st.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	data, err := io.ReadAll(res.Body)
 	if err != nil {
-		v.st.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	if err := res.Body.Close(); err != nil {
-		v.st.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	return answer{res, string(data)}
 }
 
 func (v *visitor) get(url string, header ...string) answer {
-	v.st.t.Helper()
+	v.t.Helper()
 	return v.ask(http.MethodGet, url, "", header...)
 }
 
 // seal returns a ticket as the Cookie header of a room's visitor without TLS.
-func (st *stage) seal(name string, t ticket.Ticket) string {
-	st.t.Helper()
-	return ticket.CookieName(name, false) + "=" + st.value(name, t)
+func (k *keys) seal(name string, t ticket.Ticket) string {
+	k.Helper()
+	return ticket.CookieName(name, false) + "=" + k.value(name, t)
 }
 
 // sealTLS is seal for a visitor with TLS.
-func (st *stage) sealTLS(name string, t ticket.Ticket) string {
-	st.t.Helper()
-	return ticket.CookieName(name, true) + "=" + st.valueOver(name, true, t)
+func (k *keys) sealTLS(name string, t ticket.Ticket) string {
+	k.Helper()
+	return ticket.CookieName(name, true) + "=" + k.valueOver(name, true, t)
 }
 
-func (st *stage) value(name string, t ticket.Ticket) string { return st.valueOver(name, false, t) }
+func (k *keys) value(name string, t ticket.Ticket) string { return k.valueOver(name, false, t) }
 
-func (st *stage) valueOver(name string, secure bool, t ticket.Ticket) string {
-	st.t.Helper()
-	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), ticket.CookieName(name, secure))
+func (k *keys) valueOver(name string, secure bool, t ticket.Ticket) string {
+	k.Helper()
+	codec, err := ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, secure))
 	if err != nil {
-		st.t.Fatal(err)
+		k.Fatal(err)
 	}
 	return string(codec.Seal(nil, fleettime.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
 }

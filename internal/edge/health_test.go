@@ -14,7 +14,7 @@ import (
 func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
-	inside := st.visitor()
+	inside := st.door.visitor()
 	if a := inside.get(saleURL); a.body != "the site" {
 		t.Fatalf("%.60q", a.body)
 	}
@@ -29,7 +29,7 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 		}
 		return st.server.Status().Rooms["sale"].Paused
 	})
-	waits := st.visitor()
+	waits := st.door.visitor()
 	if state, by := state(waits); state != "paused" || by != "site" {
 		t.Errorf("who comes now is told %s by %q", state, by)
 	}
@@ -57,7 +57,7 @@ func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		t.Parallel()
 		st := open(t, reads(front))
-		inside := st.visitor()
+		inside := st.door.visitor()
 		if a := inside.get(saleURL); a.body != "the site" {
 			t.Fatalf("%.60q", a.body)
 		}
@@ -70,7 +70,7 @@ func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 			head += "Cookie: " + c.String() + "\r\n"
 		}
 		half := func() {
-			c, err := net.Dial("tcp", st.entrance())
+			c, err := net.Dial("tcp", st.door.entrance())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,8 +89,10 @@ func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 		for begun := time.Now(); n < 10 || time.Since(begun) < 1500*time.Millisecond; n++ {
 			half()
 		}
-		if told := metric1(t, st, "vestibule_edge_origin_errors_total"); told != 0 || st.server.Status().Rooms["sale"].Paused {
-			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, told, st.server.Status().Rooms["sale"].Paused)
+		if told := metric1(t, st, "vestibule_edge_origin_errors_total"); told != 0 ||
+			st.server.Status().Rooms["sale"].Paused {
+			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, told,
+				st.server.Status().Rooms["sale"].Paused)
 		}
 	})
 }

@@ -78,7 +78,12 @@ func TestFloodsOverHTTP2(t *testing.T) {
 	})
 	ask := func(x *rawHTTP2) []byte {
 		x.head.Reset()
-		for _, f := range [...][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "shop.example"}, {":path", "/about?slow"}} {
+		for _, f := range [...][2]string{
+			{":method", "GET"},
+			{":scheme", "https"},
+			{":authority", "shop.example"},
+			{":path", "/about?slow"},
+		} {
 			x.pack.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}) //nolint:errcheck // memory
 		}
 		x.next += 2
@@ -122,7 +127,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := dialHTTP2(t, st.addr(0))
+			x := dialHTTP2(t, st.door.addr(0))
 			stop, stopped := make(chan bool), make(chan bool)
 			go func() {
 				defer close(stopped)
@@ -141,7 +146,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 			if err != nil || code != http2.ErrCodeEnhanceYourCalm {
 				t.Errorf("%v, %v", code, err)
 			}
-			if a := st.secure(true).get("https://shop.example/about"); a.body != "the site" {
+			if a := st.door.secure(true).get("https://shop.example/about"); a.body != "the site" {
 				t.Errorf("a visitor beside it: %d %q", a.StatusCode, a.body)
 			}
 			close(stop)
@@ -161,7 +166,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 // A browser that cancels what it asked for, updates windows and pings, at an ordinary rate, is no flood.
 func TestAnOrdinaryClientIsCalm(t *testing.T) {
 	st := openTLS(t, nil)
-	x := dialHTTP2(t, st.addr(0))
+	x := dialHTTP2(t, st.door.addr(0))
 	for n := range 600 {
 		stream, err := x.ask(http.MethodGet, "shop.example", "/about")
 		if err == nil && n%10 == 9 {
@@ -193,7 +198,7 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 		st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, long) //nolint:errcheck // the client reads nothing
 		})
-		x := dialHTTP2(t, st.addr(0))
+		x := dialHTTP2(t, st.door.addr(0))
 		if err := x.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
 			t.Fatal(err)
 		}
@@ -221,17 +226,18 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 func TestHalfAHeadSpoilsNoOther(t *testing.T) {
 	st := openTLS(t, nil)
 	for _, b := range [][]byte{
-		frameOf(http2.FrameHeaders, 0, 2, nil), frameOf(http2.FrameHeaders, http2.FlagHeadersPadded, 1, []byte{9}), frameOf(http2.FrameHeaders, 0, 1, []byte{0x80}),
+		frameOf(http2.FrameHeaders, 0, 2, nil), frameOf(http2.FrameHeaders, http2.FlagHeadersPadded, 1, []byte{9}),
+		frameOf(http2.FrameHeaders, 0, 1, []byte{0x80}),
 	} {
 		for range 20 {
-			x := dialHTTP2(t, st.addr(0))
+			x := dialHTTP2(t, st.door.addr(0))
 			if _, err := x.Write(b); err != nil {
 				t.Fatal(err)
 			}
 			if code, err := x.awayCode(); err != nil {
 				t.Errorf("%q: %v, %v", b, code, err)
 			}
-			y := dialHTTP2(t, st.addr(0))
+			y := dialHTTP2(t, st.door.addr(0))
 			stream, err := y.ask(http.MethodGet, "shop.example", "/about")
 			if err != nil {
 				t.Fatal(err)
@@ -248,8 +254,11 @@ func TestIdleConnectionsOverHTTP2(t *testing.T) {
 	st := openTLS(t, func(st *stage) {
 		st.cfg.Timeouts.Header, st.cfg.Timeouts.Idle = 200*time.Millisecond, 400*time.Millisecond
 	})
-	for _, half := range [][]byte{nil, frameOf(http2.FrameHeaders, 0, 1, nil), frameOf(http2.FramePing, 0, 0, make([]byte, 8))[:12]} {
-		x := dialHTTP2(t, st.addr(0))
+	for _, half := range [][]byte{
+		nil, frameOf(http2.FrameHeaders, 0, 1, nil),
+		frameOf(http2.FramePing, 0, 0, make([]byte, 8))[:12],
+	} {
+		x := dialHTTP2(t, st.door.addr(0))
 		stream, err := x.ask(http.MethodGet, "shop.example", "/about")
 		if err == nil {
 			_, _, err = x.hear(stream)
@@ -289,12 +298,13 @@ func TestBodiesOverHTTP2(t *testing.T) {
 		}
 		w.Write(body) //nolint:errcheck // the client checks the answer
 	})
-	v := st.secure(true)
+	v := st.door.secure(true)
 	v.Transport.(*http.Transport).ExpectContinueTimeout = testkit.Patience
 	for _, size := range []int{1, 4 << 10, 16<<10 + 1, 300 << 10, 3 << 20} {
 		for _, expect := range []string{"", "100-continue"} {
 			text := strings.Repeat("y", size)
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/about", io.MultiReader(strings.NewReader(text)))
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/about",
+				io.MultiReader(strings.NewReader(text)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -317,41 +327,45 @@ func TestBodiesOverHTTP2(t *testing.T) {
 // What RFC 9113 calls malformed ends its stream, and reaches neither a room nor the site.
 func TestMalformedRequestsOverHTTP2(t *testing.T) {
 	st := openTLS(t, nil)
-	x := dialHTTP2(t, st.addr(0))
+	x := dialHTTP2(t, st.door.addr(0))
 	x.AllowIllegalWrites = true
 	good := []string{":method", "GET", ":scheme", "https", ":authority", "shop.example", ":path", "/about"}
-	if status, _, err := x.fields(append(good[:8:8], "cookie", "a=1", "x", "y", "cookie", "b=2", "te", "trailers", "host", "shop.example"), nil); err != nil || status != "200" {
+	if status, _, err := x.fields(append(good[:8:8], "cookie", "a=1", "x", "y", "cookie", "b=2", "te", "trailers", "host",
+		"shop.example"), nil); err != nil || status != "200" {
 		t.Errorf("a good one: %q %v", status, err)
 	}
 	if r := st.origin.last(); r.Header.Get("Cookie") != "a=1; b=2" || r.Header["Te"] != nil || r.Host != "shop.example" {
 		t.Errorf("the site got %v", r.Header)
 	}
 	for name, fields := range map[string][]string{
-		"no path":                       good[:6],
-		"an empty path":                 append(append([]string(nil), good[:6]...), ":path", ""),
-		"no method":                     good[2:],
-		"no scheme":                     append([]string{":method", "GET"}, good[4:]...),
-		"another scheme":                append([]string{":method", "GET", ":scheme", "ftp"}, good[4:]...),
-		"a path twice":                  append(good[:8:8], ":path", "/vip"),
-		"an unknown pseudo-header":      append(good[:8:8], ":x", "y"),
-		"a pseudo-header of answers":    append(good[:8:8], ":status", "200"),
-		"extended CONNECT":              append(good[:8:8], ":protocol", "websocket"),
-		"a pseudo-header at the end":    append(append(good[:6:6], "x", "y"), ":path", "/about"),
-		"an upper case name":            append(good[:8:8], "X-A", "b"),
-		"a blank in a name":             append(good[:8:8], "x a", "b"),
-		"a line break in a value":       append(good[:8:8], "x", "a\r\nb: c"),
-		"a NUL in a value":              append(good[:8:8], "x", "a\x00"),
-		"a connection field":            append(good[:8:8], "connection", "keep-alive"),
-		"a keep-alive":                  append(good[:8:8], "keep-alive", "5"),
-		"an upgrade":                    append(good[:8:8], "upgrade", "websocket"),
-		"a transfer coding":             append(good[:8:8], "transfer-encoding", "chunked"),
-		"a TE":                          append(good[:8:8], "te", "gzip"),
-		"a length without a body":       append(good[:8:8], "content-length", "5"),
-		"two lengths":                   append(good[:8:8], "content-length", "0", "content-length", "1"),
-		"a length that is no number":    append(good[:8:8], "content-length", "+1"),
-		"another host":                  append(good[:8:8], "host", "sale.example"),
-		"two hosts":                     append(good[:8:8], "host", "shop.example", "host", "shop.example"),
-		"a user":                        append([]string{":method", "GET", ":scheme", "https", ":authority", "a@shop.example"}, good[6:]...),
+		"no path":                    good[:6],
+		"an empty path":              append(append([]string(nil), good[:6]...), ":path", ""),
+		"no method":                  good[2:],
+		"no scheme":                  append([]string{":method", "GET"}, good[4:]...),
+		"another scheme":             append([]string{":method", "GET", ":scheme", "ftp"}, good[4:]...),
+		"a path twice":               append(good[:8:8], ":path", "/vip"),
+		"an unknown pseudo-header":   append(good[:8:8], ":x", "y"),
+		"a pseudo-header of answers": append(good[:8:8], ":status", "200"),
+		"extended CONNECT":           append(good[:8:8], ":protocol", "websocket"),
+		"a pseudo-header at the end": append(append(good[:6:6], "x", "y"), ":path", "/about"),
+		"an upper case name":         append(good[:8:8], "X-A", "b"),
+		"a blank in a name":          append(good[:8:8], "x a", "b"),
+		"a line break in a value":    append(good[:8:8], "x", "a\r\nb: c"),
+		"a NUL in a value":           append(good[:8:8], "x", "a\x00"),
+		"a connection field":         append(good[:8:8], "connection", "keep-alive"),
+		"a keep-alive":               append(good[:8:8], "keep-alive", "5"),
+		"an upgrade":                 append(good[:8:8], "upgrade", "websocket"),
+		"a transfer coding":          append(good[:8:8], "transfer-encoding", "chunked"),
+		"a TE":                       append(good[:8:8], "te", "gzip"),
+		"a length without a body":    append(good[:8:8], "content-length", "5"),
+		"two lengths":                append(good[:8:8], "content-length", "0", "content-length", "1"),
+		"a length that is no number": append(good[:8:8], "content-length", "+1"),
+		"another host":               append(good[:8:8], "host", "sale.example"),
+		"two hosts":                  append(good[:8:8], "host", "shop.example", "host", "shop.example"),
+		"a user": append([]string{
+			":method", "GET", ":scheme", "https", ":authority",
+			"a@shop.example",
+		}, good[6:]...),
 		"CONNECT with a path":           append([]string{":method", "CONNECT"}, good[2:]...),
 		"a control character in a path": append(good[:6:6], ":path", "/a\x01"),
 	} {
@@ -362,12 +376,14 @@ func TestMalformedRequestsOverHTTP2(t *testing.T) {
 	for _, c := range []struct {
 		name, length, body string
 	}{{"a longer body", "1", "ab"}, {"a shorter body", "3", "ab"}} {
-		if status, _, err := x.fields(append([]string{":method", "POST"}, append(good[2:8:8], "content-length", c.length)...), []byte(c.body)); err != nil || status != "" {
+		if status, _, err := x.fields(append([]string{":method", "POST"}, append(good[2:8:8], "content-length", c.length)...),
+			[]byte(c.body)); err != nil || status != "" {
 			t.Errorf("%s: %q %v", c.name, status, err)
 		}
 	}
 	for _, target := range []string{"/a b", "*"} { // read by the gate
-		if status, _, err := dialHTTP2(t, st.addr(0)).fields(append(good[:6:6], ":path", target), nil); err != nil || status != "400" {
+		if status, _, err := dialHTTP2(t, st.door.addr(0)).fields(append(good[:6:6], ":path", target), nil); err != nil ||
+			status != "400" {
 			t.Errorf("%q: %q %v", target, status, err)
 		}
 	}
@@ -388,7 +404,7 @@ func TestH2Spec(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[1].Host = "localhost"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
@@ -399,11 +415,12 @@ func TestH2Spec(t *testing.T) {
 		}
 		io.WriteString(w, "the site") //nolint:errcheck // h2spec checks the answer
 	})
-	_, port, err := net.SplitHostPort(st.addr(0))
+	_, port, err := net.SplitHostPort(st.door.addr(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "-t", "-k", "-S", "-h", "localhost", "-p", port, "-P", "/about", "-o", "2").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program, "-t", "-k", "-S", "-h", "localhost", "-p", port, "-P", "/about",
+		"-o", "2").CombinedOutput()
 	sum := regexp.MustCompile(`\d+ tests, \d+ passed, \d+ skipped, (\d+) failed`).FindSubmatch(out)
 	if err != nil || sum == nil || string(sum[1]) != "0" {
 		t.Fatalf("%v\n%s", err, out)

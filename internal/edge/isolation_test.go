@@ -29,23 +29,24 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	d.Rooms[0].OnIsolation, d.Rooms[0].PartitionPolicy = room.IsolationClosed, room.PolicyCap
 	d.Rooms[1].OnIsolation, d.Rooms[1].IsolationLimit = room.IsolationOpen, 2
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	// old is a session that is due to be renewed.
 	old := session(7)
 	old.Until -= 200
 	renewed := func(name, url string) bool {
-		v := st.visitor()
+		v := st.door.visitor()
 		v.Jar = nil
-		a := v.get(url, "Cookie", st.seal(name, old))
+		a := v.get(url, "Cookie", st.keys.seal(name, old))
 		if a.body != "the site" {
 			t.Errorf("who is inside of %s: %d %.60q", name, a.StatusCode, a.body)
 		}
 		return cookieOf(a, ticket.CookieName(name, false)) != nil
 	}
 	const saleURL, vipURL = "http://sale.example/", "http://shop.example/vip"
-	eventually(t, "sessions are renewed under a lease", func() bool { return renewed("sale", saleURL) && renewed("vip", vipURL) })
+	eventually(t, "sessions are renewed under a lease",
+		func() bool { return renewed("sale", saleURL) && renewed("vip", vipURL) })
 
 	st.up.silence()
 	st.bus.down.Store(true)
@@ -54,13 +55,14 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	if !st.server.Status().Isolated || !said.Has("rooms_open=1 rooms_closed=1") {
 		t.Errorf("status %+v", st.server.Status().Status)
 	}
-	a := st.visitor().get(saleURL)
+	a := st.door.visitor().get(saleURL)
 	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
-	if a.StatusCode != http.StatusServiceUnavailable || err != nil || retry < 1 || !strings.Contains(a.body, "The line is closed") {
+	if a.StatusCode != http.StatusServiceUnavailable || err != nil || retry < 1 ||
+		!strings.Contains(a.body, "The line is closed") {
 		t.Errorf("closed: %d, Retry-After %q, %.80q", a.StatusCode, a.Header.Get("Retry-After"), a.body)
 	}
 	for i, want := range []string{"the site", "the site", "You are in line"} {
-		v := st.visitor()
+		v := st.door.visitor()
 		if a := v.get(vipURL); !strings.Contains(a.body, want) {
 			t.Errorf("newcomer %d of an open room: %d %.80q, want %q", i, a.StatusCode, a.body, want)
 		}
@@ -87,7 +89,10 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.up.mute = false
 	st.up.mu.Unlock()
 	st.adopted()
-	eventually(t, "the end is told", func() bool { return said.Has("msg=\"no longer isolated\"") && said.Has("let_in_without_permit=2") })
+	eventually(t, "the end is told", func() bool {
+		return said.Has("msg=\"no longer isolated\"") &&
+			said.Has("let_in_without_permit=2")
+	})
 }
 
 // A store restored to an older or emptier state changes nothing at an edge, and raises an alarm for the operator: the

@@ -112,7 +112,8 @@ func (s *judge) judge(m *heard, target string) (fate, sum, fault string) {
 func appendEcho(b []byte, label string, head bool) []byte {
 	b = append(append(b, "HTTP/1.1 200 OK\r\nX-Expect: "...), label...)
 	if label[len(label)-1] == '7' && !head {
-		return append(append(append(b, "\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nthe\r\n5\r\n sit"...), 'e'), "\r\n0\r\n\r\n"...)
+		return append(append(append(b, "\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nthe\r\n5\r\n sit"...), 'e'),
+			"\r\n0\r\n\r\n"...)
 	}
 	b = append(b, "\r\nContent-Length: 8\r\n\r\n"...)
 	if head {

@@ -64,7 +64,7 @@ func (k *keeper) run(ctx context.Context) {
 
 // wait returns the time until the next snapshot.
 func (k *keeper) wait() (d time.Duration) {
-	k.gate.With(func(now fleettime.Mono, eng *admission.Engine) { d = eng.SnapshotDue().Sub(now) })
+	k.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { d = eng.Snapshots.Due().Sub(now) })
 	return d
 }
 
@@ -74,7 +74,7 @@ func (k *keeper) snapshot(ctx context.Context) {
 	err := k.finish(ctx)
 	var data []byte
 	if err == nil {
-		data, err = k.encoder.take(k.gate.With)
+		data, err = k.encoder.take(k.gate.Engine.With)
 	}
 	if err == nil {
 		err = k.write(ctx, data)
@@ -83,12 +83,12 @@ func (k *keeper) snapshot(ctx context.Context) {
 	k.metrics.snapshotBytes.Set(float64(len(data)))
 	k.metrics.snapshots.WithLabelValues(writeResult(err)).Inc()
 	if err == nil {
-		k.gate.Snapshotted()
+		k.gate.Engine.Snapshotted()
 		k.report(nil)
 		return
 	}
 	emptied := k.folder.DropPast()
-	k.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.SnapshotFailed(now, emptied == nil) })
+	k.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Snapshots.Failed(now, emptied == nil) })
 	k.report(errors.Join(err, emptied))
 }
 
@@ -114,13 +114,13 @@ func (s *snapshotEncoder) take(with func(func(fleettime.Mono, *admission.Engine)
 	var number uint64
 	var head wire.Report
 	var dropped []room.ID
-	with(func(now fleettime.Mono, eng *admission.Engine) { number, head, dropped = eng.BeginSnapshot(now) })
+	with(func(now fleettime.Mono, eng *admission.Engine) { number, head, dropped = eng.Snapshots.Begin(now) })
 	s.drop(dropped)
 	var after room.ID
 	for first, more := true, true; more; first = false {
 		var changed []wire.RoomPast
 		with(func(now fleettime.Mono, eng *admission.Engine) {
-			changed, after, more = eng.SnapshotRooms(now, after, first, s.chunk[:])
+			changed, after, more = eng.Snapshots.Take(now, after, first, s.chunk[:])
 		})
 		for i := range changed {
 			s.put(&changed[i])
@@ -166,7 +166,7 @@ func (k *keeper) write(ctx context.Context, data []byte) error {
 		return err
 	case <-k.after(folderLag):
 	}
-	k.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.FolderLags(now) })
+	k.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Snapshots.Lag(now) })
 	k.report(errLags)
 	return k.finish(ctx)
 }

@@ -25,7 +25,8 @@ func rotated(t *testing.T, ago time.Duration) (old, now ticket.Keyring) {
 	ring := ticket.Keyring{}
 	for i := range int(ago/ticket.MinRotation) + 1 {
 		var err error
-		if ring, err = ring.Rotate(at.Add(time.Duration(i)*ticket.MinRotation), ticket.MinRotation, crand.Reader); err != nil {
+		if ring, err = ring.Rotate(at.Add(time.Duration(i)*ticket.MinRotation), ticket.MinRotation,
+			crand.Reader); err != nil {
 			t.Fatal(err)
 		}
 		rings = append(rings, ring)
@@ -38,17 +39,19 @@ func cutOff(t *testing.T) (st *stage, newest ticket.Keyring) {
 	t.Helper()
 	var old ticket.Keyring
 	old, newest = rotated(t, 3*ticket.MinRotation+time.Minute)
-	st = open(t, func(st *stage) { st.ring = old })
+	st = open(t, func(st *stage) { st.keys.ring = old })
 	st.docs.broken.Store(true)
-	st.ring = newest // of everybody else
+	st.keys.ring = newest // of everybody else
 	return st, newest
 }
 
 // moment reports faults of an answer that asks the visitor to retry.
 func (a answer) moment(t *testing.T, what string) {
 	t.Helper()
-	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 || a.Header.Get(gate.TicketHeader) != "" {
-		t.Errorf("%s: %d, retry after %q, cookies %v", what, a.StatusCode, a.Header.Get("Retry-After"), a.Header["Set-Cookie"])
+	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" ||
+		len(a.Header["Set-Cookie"]) > 0 || a.Header.Get(gate.TicketHeader) != "" {
+		t.Errorf("%s: %d, retry after %q, cookies %v", what, a.StatusCode, a.Header.Get("Retry-After"),
+			a.Header["Set-Cookie"])
 	}
 }
 
@@ -59,9 +62,9 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 	place := session(7)
 	place.Admitted, place.Until, place.Home = 0, 0, 0
 	for what, tk := range map[string]ticket.Ticket{"a session": session(8), "a place": place} {
-		cookie := st.seal("sale", tk)
+		cookie := st.keys.seal("sale", tk)
 		value := strings.TrimPrefix(cookie, "vestibule-sale=")
-		a := st.visitor().get("http://sale.example/", "Cookie", cookie)
+		a := st.door.visitor().get("http://sale.example/", "Cookie", cookie)
 		a.moment(t, what)
 		if !strings.Contains(a.body, "One moment, please") {
 			t.Errorf("%s: the page says %.300q", what, a.body)
@@ -70,7 +73,7 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 			"the page's question": {"Cookie", cookie, "Accept", "application/json", gate.PollHeader, "1"},
 			"an app":              {"Accept", "application/json", gate.TicketHeader, "sale=" + value},
 		} {
-			a := st.visitor().get("http://sale.example/", header...)
+			a := st.door.visitor().get("http://sale.example/", header...)
 			a.moment(t, what+", "+name)
 			var told struct {
 				Vestibule struct {
@@ -78,13 +81,17 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 					JoinedAt string
 				}
 			}
-			if err := json.Unmarshal([]byte(a.body), &told); err != nil || told.Vestibule.State != "moment" || told.Vestibule.JoinedAt != "" {
+			if err := json.Unmarshal([]byte(a.body), &told); err != nil || told.Vestibule.State != "moment" ||
+				told.Vestibule.JoinedAt != "" {
 				t.Errorf("%s, %s: %v, %.300q", what, name, err, a.body)
 			}
 		}
-		st.visitor().ask(http.MethodPost, "http://sale.example"+gate.LeavePath, "", "Cookie", cookie, "Accept", "text/html").moment(t, what+", leaving")
-		st.visitor().get("http://sale.example"+gate.EventsPath+"?room=sale", "Cookie", cookie).moment(t, what+", listening")
-		if a := st.visitor().ask(http.MethodPost, "http://sale.example"+gate.AwayPath, "", "Cookie", cookie); len(a.Header["Set-Cookie"]) > 0 {
+		st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.LeavePath, "", "Cookie", cookie, "Accept",
+			"text/html").moment(t, what+", leaving")
+		st.door.visitor().get("http://sale.example"+gate.EventsPath+"?room=sale", "Cookie", cookie).moment(t,
+			what+", listening")
+		if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.AwayPath, "", "Cookie",
+			cookie); len(a.Header["Set-Cookie"]) > 0 {
 			t.Errorf("%s, going away: cookies %v", what, a.Header["Set-Cookie"])
 		}
 	}
@@ -98,13 +105,13 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 	// The store is heard again.
 	st.docs.pages.Store(node.KeysDocument, keysDocument(t, newest))
 	st.docs.broken.Store(false)
-	inside := st.seal("sale", session(8))
+	inside := st.keys.seal("sale", session(8))
 	eventually(t, "the session is served", func() bool {
-		return st.visitor().get("http://sale.example/", "Cookie", inside).body == "the site"
+		return st.door.visitor().get("http://sale.example/", "Cookie", inside).body == "the site"
 	})
 	var kept ticket.Ticket
 	st.up.queue(sale, 10, 1)
-	c := cookieOf(st.visitor().get("http://sale.example/", "Cookie", st.seal("sale", place)), "vestibule-sale")
+	c := cookieOf(st.door.visitor().get("http://sale.example/", "Cookie", st.keys.seal("sale", place)), "vestibule-sale")
 	codec, err := ticket.NewCodec(newest, sale, "vestibule-sale")
 	if err == nil && c != nil {
 		err = codec.Open(&kept, c.Value, ticket.NewScratch([32]byte{2}))
@@ -119,47 +126,52 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 	old, newest := rotated(t, 3*ticket.MinRotation+time.Minute)
 	foreign := func(st *stage, ring ticket.Keyring) string {
-		st.ring = ticket.Keyring{Version: 9, Keys: []ticket.Key{{ID: ring.Keys[len(ring.Keys)-1].ID + 1, Secret: ring.Keys[0].Secret}}} // newer than the edge's
-		return st.seal("sale", session(7))
+		// newer than the edge's
+		st.keys.ring = ticket.Keyring{
+			Version: 9,
+			Keys:    []ticket.Key{{ID: ring.Keys[len(ring.Keys)-1].ID + 1, Secret: ring.Keys[0].Secret}},
+		}
+		return st.keys.seal("sale", session(7))
 	}
 	t.Run("the ring is confirmed", func(t *testing.T) {
-		st := open(t, func(st *stage) { st.ring = old })
+		st := open(t, func(st *stage) { st.keys.ring = old })
 		st.docs.pages.Store(node.KeysDocument, keysDocument(t, old))
 		cookie := foreign(st, old)
 		eventually(t, "its visitor is somebody new", func() bool {
-			a := st.visitor().get("http://sale.example/", "Cookie", cookie)
+			a := st.door.visitor().get("http://sale.example/", "Cookie", cookie)
 			return a.body == "the site" && cookieOf(a, "vestibule-sale") != nil
 		})
 	})
 	t.Run("a copy of the store may be behind", func(t *testing.T) {
-		st := open(t, func(st *stage) { st.ring = old })
+		st := open(t, func(st *stage) { st.keys.ring = old })
 		st.docs.pages.Store(node.KeysDocument, keysDocument(t, old))
 		st.docs.behind.Store(true)
 		cookie := foreign(st, old)
 		eventually(t, "the store is asked twice", func() bool {
-			st.visitor().get("http://sale.example/", "Cookie", cookie).moment(t, "who has a ticket under another key")
+			st.door.visitor().get("http://sale.example/", "Cookie", cookie).moment(t, "who has a ticket under another key")
 			return st.docs.doubts.Load() > 1 // so the first answer was heard
 		})
 		// A newer ring is taken from it all the same.
 		st.docs.pages.Store(node.KeysDocument, keysDocument(t, newest))
-		st.ring = newest
-		inside := st.seal("sale", session(8))
+		st.keys.ring = newest
+		inside := st.keys.seal("sale", session(8))
 		eventually(t, "the session is served", func() bool {
-			return st.visitor().get("http://sale.example/", "Cookie", inside).body == "the site"
+			return st.door.visitor().get("http://sale.example/", "Cookie", inside).body == "the site"
 		})
 	})
 	t.Run("the ring is young", func(t *testing.T) {
-		st := open(t, func(st *stage) { st.ring = newest })
+		st := open(t, func(st *stage) { st.keys.ring = newest })
 		st.docs.broken.Store(true)
-		if a := st.visitor().get("http://sale.example/", "Cookie", foreign(st, newest)); a.body != "the site" || cookieOf(a, "vestibule-sale") == nil {
+		if a := st.door.visitor().get("http://sale.example/", "Cookie", foreign(st, newest)); a.body != "the site" ||
+			cookieOf(a, "vestibule-sale") == nil {
 			t.Errorf("somebody new got %d %.60q", a.StatusCode, a.body)
 		}
 	})
 	t.Run("a good session beside it", func(t *testing.T) {
-		st := open(t, func(st *stage) { st.ring = old })
+		st := open(t, func(st *stage) { st.keys.ring = old })
 		st.docs.broken.Store(true)
-		good := st.seal("sale", session(8))
-		if a := st.visitor().get("http://sale.example/", "Cookie", foreign(st, old)+"; "+good); a.body != "the site" {
+		good := st.keys.seal("sale", session(8))
+		if a := st.door.visitor().get("http://sale.example/", "Cookie", foreign(st, old)+"; "+good); a.body != "the site" {
 			t.Errorf("who is inside got %d %.60q", a.StatusCode, a.body)
 		}
 	})
@@ -170,25 +182,26 @@ func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	st := newStage(t, nil)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	eventually(t, "rooms and keys are there", func() bool { return len(st.server.gate.Unready()) == 1 })
 	if r := st.server.Ready(); r.Ready || !strings.Contains(strings.Join(r.Reasons, ";"), "fleet time is unknown") {
 		t.Errorf("ready: %+v", r)
 	}
-	v := st.visitor()
+	v := st.door.visitor()
 	v.get("http://sale.example/").moment(t, "somebody new")
 	v.get("http://sale.example/", "Accept", "application/json").moment(t, "an app")
 	v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1").moment(t, "the page's question")
 	ended := session(9)
 	ended.Until = ended.Admitted - 60
-	v.get("http://sale.example/", "Cookie", st.seal("sale", ended)).moment(t, "a session that seems to have ended")
-	if a := v.get("http://sale.example/", "Cookie", st.seal("sale", session(8))); a.body != "the site" {
+	v.get("http://sale.example/", "Cookie", st.keys.seal("sale", ended)).moment(t, "a session that seems to have ended")
+	if a := v.get("http://sale.example/", "Cookie", st.keys.seal("sale", session(8))); a.body != "the site" {
 		t.Errorf("who is inside got %d %.60q", a.StatusCode, a.body)
 	}
 	place := session(7)
 	place.Admitted, place.Until, place.Home = 0, 0, 0
-	if a := v.get("http://sale.example/", "Cookie", st.seal("sale", place)); a.StatusCode != http.StatusOK || len(a.Header["Set-Cookie"]) > 0 || !strings.Contains(a.body, "The line is paused") {
+	if a := v.get("http://sale.example/", "Cookie", st.keys.seal("sale", place)); a.StatusCode != http.StatusOK ||
+		len(a.Header["Set-Cookie"]) > 0 || !strings.Contains(a.body, "The line is paused") {
 		t.Errorf("who has a place got %d %v", a.StatusCode, a.Header["Set-Cookie"])
 	}
 	if n := metric(t, st, "vestibule_edge_requests_total", "result", "time_unknown"); n != 4 {

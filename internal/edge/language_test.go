@@ -15,7 +15,7 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
 	const list = "http://sale.example/.well-known/vestibule/language?room=sale"
-	v := st.visitor()
+	v := st.door.visitor()
 	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	a := v.get(list, "Referer", "http://sale.example/seats?row=4&x=%22", "Sec-Fetch-Site", "same-origin")
 	const choice = `<a lang="de-DE" href="?room=sale&amp;to=de-DE&amp;back=%2Fseats%3Frow%3D4%26x%3D%2522">Deutsch</a>`
@@ -29,13 +29,18 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 	if a.StatusCode != 303 || a.Header.Get("Location") != "/seats?row=4&x=%22" {
 		t.Errorf("the choice: %d %v", a.StatusCode, a.Header)
 	}
-	if a := v.get(saleURL, "Accept-Language", "fr"); a.Header.Get("Content-Language") != "de-DE" || !strings.Contains(a.body, "Personen vor") && !strings.Contains(a.body, `lang="de-DE"`) {
+	if a := v.get(saleURL, "Accept-Language", "fr"); a.Header.Get("Content-Language") != "de-DE" ||
+		!strings.Contains(a.body, "Personen vor") && !strings.Contains(a.body, `lang="de-DE"`) {
 		t.Errorf("the page after the choice is in %s", a.Header.Get("Content-Language"))
 	}
-	if a := st.visitor().get(saleURL, "Accept-Language", "fr", "Cookie", "vestibule_language=klingon"); a.Header.Get("Content-Language") != "fr-FR" {
+	if a := st.door.visitor().get(saleURL, "Accept-Language", "fr", "Cookie",
+		"vestibule_language=klingon"); a.Header.Get("Content-Language") != "fr-FR" {
 		t.Errorf("a language that there is not: %s", a.Header.Get("Content-Language"))
 	}
-	for _, elsewhere := range []string{"https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2F%5Cevil.example", "%2Fa%0d%0aSet-Cookie%3Ax", "evil", "", "%2F.well-known%2Fvestibule%2Fleave%3Froom%3Dsale"} {
+	for _, elsewhere := range []string{
+		"https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2F%5Cevil.example",
+		"%2Fa%0d%0aSet-Cookie%3Ax", "evil", "", "%2F.well-known%2Fvestibule%2Fleave%3Froom%3Dsale",
+	} {
 		if a := v.get(list + "&to=de-DE&back=" + elsewhere); a.StatusCode != 303 || a.Header.Get("Location") != "/" {
 			t.Errorf("back=%s leads to %d %q", elsewhere, a.StatusCode, a.Header.Get("Location"))
 		}
@@ -54,8 +59,8 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 func TestAQuestionThatIsNotHeld(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.fill(sale, 1000)
-	me := st.seal("sale", inLine(7))
-	a := st.visitor().get(saleURL, "Cookie", me, "Accept", "application/json", gate.PollHeader, gate.PollNow)
+	me := st.keys.seal("sale", inLine(7))
+	a := st.door.visitor().get(saleURL, "Cookie", me, "Accept", "application/json", gate.PollHeader, gate.PollNow)
 	if !strings.Contains(a.body, `"state":"`) || a.body == "the site" {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}

@@ -19,13 +19,14 @@ func TestLeaving(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
 	st.up.grant(sale, 5, 5)
-	v := st.visitor()
+	v := st.door.visitor()
 	if a := v.get("http://sale.example/"); a.body != "the site" {
 		t.Fatalf("not let in: %d %.60q", a.StatusCode, a.body)
 	}
-	copied := st.seal("sale", session(7))
+	copied := st.keys.seal("sale", session(7))
 	for range 2 { // the second time there is nothing to leave, and that is fine
-		a := v.ask(http.MethodPost, leaveURL, "", "Cookie", copied, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin")
+		a := v.ask(http.MethodPost, leaveURL, "", "Cookie", copied, "Origin", "http://sale.example", "Sec-Fetch-Site",
+			"same-origin")
 		if a.StatusCode != http.StatusNoContent || a.Header.Get("Cache-Control") != "no-store" {
 			t.Fatalf("leaving: %d %v", a.StatusCode, a.Header)
 		}
@@ -33,7 +34,7 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("the browser keeps its ticket: %v", a.Header)
 		}
 	}
-	w := st.visitor()
+	w := st.door.visitor()
 	w.Jar = nil
 	st.up.queue(sale, 100, 1)
 	if a := w.get("http://sale.example/", "Cookie", copied); a.body == "the site" {
@@ -44,21 +45,28 @@ func TestLeaving(t *testing.T) {
 func TestLeavingIsRefusedTo(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
-	in := st.seal("sale", session(7))
+	in := st.keys.seal("sale", session(7))
 	for _, c := range []struct {
 		why, method, url string
 		header           []string
 		status           int
 	}{
 		{"a link", http.MethodGet, leaveURL, nil, http.StatusMethodNotAllowed},
-		{"a page of another site", http.MethodPost, leaveURL, []string{"Origin", "http://evil.example"}, http.StatusForbidden},
+		{
+			"a page of another site", http.MethodPost, leaveURL,
+			[]string{"Origin", "http://evil.example"},
+			http.StatusForbidden,
+		},
 		{"a form of another site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 		{"a page of a sister site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden},
 		{"an opaque origin", http.MethodPost, leaveURL, []string{"Origin", "null"}, http.StatusForbidden},
-		{"a host that is not ours", http.MethodPost, "http://other.example" + gate.LeavePath, nil, http.StatusMisdirectedRequest},
+		{
+			"a host that is not ours", http.MethodPost, "http://other.example" + gate.LeavePath, nil,
+			http.StatusMisdirectedRequest,
+		},
 		{"a room that is not there", http.MethodPost, leaveURL + "?room=nowhere", nil, http.StatusNotFound},
 	} {
-		v := st.visitor()
+		v := st.door.visitor()
 		v.Jar = nil
 		if a := v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...); a.StatusCode != c.status {
 			t.Errorf("%s: %d, want %d", c.why, a.StatusCode, c.status)
@@ -67,7 +75,7 @@ func TestLeavingIsRefusedTo(t *testing.T) {
 			t.Errorf("after %s the visitor is out: %d", c.why, a.StatusCode)
 		}
 	}
-	v := st.visitor()
+	v := st.door.visitor()
 	v.Jar = nil
 	v.ask(http.MethodPost, leaveURL+"?room=vip", "", "Cookie", in)
 	if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
@@ -85,11 +93,12 @@ func TestTheOriginPutsAVisitorOut(t *testing.T) {
 		}
 		_, _ = w.Write([]byte("the site"))
 	})
-	in := st.seal("sale", session(7))
-	v := st.visitor()
+	in := st.keys.seal("sale", session(7))
+	v := st.door.visitor()
 	v.Jar = nil
 	for _, path := range []string{"/", "/logout"} {
-		if a := v.get("http://sale.example"+path, "Cookie", in); a.body != "the site" || a.Header.Get("Vestibule-Command") != "" {
+		if a := v.get("http://sale.example"+path, "Cookie", in); a.body != "the site" ||
+			a.Header.Get("Vestibule-Command") != "" {
 			t.Fatalf("%s: %d %v", path, a.StatusCode, a.Header)
 		}
 	}
@@ -108,12 +117,12 @@ func TestAFirstStampIsShort(t *testing.T) {
 	d.Rooms = d.Rooms[:1]
 	d.Rooms[0].Probation = 20 * time.Second
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 5, 5)
 	st.covered(0, sale)
-	v := st.visitor()
+	v := st.door.visitor()
 	for _, want := range []int{21, int(wire.Life(5*time.Minute)) + 1} {
 		c := cookieOf(v.get("http://sale.example/"), ticket.CookieName("sale", false))
 		if c == nil || c.MaxAge != want {

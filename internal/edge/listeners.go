@@ -183,7 +183,7 @@ func (s *Server) renewSessionKeys(ctx context.Context) {
 	defer tick.Stop()
 	var had [][32]byte
 	for {
-		keys, err := s.fleet.Ring().SessionKeys(s.gate.Time())
+		keys, err := s.fleet.Ring().SessionKeys(s.gate.Engine.Time())
 		switch {
 		case err != nil:
 			s.log.Error("TLS sessions are resumed under old keys", slog.Any("error", err))

@@ -43,12 +43,15 @@ func newLoginSite(t *testing.T) (addr string) {
 }
 
 // on sends one request on a connection of a visitor.
-func on(t *testing.T, c net.Conn, br *bufio.Reader, line string, body string, header ...string) (status int, answer string) {
+func on(t *testing.T, c net.Conn, br *bufio.Reader, line string, body string, header ...string) (status int,
+	answer string,
+) {
 	t.Helper()
 	if body != "" {
 		header = append(header, fmt.Sprintf("Content-Length: %d", len(body)))
 	}
-	if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: shop.example\r\n"+strings.Join(append(header, "", ""), "\r\n")+body); err != nil {
+	if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: shop.example\r\n"+strings.Join(append(header, "", ""),
+		"\r\n")+body); err != nil {
 		t.Fatal(err)
 	}
 	res, err := http.ReadResponse(br, nil)
@@ -71,13 +74,14 @@ func TestALoginOfAConnectionIsNobodyElses(t *testing.T) {
 			others := func(when string) {
 				t.Helper()
 				for range 4 {
-					if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example")); len(codes) != 1 || !strings.HasPrefix(body, "nobody ") {
+					if codes, body := st.door.raw(request("GET /about HTTP/1.1", "shop.example")); len(codes) != 1 ||
+						!strings.HasPrefix(body, "nobody ") {
 						t.Errorf("%s %s: a stranger gets %v %q", scheme, when, codes, body)
 					}
 				}
 			}
 			others("before")
-			c := st.dial()
+			c := st.door.dial()
 			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +101,8 @@ func TestALoginOfAConnectionIsNobodyElses(t *testing.T) {
 				{"GET /login", "", nil},
 				{"GET /about", "", nil},
 			} {
-				if status, body := on(t, c, br, tc.line, tc.body, tc.header...); status != http.StatusOK || !strings.HasPrefix(body, "alice ") {
+				if status, body := on(t, c, br, tc.line, tc.body, tc.header...); status != http.StatusOK ||
+					!strings.HasPrefix(body, "alice ") {
 					t.Errorf("%s, %d: %d %q", scheme, i, status, body)
 				}
 				others("during")
@@ -114,12 +119,14 @@ func TestALoginOfAConnectionIsNobodyElses(t *testing.T) {
 // is an offer.
 func TestALoginOfAConnectionThroughAProxy(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
-		st := openAt(t, "http://"+newLoginSite(t), func(st *stage) { st.cfg.Reader, st.cfg.Proxies = front, []string{"127.0.0.1", "::1"} })
+		st := openAt(t, "http://"+newLoginSite(t),
+			func(st *stage) { st.cfg.Reader, st.cfg.Proxies = front, []string{"127.0.0.1", "::1"} })
 		if alarms := st.server.Ready().Alarms; len(alarms) > 0 {
 			t.Errorf("alarms before: %q", alarms)
 		}
 		for i, header := range [][]string{{"Authorization: NTLM alice"}, nil} {
-			if codes, body := st.raw(request("GET /login HTTP/1.1", "shop.example", header...)); len(codes) != 1 || codes[0] != http.StatusBadGateway || !strings.Contains(body, "login") {
+			if codes, body := st.door.raw(request("GET /login HTTP/1.1", "shop.example", header...)); len(codes) != 1 ||
+				codes[0] != http.StatusBadGateway || !strings.Contains(body, "login") {
 				t.Errorf("%q: %v %q", header, codes, body)
 			}
 			if n := metric1(t, st, "vestibule_edge_shared_logins_total"); n != float64(i+1) {
@@ -130,7 +137,8 @@ func TestALoginOfAConnectionThroughAProxy(t *testing.T) {
 			t.Errorf("alarms: %q", alarms)
 		}
 		for range 3 {
-			if _, body := st.raw(request("GET /about HTTP/1.1", "shop.example", "Authorization: Basic YTpi")); !strings.HasPrefix(body, "YTpi ") && !strings.HasPrefix(body, "nobody") {
+			if _, body := st.door.raw(request("GET /about HTTP/1.1", "shop.example",
+				"Authorization: Basic YTpi")); !strings.HasPrefix(body, "YTpi ") && !strings.HasPrefix(body, "nobody") {
 				t.Errorf("a login without a connection: %q", body)
 			}
 		}
@@ -146,7 +154,7 @@ func TestALoginOfAConnectionOverHTTP2(t *testing.T) {
 			st.withTLS()
 			pair(t, st.cfg.TLS, 1)
 		})
-		v := st.secure(true)
+		v := st.door.secure(true)
 		for _, header := range [][]string{{"Authorization", "Negotiate alice"}, nil} {
 			if front == frontFast {
 				if err := v.fails("https://shop.example/login", header...); !strings.Contains(err.Error(), "HTTP_1_1_REQUIRED") {
@@ -174,13 +182,13 @@ func TestOriginReuseNever(t *testing.T) {
 			d := document("http://" + newLoginSite(t))
 			d.Rooms[0].OriginReuse = reuse
 			st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-			st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+			st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 			st.start()
 			st.adopted()
 			reused := false
 			for range 4 {
 				for _, method := range []string{"GET", "PROPFIND"} { // by each front
-					_, body := st.raw(request(method+" / HTTP/1.1", "sale.example", "Cookie: "+st.seal("sale", session(7))))
+					_, body := st.door.raw(request(method+" / HTTP/1.1", "sale.example", "Cookie: "+st.keys.seal("sale", session(7))))
 					if !strings.HasPrefix(body, "nobody ") {
 						t.Fatalf("%q", body)
 					}

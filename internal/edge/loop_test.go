@@ -31,13 +31,13 @@ func TestLoopsEnd(t *testing.T) {
 		var edge atomic.Value // the edge's address; the edge may dial its site before it is known
 		back := relay(t, func() string { addr, _ := edge.Load().(string); return addr })
 		st := openAt(t, "http://"+back, func(st *stage) { st.cfg.Reader = front })
-		edge.Store(st.addr(0))
+		edge.Store(st.door.addr(0))
 		for n, body := range []string{"", "a=b", strings.Repeat("x", 2*maxFastBody)} {
 			method := http.MethodGet
 			if body != "" {
 				method = http.MethodPost
 			}
-			if a := st.visitor().ask(method, "http://shop.example/about", body); a.StatusCode != http.StatusLoopDetected {
+			if a := st.door.visitor().ask(method, "http://shop.example/about", body); a.StatusCode != http.StatusLoopDetected {
 				t.Errorf("%d %.60q", a.StatusCode, a.body)
 			}
 			if fast, netHTTP, _ := byFront(t, st); int(fast+netHTTP) != 2*(n+1) {
@@ -56,7 +56,8 @@ func TestAnOwnListenerIsNoSite(t *testing.T) {
 	defer metrics.Close()
 	eachFront(t, func(t *testing.T, front string) {
 		st := openAt(t, metrics.URL, func(st *stage) { st.cfg.Reader, st.own = front, []net.Addr{metrics.Listener.Addr()} })
-		if a := st.visitor().ask(http.MethodGet, "http://shop.example/about", ""); a.StatusCode != http.StatusBadGateway {
+		if a := st.door.visitor().ask(http.MethodGet, "http://shop.example/about",
+			""); a.StatusCode != http.StatusBadGateway {
 			t.Errorf("%d %.60q", a.StatusCode, a.body)
 		}
 	})
@@ -73,18 +74,23 @@ func TestViaOfRequests(t *testing.T) {
 		}{
 			{nil, "1.1 vestibule-shop.example", "1", 200},
 			{[]string{"Via: 1.0 a, 1.1 b (c)", "Via: 2 d"}, "1.0 a, 1.1 b (c), 2 d, 1.1 vestibule-shop.example", "1", 200},
-			{[]string{"Via: 1.1 vestibule-sale.example", "Vestibule-Hops: 3"}, "1.1 vestibule-sale.example, 1.1 vestibule-shop.example", "4", 200},
+			{
+				[]string{"Via: 1.1 vestibule-sale.example", "Vestibule-Hops: 3"},
+				"1.1 vestibule-sale.example, 1.1 vestibule-shop.example", "4", 200,
+			},
 			{[]string{"Via: 1.1 a, 2.0  vestibule-shop.example"}, "", "", 508},
 			{[]string{"Vestibule-Hops: 4"}, "", "", 508},
 			{[]string{"Vestibule-Hops: x"}, "", "", 508},
 			{[]string{"Vestibule-Hops: 256"}, "", "", 508},
 		} {
-			codes, _ := st.raw(request("GET /about HTTP/1.1", "Shop.example:80", c.lines...))
+			codes, _ := st.door.raw(request("GET /about HTTP/1.1", "Shop.example:80", c.lines...))
 			if len(codes) != 1 || codes[0] != c.code {
 				t.Errorf("%q: %v", c.lines, codes)
 				continue
 			}
-			if h := st.origin.last().Header; c.code == 200 && (len(h["Via"]) != 1 || h.Get("Via") != c.via || len(h["Vestibule-Hops"]) != 1 || h.Get("Vestibule-Hops") != c.hops) {
+			if h := st.origin.last().Header; c.code == 200 &&
+				(len(h["Via"]) != 1 || h.Get("Via") != c.via || len(h["Vestibule-Hops"]) != 1 ||
+					h.Get("Vestibule-Hops") != c.hops) {
 				t.Errorf("%q: %q %q", c.lines, h["Via"], h["Vestibule-Hops"])
 			}
 		}

@@ -19,28 +19,31 @@ func (st *stage) change(version uint64, change func(*room.Settings)) {
 	d := document(st.origin.URL)
 	change(&d.Rooms[0])
 	st.docs.offer(node.RoomsDocument, roomsDocument(st.t, version, d))
-	testkit.Eventually(st.t, "the new settings are used", func() bool { return st.server.gate.Rooms().Version() == version })
+	testkit.Eventually(st.t, "the new settings are used",
+		func() bool { return st.server.gate.Rooms().Version() == version })
 }
 
 // TestASuspendedRoomIsNotThere: every request passes, no ticket is read or given, a waiting page gets the hint to
 // enter, and other rooms are unaffected.
 func TestASuspendedRoomIsNotThere(t *testing.T) {
 	st := openWith(t, 0, func(r *room.Settings) { r.Suspended = true })
-	in := st.seal("sale", session(7))
+	in := st.keys.seal("sale", session(7))
 	for _, header := range [][]string{nil, {"Cookie", in}} {
-		a := st.visitor().get(saleURL, header...)
-		if a.StatusCode != http.StatusOK || a.body != "the site" || a.Header["Set-Cookie"] != nil || a.Header.Get("Vestibule-Decision") != "" {
+		a := st.door.visitor().get(saleURL, header...)
+		if a.StatusCode != http.StatusOK || a.body != "the site" || a.Header["Set-Cookie"] != nil ||
+			a.Header.Get("Vestibule-Decision") != "" {
 			t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
 		}
 	}
-	if a := st.visitor().get(saleURL, "Vestibule-Poll", "1", "Accept", "application/json"); !strings.Contains(a.body, `"state":"entering"`) {
+	if a := st.door.visitor().get(saleURL, "Vestibule-Poll", "1", "Accept", "application/json"); !strings.Contains(a.body,
+		`"state":"entering"`) {
 		t.Errorf("a page that waits is told %s", a.body)
 	}
 	if n := st.admittedNow(); n != 0 {
 		t.Errorf("%d were counted", n)
 	}
 	st.change(2, func(*room.Settings) {})
-	if a := st.visitor().get(saleURL); a.body == "the site" || cookieOf(a, ticket.CookieName("sale", false)) == nil {
+	if a := st.door.visitor().get(saleURL); a.body == "the site" || cookieOf(a, ticket.CookieName("sale", false)) == nil {
 		t.Errorf("once it is back: %d %q", a.StatusCode, a.body)
 	}
 }
@@ -49,25 +52,33 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 // ticket; an event stream reports when that changes. Sessions stay. While all visitors are queued it rejects none.
 func TestARoomThatRejects(t *testing.T) {
 	st := openWith(t, 10, func(r *room.Settings) { r.QueueingMethod, r.QueueingStatus = room.MethodReject, 429 })
-	a := st.visitor().get(saleURL)
-	if a.StatusCode != 429 || !strings.Contains(a.body, "The line is closed") || a.Header["Set-Cookie"] != nil || len(a.Header.Get("Retry-After")) != 2 || a.Header.Get("Retry-After") < "60" || a.Header.Get("Referrer-Policy") != "no-referrer" {
+	a := st.door.visitor().get(saleURL)
+	if a.StatusCode != 429 || !strings.Contains(a.body, "The line is closed") || a.Header["Set-Cookie"] != nil ||
+		len(a.Header.Get("Retry-After")) != 2 || a.Header.Get("Retry-After") < "60" ||
+		a.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("%d %v %q", a.StatusCode, a.Header, a.body)
 	}
-	a = st.visitor().get(saleURL, "Accept", "application/json")
-	for _, says := range []string{`"queueIsFull":true`, `"isRejectQueue":true`, `"queueingMethod":"reject"`, `"state":"closed"`} {
+	a = st.door.visitor().get(saleURL, "Accept", "application/json")
+	for _, says := range []string{
+		`"queueIsFull":true`, `"isRejectQueue":true`, `"queueingMethod":"reject"`,
+		`"state":"closed"`,
+	} {
 		if !strings.Contains(a.body, says) {
 			t.Errorf("no %s in %s", says, a.body)
 		}
 	}
-	l := st.visitor().listen(streamURL)
+	l := st.door.visitor().listen(streamURL)
 	l.until("the room is closed", func(_ string, told map[string]any) bool { return told["closed"] == true })
-	if a := st.visitor().get(saleURL, "Cookie", st.seal("sale", session(7))); a.body != "the site" {
+	if a := st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
 		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
 	}
 	st.change(2, func(r *room.Settings) { r.QueueingMethod, r.QueueAll = room.MethodReject, true })
-	v := st.visitor()
+	v := st.door.visitor()
 	a = v.get(saleURL, "Accept", "application/json")
-	for _, says := range []string{`"queueIsFull":false`, `"queueAll":true`, `"waitTimeKnown":false`, `"state":"paused"`, `"pausedBy":"operator"`} {
+	for _, says := range []string{
+		`"queueIsFull":false`, `"queueAll":true`, `"waitTimeKnown":false`, `"state":"paused"`,
+		`"pausedBy":"operator"`,
+	} {
 		if !strings.Contains(a.body, says) {
 			t.Errorf("all are queued: no %s in %s", says, a.body)
 		}
@@ -82,30 +93,39 @@ func TestARoomThatRejects(t *testing.T) {
 // no effect.
 func TestPeopleGatherForAnEvent(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
-	now := int64(st.server.gate.Time())
+	now := int64(st.server.gate.Engine.Time())
 	event := func(start time.Duration) room.Event {
-		return room.Event{Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000, Overrides: room.Overrides{"queueing_method": room.MethodFIFO}}
+		return room.Event{
+			Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000,
+			Overrides: room.Overrides{"queueing_method": room.MethodFIFO},
+		}
 	}
 	st.change(2, func(r *room.Settings) {
 		r.QueueingMethod, r.Events = room.MethodReject, []room.Event{event(30 * time.Minute)}
 	})
-	v := st.visitor()
+	v := st.door.visitor()
 	a := v.get(saleURL)
 	place := cookieOf(a, ticket.CookieName("sale", false))
-	if a.StatusCode != 200 || place == nil || !strings.Contains(a.body, "It has not started yet") || !strings.Contains(a.body, `<dd id=starts>29 min`) && !strings.Contains(a.body, `<dd id=starts>30 min`) {
+	if a.StatusCode != 200 || place == nil || !strings.Contains(a.body, "It has not started yet") ||
+		!strings.Contains(a.body, `<dd id=starts>29 min`) && !strings.Contains(a.body, `<dd id=starts>30 min`) {
 		t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
 	}
 	a = v.get(saleURL, "Accept", "application/json")
-	for _, says := range []string{`"isEventActive":true`, `"isEventPrequeueing":true`, `"timeUntilEventStart":30`, `"waitTimeKnown":false`, `"queueAll":false`, `"queueingMethod":"fifo"`, `"shuffleAtEventStart":false`, `"state":"before"`, `"startsAt":"`} {
+	for _, says := range []string{
+		`"isEventActive":true`, `"isEventPrequeueing":true`, `"timeUntilEventStart":30`,
+		`"waitTimeKnown":false`, `"queueAll":false`, `"queueingMethod":"fifo"`, `"shuffleAtEventStart":false`,
+		`"state":"before"`, `"startsAt":"`,
+	} {
 		if !strings.Contains(a.body, says) {
 			t.Errorf("no %s in %s", says, a.body)
 		}
 	}
-	if a := st.visitor().get(saleURL, "Cookie", st.seal("sale", session(7))); a.body != "the site" {
+	if a := st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
 		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
 	}
 	st.change(3, func(r *room.Settings) { r.QueueAll, r.Events = true, []room.Event{event(30 * time.Minute)} })
-	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"state":"paused"`) || strings.Contains(a.body, "startsAt") {
+	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"state":"paused"`) ||
+		strings.Contains(a.body, "startsAt") {
 		t.Errorf("queue_all: %s", a.body)
 	}
 	if n := st.admittedNow(); n != 0 {
@@ -119,7 +139,7 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 	off := event(30 * time.Minute)
 	off.Suspended = true
 	st.change(5, func(r *room.Settings) { r.Events = []room.Event{off} })
-	testkit.Eventually(t, "a newcomer enters", func() bool { return st.visitor().get(saleURL).body == "the site" })
+	testkit.Eventually(t, "a newcomer enters", func() bool { return st.door.visitor().get(saleURL).body == "the site" })
 }
 
 // TestCookiesAreAsTheRoomSays: the name with its suffix, SameSite and Secure; and the cookie is read again.
@@ -133,19 +153,29 @@ func TestCookiesAreAsTheRoomSays(t *testing.T) {
 		{func(r *room.Settings) { r.CookieSuffix = "2026" }, "vestibule-sale.2026", "; HttpOnly; SameSite=Lax"},
 		{func(r *room.Settings) { r.CookieSameSite = "strict" }, "vestibule-sale", "; HttpOnly; SameSite=Strict"},
 		{func(r *room.Settings) { r.CookieSameSite = "none" }, "vestibule-sale", "; HttpOnly; SameSite=Lax"},
-		{func(r *room.Settings) { r.CookieSameSite, r.CookieSecure = "none", "always" }, "__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure"},
-		{func(r *room.Settings) { r.CookieSameSite, r.CookiePartitioned = "none", true }, "vestibule-sale", "; HttpOnly; SameSite=Lax"},
-		{func(r *room.Settings) { r.CookieSameSite, r.CookieSecure, r.CookiePartitioned = "none", "always", true }, "__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure; Partitioned"},
+		{
+			func(r *room.Settings) { r.CookieSameSite, r.CookieSecure = "none", "always" }, "__Host-vestibule-sale",
+			"; HttpOnly; SameSite=None; Secure",
+		},
+		{
+			func(r *room.Settings) { r.CookieSameSite, r.CookiePartitioned = "none", true }, "vestibule-sale",
+			"; HttpOnly; SameSite=Lax",
+		},
+		{
+			func(r *room.Settings) { r.CookieSameSite, r.CookieSecure, r.CookiePartitioned = "none", "always", true },
+			"__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure; Partitioned",
+		},
 	} {
 		st.change(uint64(2+i), tc.change)
 		before := st.admittedNow()
-		a := st.visitor().get(saleURL)
+		a := st.door.visitor().get(saleURL)
 		line := a.Header.Get("Set-Cookie")
 		if !strings.HasPrefix(line, tc.name+"=") || !strings.HasSuffix(line, tc.ends) {
 			t.Errorf("%s: want %s…%s", line, tc.name, tc.ends)
 		}
 		value, _, _ := strings.Cut(line, ";")
-		if b := st.visitor().get(saleURL, "Cookie", value); a.body != "the site" || b.body != "the site" || st.admittedNow() != before+1 {
+		if b := st.door.visitor().get(saleURL, "Cookie", value); a.body != "the site" || b.body != "the site" ||
+			st.admittedNow() != before+1 {
 			t.Errorf("%s: %q, then %q, %d admitted", tc.name, a.body, b.body, st.admittedNow()-before)
 		}
 	}
@@ -160,15 +190,15 @@ func TestTheHostedCommandPutsOutWhereTheRoomSaysSo(t *testing.T) {
 		}
 		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	})
-	in := []string{"Cookie", st.seal("sale", session(7))}
-	st.visitor().get("http://sale.example/out", in...)
-	if a := st.visitor().get(saleURL, in...); a.body != "the site" {
+	in := []string{"Cookie", st.keys.seal("sale", session(7))}
+	st.door.visitor().get("http://sale.example/out", in...)
+	if a := st.door.visitor().get(saleURL, in...); a.body != "the site" {
 		t.Fatalf("put out, and the room does not say so: %q", a.body)
 	}
 	st.up.grant(sale, 0, 0)
 	st.change(2, func(r *room.Settings) { r.OriginCommands, r.QueueAll = room.CommandRevoke, true })
-	st.visitor().get("http://sale.example/out", in...)
-	if a := st.visitor().get(saleURL, in...); a.body == "the site" {
+	st.door.visitor().get("http://sale.example/out", in...)
+	if a := st.door.visitor().get(saleURL, in...); a.body == "the site" {
 		t.Error("not put out")
 	}
 }
@@ -179,7 +209,10 @@ func TestAPauseIsShown(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	pause := func(version uint64, c *room.Control) {
 		t.Helper()
-		data, err := room.EncodeControls(&room.Controls{Version: version, Rooms: map[string]*room.Control{room.PublicID("sale"): c}})
+		data, err := room.EncodeControls(&room.Controls{
+			Version: version,
+			Rooms:   map[string]*room.Control{room.PublicID("sale"): c},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,12 +222,14 @@ func TestAPauseIsShown(t *testing.T) {
 	pause(5, &room.Control{Pause: &room.Pause{Mark: room.Mark{Since: 1}, Message: "Back <soon> & \"better\"."}})
 	testkit.Eventually(t, "the room is paused", paused)
 	st.change(2, func(r *room.Settings) { r.QueueMessage = "Hello." })
-	v := st.visitor()
+	v := st.door.visitor()
 	a := v.get(saleURL)
-	if !strings.Contains(a.body, "The organiser has paused the line.") || !strings.Contains(a.body, "Back &lt;soon&gt; &amp; &#34;better&#34;.") || strings.Contains(a.body, "<soon>") {
+	if !strings.Contains(a.body, "The organiser has paused the line.") ||
+		!strings.Contains(a.body, "Back &lt;soon&gt; &amp; &#34;better&#34;.") || strings.Contains(a.body, "<soon>") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"message":"Back \u003csoon\u003e \u0026 \"better\"."`) || !strings.Contains(a.body, `"pausedBy":"operator"`) {
+	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body,
+		`"message":"Back \u003csoon\u003e \u0026 \"better\"."`) || !strings.Contains(a.body, `"pausedBy":"operator"`) {
 		t.Errorf("%s", a.body)
 	}
 	pause(6, &room.Control{Message: &room.Message{Mark: room.Mark{Since: 1}, Text: "Go on."}})

@@ -68,8 +68,10 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 		clients.Wait()
 		fast, netHTTP, handed := byFront(t, st)
 		t.Logf("%d requests in %v: %d answered by the site and %d by the edge, and %d reached the site on whose answer nothing depends; %v read by the fast front, %v by net/http, %v connections handed over",
-			sent.Load(), time.Since(begun).Round(time.Millisecond), bySite.Load(), byEdge.Load(), site.reached.Load()-bySite.Load(), fast, netHTTP, handed)
-		if bySite.Load() == 0 || byEdge.Load() == 0 || site.reached.Load() <= bySite.Load() || front == frontFast && (fast < netHTTP || handed == 0) {
+			sent.Load(), time.Since(begun).Round(time.Millisecond), bySite.Load(), byEdge.Load(),
+			site.reached.Load()-bySite.Load(), fast, netHTTP, handed)
+		if bySite.Load() == 0 || byEdge.Load() == 0 || site.reached.Load() <= bySite.Load() || front == frontFast &&
+			(fast < netHTTP || handed == 0) {
 			t.Error("nothing is shown by requests that are all alike")
 		}
 	})
@@ -102,7 +104,8 @@ func TestNothingUnadmittedOverHTTP2(t *testing.T) {
 			})
 		}
 		clients.Wait()
-		t.Logf("%d requests: %d answered by the site and %d by the edge; %d reached the site", sent.Load(), bySite.Load(), byEdge.Load(), site.reached.Load())
+		t.Logf("%d requests: %d answered by the site and %d by the edge; %d reached the site", sent.Load(), bySite.Load(),
+			byEdge.Load(), site.reached.Load())
 		if bySite.Load() == 0 || byEdge.Load() == 0 {
 			t.Error("nothing is shown by requests that are all alike")
 		}
@@ -116,7 +119,7 @@ func (m *mixer) playHTTP2(k int) error {
 		m.renew()
 	}
 	m.Rand, m.connection, m.steps, m.bySite, m.byEdge = rand.New(rand.NewPCG(*mixedSeed, uint64(k))), k, m.steps[:0], 0, 0
-	c, err := openHTTP2(m.st.entrance())
+	c, err := openHTTP2(m.st.door.entrance())
 	if err != nil {
 		return err
 	}
@@ -222,8 +225,11 @@ func (m *mixer) renew() {
 		over.Admitted -= 3600
 		over.Joined = over.Joined.Add(-time.Hour)
 		epoch.Epoch = 3
-		value := func(t ticket.Ticket) string { return m.st.valueOver(name, m.http2, t) }
-		p := papers{name: ticket.CookieName(name, m.http2) + "=", in: value(session(id)), waits: value(inLine(id + 1)), over: value(over), epoch: value(epoch)}
+		value := func(t ticket.Ticket) string { return m.st.keys.valueOver(name, m.http2, t) }
+		p := papers{
+			name: ticket.CookieName(name, m.http2) + "=", in: value(session(id)), waits: value(inLine(id + 1)),
+			over: value(over), epoch: value(epoch),
+		}
 		m.rooms[i] = p
 	}
 	m.rooms[0].elsewhere, m.rooms[1].elsewhere = m.rooms[1].in, m.rooms[0].in
@@ -233,7 +239,8 @@ func (m *mixer) renew() {
 func (m *mixer) good(p *papers) string {
 	switch m.IntN(10) {
 	case 4:
-		return "Cookie: " + strings.Repeat(p.name+"junk; ", 1+m.IntN(50)) + strings.Repeat(p.name+p.elsewhere+"; ", m.IntN(5)) + p.name + p.in
+		return "Cookie: " + strings.Repeat(p.name+"junk; ", 1+m.IntN(50)) +
+			strings.Repeat(p.name+p.elsewhere+"; ", m.IntN(5)) + p.name + p.in
 	case 5:
 		place := strings.TrimSuffix(p.name, "=") + ".place="
 		return "Cookie: " + place + p.waits + "; " + p.name + m.one(p.in, p.in+"; "+place+p.in)
@@ -242,7 +249,8 @@ func (m *mixer) good(p *papers) string {
 	case 1:
 		return "Cookie: " + p.name + p.in + "\r\nCookie: theirs=1; " + p.name + p.epoch
 	case 2:
-		return "Vestibule-Ticket: " + strings.TrimSuffix(p.name[strings.Index(p.name, "vestibule-")+len("vestibule-"):], "=") + "=" + p.in
+		return "Vestibule-Ticket: " + strings.TrimSuffix(p.name[strings.Index(p.name, "vestibule-")+len("vestibule-"):],
+			"=") + "=" + p.in
 	case 3:
 		return "cookie: theirs=1;" + p.name + "junk; " + p.name + `"` + p.in + `"; theirs=2`
 	}
@@ -259,7 +267,8 @@ func (m *mixer) bad(p *papers) string {
 	switch m.IntN(12) {
 	case 10:
 		place := strings.TrimSuffix(p.name, "=") + ".place="
-		return "Cookie: " + place + m.one(p.waits, p.over, string(forged)) + "; " + p.name + m.one(p.over, p.elsewhere, p.waits)
+		return "Cookie: " + place + m.one(p.waits, p.over, string(forged)) + "; " + p.name +
+			m.one(p.over, p.elsewhere, p.waits)
 	case 0:
 		return "Cookie: " + p.name + p.over
 	case 1:
@@ -300,7 +309,8 @@ func (m *mixer) draw(k int) {
 	case m.IntN(4) == 0:
 		m.tail, m.cut = true, true
 		before := len(m.out)
-		m.write("POST", "/about", "shop.example", "POST /about HTTP/1.1", "", neverWhole, "Content-Length: 300", strings.Repeat("x", 300))
+		m.write("POST", "/about", "shop.example", "POST /about HTTP/1.1", "", neverWhole, "Content-Length: 300",
+			strings.Repeat("x", 300))
 		m.out = m.out[:before+1+m.IntN(len(m.out)-before-1)]
 	case m.IntN(2) == 0:
 		m.tail = true
@@ -343,7 +353,8 @@ func (m *mixer) ask(last bool) {
 	switch method := m.one("GET", "GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "DELETE"); method {
 	case "POST", "PUT":
 		body := m.body()
-		m.write(method, target, host, method+" "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
+		m.write(method, target, host, method+" "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)),
+			body)
 	default:
 		m.write(method, target, host, method+" "+target+" HTTP/1.1", more, fate, "", "")
 	}
@@ -376,17 +387,20 @@ func (m *mixer) rare(fate, host, target, more string) {
 		m.writeAs(sum, "POST", host, "POST "+target+" HTTP/1.1", more, fate, "Transfer-Encoding: chunked", chunks+"0\r\n\r\n")
 	case 1:
 		body := strings.Repeat("c", maxFastBody+m.IntN(2*maxFastBody))
-		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
+		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)),
+			body)
 	case 2:
 		m.write("OPTIONS", target, host, "OPTIONS "+target+" HTTP/1.1", more, fate, "", "")
 	case 3:
-		m.writeAs(summed("GET", host, target, nil), "GET", "other.example", "GET http://"+host+target+" HTTP/1.1", more, fate, "", "")
+		m.writeAs(summed("GET", host, target, nil), "GET", "other.example", "GET http://"+host+target+" HTTP/1.1", more, fate,
+			"", "")
 	case 4:
 		body := m.body() + "."
 		if fate == reaches { // else the connection ends because the body is not read
 			more += "\r\nExpect: 100-continue"
 		}
-		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
+		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)),
+			body)
 	case 5:
 		m.write("GET", target, host, "GET "+target+" HTTP/1.1", more+"\r\nUser-Agent: a\r\nUser-Agent: b", fate, "", "")
 	case 6:
@@ -408,16 +422,20 @@ func (m *mixer) odd() {
 	switch m.IntN(5) {
 	case 0:
 		names := smuggledNames()
-		text = strings.Replace(goingOn(smuggled()[names[m.IntN(len(names))]]), "Host: shop.example", "X-Expect: "+label+mayReach+" 0\r\nHost: shop.example", 1)
+		text = strings.Replace(goingOn(smuggled()[names[m.IntN(len(names))]]), "Host: shop.example",
+			"X-Expect: "+label+mayReach+" 0\r\nHost: shop.example", 1)
 	case 1:
-		text = "GET " + vipSpellings[m.IntN(len(vipSpellings))] + " HTTP/1.1" + strings.Replace(outside, mayReach, stays, 1) + m.bad(&m.rooms[1]) + "\r\n\r\n"
+		text = "GET " + vipSpellings[m.IntN(len(vipSpellings))] + " HTTP/1.1" + strings.Replace(outside, mayReach, stays, 1) +
+			m.bad(&m.rooms[1]) + "\r\n\r\n"
 	case 2:
 		text = "GET " + oddTargets[m.IntN(len(oddTargets))] + " HTTP/1.1" + outside + "\r\n"
 	case 3:
 		text = "POST /about HTTP/1.1" + outside + headerLines[m.IntN(len(headerLines))] + "\r\n\r\n"
 	case 4:
-		text = m.one("get", "CONNECT", "TRACE", "GET", "GET ", "P\x00ST") + " /vip " + m.one("HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "http/1.1", "HTTP/1.1 ") + m.one("\r\n", "\n") +
-			"Host: " + m.one("shop.example", "SHOP.example.", "shop.example\x00", "evil.example", "shop.example\r\nHost: evil.example", "shop.example:80") + "\r\nX-Expect: " + label + stays + " 0\r\n\r\n"
+		text = m.one("get", "CONNECT", "TRACE", "GET", "GET ", "P\x00ST") + " /vip " +
+			m.one("HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "http/1.1", "HTTP/1.1 ") + m.one("\r\n", "\n") +
+			"Host: " + m.one("shop.example", "SHOP.example.", "shop.example\x00", "evil.example",
+			"shop.example\r\nHost: evil.example", "shop.example:80") + "\r\nX-Expect: " + label + stays + " 0\r\n\r\n"
 	}
 	m.out = append(m.out, text...)
 }
@@ -454,7 +472,7 @@ func (m *mixer) play(k int) error {
 	}
 	m.draw(k)
 	m.bySite, m.byEdge = 0, 0
-	c, err := net.Dial("tcp", m.st.entrance())
+	c, err := net.Dial("tcp", m.st.door.entrance())
 	if err != nil {
 		return err
 	}
@@ -507,7 +525,8 @@ func (m *mixer) hear(s *step) error {
 	case !s.enters && a.label == "":
 		m.byEdge++
 		return nil
-	case s.enters && a.label == s.label && a.first == "HTTP/1.1 200 OK" && (s.method == "HEAD" || string(a.body) == "the site"):
+	case s.enters && a.label == s.label && a.first == "HTTP/1.1 200 OK" &&
+		(s.method == "HEAD" || string(a.body) == "the site"):
 		m.bySite++
 		return nil
 	}

@@ -45,11 +45,12 @@ const saleURL = "http://sale.example/"
 func TestAppsAreToldInJSON(t *testing.T) {
 	st := open(t, func(st *stage) {})
 	st.up.queue(vip, 1234, 2)
-	app := st.visitor()
+	app := st.door.visitor()
 	const axios = "application/json, text/plain, */*"
 	a := app.get("http://shop.example/vip", "Accept", axios)
 	said := a.told(t)
-	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" || a.Header.Get("Refresh") != "" || cookieOf(a, "vestibule-vip") == nil {
+	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" || a.Header.Get("Refresh") != "" ||
+		cookieOf(a, "vestibule-vip") == nil {
 		t.Errorf("%d, %v", a.StatusCode, a.Header)
 	}
 	if len(said.Cloudflare) != 25 || said.Cloudflare["inWaitingRoom"] != true || said.Cloudflare["waitTime"] != 11.0 {
@@ -58,11 +59,13 @@ func TestAppsAreToldInJSON(t *testing.T) {
 	if said.Ours["state"] != "queued" || said.Ours["peopleAhead"] != 1234.0 || said.Ours["room"] != "vip" {
 		t.Errorf("vestibule: %v", said.Ours)
 	}
-	if again := app.get("http://shop.example/vip", "Accept", axios).told(t); again.Ours["joinedAt"] != said.Ours["joinedAt"] {
+	if again := app.get("http://shop.example/vip", "Accept",
+		axios).told(t); again.Ours["joinedAt"] != said.Ours["joinedAt"] {
 		t.Errorf("joined at %v, then at %v", said.Ours["joinedAt"], again.Ours["joinedAt"])
 	}
 	st.up.view(vip, 0, 2, 1<<60, 0)
-	if a := app.get("http://shop.example/vip", "Accept", axios); a.body != "the site" || st.origin.last().Header.Get("Accept") != axios {
+	if a := app.get("http://shop.example/vip", "Accept", axios); a.body != "the site" ||
+		st.origin.last().Header.Get("Accept") != axios {
 		t.Errorf("admitted: %d %.60q", a.StatusCode, a.body)
 	}
 	if a := app.get("http://shop.example/vip", "Accept", "text/html"); a.body != "the site" {
@@ -87,7 +90,7 @@ func TestPagesWithGzip(t *testing.T) {
 			{"GET", "application/json", "gzip", ""},
 			{"GET", "image/avif", "gzip", ""},
 		} {
-			a := st.visitor().ask(tc.method, saleURL, "", "Accept", tc.accept, "Accept-Encoding", tc.encodings)
+			a := st.door.visitor().ask(tc.method, saleURL, "", "Accept", tc.accept, "Accept-Encoding", tc.encodings)
 			if got := a.Header.Get("Content-Encoding"); got != tc.want || a.Header.Get("Vary") != "*" || a.ContentLength <= 0 {
 				t.Errorf("%+v: coding %q, Vary %q, length %d", tc, got, a.Header["Vary"], a.ContentLength)
 			}
@@ -114,7 +117,7 @@ func TestPagesWithGzip(t *testing.T) {
 func TestAPageThatAsksForNews(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	news := func() map[string]any {
 		t.Helper()
 		a := v.get(saleURL, "Accept", "application/json", "Vestibule-Poll", "1")
@@ -158,21 +161,22 @@ func TestTheGraceIsTold(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[0].Grace = 20 * time.Minute
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.queue(sale, 10, 1)
-	if a := st.visitor().get(saleURL); !strings.Contains(a.body, `<dd id=kept>20 minutes</div>`) {
+	if a := st.door.visitor().get(saleURL); !strings.Contains(a.body, `<dd id=kept>20 minutes</div>`) {
 		t.Errorf("the page: %s", a.body)
 	}
 	now := st.server.Status().Time
 	place := ticket.Ticket{ID: 7, Joined: now.Add(-time.Hour), Seen: uint32(now.Second()) - 1200, Flags: ticket.Returned}
-	said := st.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.seal("sale", place)).told(t)
-	if said.Ours["placeKeptSeconds"] != 1200.0 || said.Ours["lost"] != "" || said.Ours["joinedAt"] != place.Joined.Std().Format("2006-01-02T15:04:05.000Z07:00") {
+	said := st.door.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.keys.seal("sale", place)).told(t)
+	if said.Ours["placeKeptSeconds"] != 1200.0 || said.Ours["lost"] != "" ||
+		said.Ours["joinedAt"] != place.Joined.Std().Format("2006-01-02T15:04:05.000Z07:00") {
 		t.Errorf("after twenty minutes: %v", said.Ours)
 	}
 	place.Seen -= 120
-	said = st.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.seal("sale", place)).told(t)
+	said = st.door.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.keys.seal("sale", place)).told(t)
 	if said.Ours["lost"] != "away" {
 		t.Errorf("after twenty-two minutes: %v", said.Ours)
 	}
@@ -185,7 +189,7 @@ func TestPagesInTheVisitorsLanguage(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[0].DefaultLanguage, d.Rooms[0].QueueMessage = "ja-JP", "Seats & <standing>"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.queue(sale, 10, 1)
@@ -195,8 +199,9 @@ func TestPagesInTheVisitorsLanguage(t *testing.T) {
 		"he":                      `<html lang="he-IL" dir="rtl">`,
 		"de-CH,de;q=0.9,en;q=0.8": `<html lang="de-DE" dir="ltr">`,
 	} {
-		a := st.visitor().get(saleURL, "Accept-Language", header)
-		if !strings.Contains(a.body, want) || !strings.Contains(a.body, ">Seats &amp; &lt;standing&gt;</p>") || !strings.Contains(want, a.Header.Get("Content-Language")) {
+		a := st.door.visitor().get(saleURL, "Accept-Language", header)
+		if !strings.Contains(a.body, want) || !strings.Contains(a.body, ">Seats &amp; &lt;standing&gt;</p>") ||
+			!strings.Contains(want, a.Header.Get("Content-Language")) {
 			t.Errorf("%q: no %s, or no message, in %.80q", header, want, a.body)
 		}
 	}
@@ -208,28 +213,31 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
 	const leave = leaveURL + "?room=sale"
-	v := st.visitor()
-	joined := st.opened("sale", cookieOf(v.get(saleURL), "vestibule-sale").Value).Joined
+	v := st.door.visitor()
+	joined := st.keys.opened("sale", cookieOf(v.get(saleURL), "vestibule-sale").Value).Joined
 	for range 2 { // the second time there is nothing to leave, and that is fine
-		a := v.ask(http.MethodPost, leave, "", "Sec-Fetch-Site", "same-origin", "Origin", "http://sale.example", "Accept", "text/html,*/*;q=0.8")
-		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You have left the line") || !strings.Contains(a.body, `<a href="/">Join again</a>`) {
+		a := v.ask(http.MethodPost, leave, "", "Sec-Fetch-Site", "same-origin", "Origin", "http://sale.example", "Accept",
+			"text/html,*/*;q=0.8")
+		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You have left the line") ||
+			!strings.Contains(a.body, `<a href="/">Join again</a>`) {
 			t.Errorf("leaving: %d, %.60q", a.StatusCode, a.body)
 		}
 	}
 	eventually(t, "the new place is behind the old one", func() bool {
-		return st.opened("sale", cookieOf(st.visitor().get(saleURL), "vestibule-sale").Value).Joined > joined
+		return st.keys.opened("sale", cookieOf(st.door.visitor().get(saleURL), "vestibule-sale").Value).Joined > joined
 	})
 	if len(v.Jar.Cookies(&url.URL{Scheme: "http", Host: "sale.example", Path: "/"})) > 0 {
 		t.Error("the browser keeps its ticket")
 	}
-	if a := v.ask(http.MethodPost, leave, "", "Accept", "application/json").told(t); a.Ours["state"] != "left" || a.Cloudflare["inWaitingRoom"] != false {
+	if a := v.ask(http.MethodPost, leave, "", "Accept", "application/json").told(t); a.Ours["state"] != "left" ||
+		a.Cloudflare["inWaitingRoom"] != false {
 		t.Errorf("an app that leaves: %v", a)
 	}
 	if a := v.ask(http.MethodPost, leaveURL, "", "Accept", "*/*"); a.StatusCode != http.StatusNoContent {
 		t.Errorf("a beacon: %d", a.StatusCode)
 	}
 
-	app := st.visitor()
+	app := st.door.visitor()
 	app.Jar = nil
 	place := app.get(saleURL, gate.TicketHeader, "new").Header.Get(gate.TicketHeader)
 	place = app.get(saleURL, gate.TicketHeader, place).Header.Get(gate.TicketHeader) // counted from now on
@@ -252,34 +260,36 @@ func TestTicketsInAHeader(t *testing.T) {
 		w.Header().Set("Vestibule-Ticket", "sale=forged")
 	})
 	st.up.queue(sale, 10, 1)
-	app := st.visitor()
+	app := st.door.visitor()
 	app.Jar = nil
 	a := app.get(saleURL, "Vestibule-Ticket", "new")
 	place := a.Header.Get("Vestibule-Ticket")
 	if !regexp.MustCompile(`^sale=[A-Za-z0-9_-]{86,}$`).MatchString(place) {
 		t.Fatalf("ticket %q", place)
 	}
-	joined := st.opened("sale", strings.TrimPrefix(place, "sale=")).Joined
+	joined := st.keys.opened("sale", strings.TrimPrefix(place, "sale=")).Joined
 	a = app.get(saleURL, "Vestibule-Ticket", "other=x, "+place)
 	place = a.Header.Get("Vestibule-Ticket")
-	if got := st.opened("sale", strings.TrimPrefix(place, "sale=")).Joined; got != joined {
+	if got := st.keys.opened("sale", strings.TrimPrefix(place, "sale=")).Joined; got != joined {
 		t.Errorf("joined at %v, then at %v", joined, got)
 	}
 	st.up.view(sale, 0, 2, 1<<60, 0)
 	a = app.get(saleURL, "Vestibule-Ticket", place)
-	pass := st.opened("sale", strings.TrimPrefix(a.Header.Get("Vestibule-Ticket"), "sale="))
-	if lines := a.Header.Values("Vestibule-Ticket"); a.StatusCode != http.StatusOK || len(lines) != 1 || !pass.IsAdmitted() {
+	pass := st.keys.opened("sale", strings.TrimPrefix(a.Header.Get("Vestibule-Ticket"), "sale="))
+	if lines := a.Header.Values("Vestibule-Ticket"); a.StatusCode != http.StatusOK || len(lines) != 1 ||
+		!pass.IsAdmitted() {
 		t.Errorf("admitted: %d with %q", a.StatusCode, lines)
 	}
-	if a := st.visitor().get(saleURL); a.Header.Get("Vestibule-Ticket") != "" {
+	if a := st.door.visitor().get(saleURL); a.Header.Get("Vestibule-Ticket") != "" {
 		t.Error("a browser that did not ask was given its ticket in a header")
 	}
-	browser := st.visitor()
+	browser := st.door.visitor()
 	browser.get(saleURL)
 	if a := browser.get(saleURL, "Vestibule-Ticket", "new"); a.Header.Get("Vestibule-Ticket") != "" {
 		t.Error("a browser's cookie was given away")
 	}
-	if a := app.get(saleURL, "Vestibule-Ticket", strings.Repeat("sale=x,", 50)+"sale="+st.value("sale", session(7))); a.Header.Get("Vestibule-Decision") != "" {
+	if a := app.get(saleURL, "Vestibule-Ticket", strings.Repeat("sale=x,", 50)+"sale="+st.keys.value("sale",
+		session(7))); a.Header.Get("Vestibule-Decision") != "" {
 		t.Errorf("a session behind 50 values that do not open: %d %.60q", a.StatusCode, a.body)
 	}
 }
@@ -294,15 +304,16 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	d.Rooms[0].WaitingPage = roomdoc.Hash([]byte(text))
 	st.docs.pages.Store(roomdoc.PageDocument(d.Rooms[0].WaitingPage), compress.Gzip([]byte(text)))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.queue(sale, 10, 1)
 	seen := map[string]bool{}
 	for range 3 {
-		a := st.visitor().get(saleURL)
+		a := st.door.visitor().get(saleURL)
 		m := regexp.MustCompile(`^<!doctype html><title>10</title><script nonce=([A-Za-z0-9_-]{22})>1</script>$`).FindStringSubmatch(a.body)
-		if m == nil || seen[m[1]] || !strings.Contains(a.Header.Get("Content-Security-Policy"), "script-src 'nonce-"+m[1]+"'") {
+		if m == nil || seen[m[1]] || !strings.Contains(a.Header.Get("Content-Security-Policy"),
+			"script-src 'nonce-"+m[1]+"'") {
 			t.Fatalf("%q under %q", a.body, a.Header.Get("Content-Security-Policy"))
 		}
 		seen[m[1]] = true
@@ -324,7 +335,7 @@ func TestFrameAncestors(t *testing.T) {
 		st.change(uint64(2+i), func(r *room.Settings) {
 			r.CookieSameSite, r.CookiePartitioned, r.FrameAncestors = room.CookieNone, true, tc.setting
 		})
-		policy := st.visitor().get(saleURL, "Accept", "text/html").Header.Get("Content-Security-Policy")
+		policy := st.door.visitor().get(saleURL, "Accept", "text/html").Header.Get("Content-Security-Policy")
 		if !slices.Contains(strings.Split(policy, "; "), tc.want) {
 			t.Errorf("%q: %s", tc.setting, policy)
 		}
@@ -333,7 +344,8 @@ func TestFrameAncestors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if policy := page.FramedBy(custom.Policy("n", ""), "https://a.example"); !strings.Contains(policy, "; frame-ancestors 'self' https://a.example; ") {
+	if policy := page.FramedBy(custom.Policy("n", ""), "https://a.example"); !strings.Contains(policy,
+		"; frame-ancestors 'self' https://a.example; ") {
 		t.Errorf("a page of the operator's own: %s", policy)
 	}
 }

@@ -31,19 +31,19 @@ func BenchmarkPages(b *testing.B) {
 	tools := needs(b, "nginx", "wrk", "taskset")
 	st := open(b, func(st *stage) { st.params.Refresh = time.Hour })
 	st.up.queue(sale, 1234, 2)
-	page := st.visitor().get(saleURL)
+	page := st.door.visitor().get(saleURL)
 	if !strings.Contains(page.body, "1,234") || len(page.Header["Set-Cookie"]) != 1 {
 		b.Fatalf("%d %v", page.StatusCode, page.Header)
 	}
 	static, worker := startFile(b, tools, len(page.body))
 	place := inLine(7)
 	place.Joined = st.server.Status().Time
-	back := "Cookie: " + st.seal("sale", place)
+	back := "Cookie: " + st.keys.seal("sale", place)
 
 	const html = "Accept: text/html"
 	sides := []*side{
-		{name: "newcomers", url: "http://" + st.addr(0) + "/", header: []string{html}, pid: os.Getpid()},
-		{name: "back", url: "http://" + st.addr(0) + "/", header: []string{back}, pid: os.Getpid()},
+		{name: "newcomers", url: "http://" + st.door.addr(0) + "/", header: []string{html}, pid: os.Getpid()},
+		{name: "back", url: "http://" + st.door.addr(0) + "/", header: []string{back}, pid: os.Getpid()},
 		{name: "nginx", url: static, header: []string{html}, pid: worker},
 	}
 	takeTurns(b, tools, sides)
@@ -169,7 +169,8 @@ func (s *side) load(b *testing.B, tools map[string]string) (rate, cpu float64) {
 		b.Fatalf("%v: %s", err, out.String())
 	}
 	per, all := perSecond.FindSubmatch(out.Bytes()), inAll.FindSubmatch(out.Bytes())
-	if per == nil || all == nil || strings.Contains(out.String(), "Non-2xx") || strings.Contains(out.String(), "Socket errors") {
+	if per == nil || all == nil || strings.Contains(out.String(), "Non-2xx") ||
+		strings.Contains(out.String(), "Socket errors") {
 		b.Fatal(out.String())
 	}
 	rate, err := strconv.ParseFloat(string(per[1]), 64)
@@ -205,16 +206,20 @@ func BenchmarkFrontAuth(b *testing.B) {
 			"Accept: text/html", "Accept-Language: en", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
 		}
 		if form == formHeaders {
-			header = append(header, "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /tickets?show=1")
+			header = append(header, "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example",
+				"X-Forwarded-Uri: /tickets?show=1")
 		}
 		const path = "/tickets?show=1"
-		beside := &side{name: "static-" + form, url: "http://" + static.addr(0) + path, pid: os.Getpid()}
+		beside := &side{name: "static-" + form, url: "http://" + static.door.addr(0) + path, pid: os.Getpid()}
 		sides = append(sides, beside)
 		for _, reader := range []string{frontNetHTTP, frontFast} {
 			st := openFront(b, form, reads(reader))
 			st.up.queue(sale, 10, 1)
-			beside.header = append([]string{"Cookie: theirs=1; " + st.seal("sale", session(7))}, header...)
-			sides = append(sides, &side{name: form + "-" + reader, url: "http://" + st.addr(0) + path, header: beside.header, pid: os.Getpid()})
+			beside.header = append([]string{"Cookie: theirs=1; " + st.keys.seal("sale", session(7))}, header...)
+			sides = append(sides, &side{
+				name: form + "-" + reader, url: "http://" + st.door.addr(0) + path,
+				header: beside.header, pid: os.Getpid(),
+			})
 		}
 	}
 	takeTurns(b, tools, sides)
@@ -230,15 +235,22 @@ func BenchmarkFrontAuth(b *testing.B) {
 // with edge and site, with and without questions to the edge.
 func BenchmarkFronts(b *testing.B) {
 	tools := needs(b, "wrk", "taskset")
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the site") }))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request,
+	) {
+		fmt.Fprint(w, "the site")
+	}))
 	b.Cleanup(site.Close)
 	var sides []*side
 	for _, f := range testkit.Fronts[:2] {
 		st := openFront(b, f.Form, nil)
-		at := testkit.FrontPlaces{Edges: []string{st.addr(0)}, Site: site.Listener.Addr().String()}
-		header := []string{"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html"}
+		at := testkit.FrontPlaces{Edges: []string{st.door.addr(0)}, Site: site.Listener.Addr().String()}
+		header := []string{"Cookie: theirs=1; " + st.keys.seal("sale", session(7)), "Accept: text/html"}
 		for _, name := range []string{f.Name, f.Name + "-alone"} {
-			sides = append(sides, &side{name: name, url: "http://" + startFront(b, &f, at, 1) + "/", header: header, pid: os.Getpid()})
+			sides = append(sides, &side{
+				name: name, url: "http://" + startFront(b, &f, at, 1) + "/", header: header,
+				pid: os.Getpid(),
+			})
 			at.Alone = true
 		}
 	}
@@ -273,7 +285,8 @@ func cpuOf(b *testing.B, pid int) float64 {
 // pin puts all threads of this process on some cores.
 func pin(b *testing.B, taskset, cores string) {
 	b.Helper()
-	if out, err := exec.CommandContext(b.Context(), taskset, "-a", "-c", "-p", cores, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(b.Context(), taskset, "-a", "-c", "-p", cores,
+		strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
 }
@@ -299,17 +312,22 @@ func startFile(b *testing.B, tools map[string]string, size int) (url string, wor
 	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	addr, worker := startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;", "root "+dir+";")
+	addr, worker := startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;",
+		"root "+dir+";")
 	return "http://" + addr + "/page.html", worker
 }
 
 // startNginx runs an nginx with one worker on a core until the benchmark ends. server is the content of its server
 // block, http stands beside it, and more holds options of the listen address and further arguments.
-func startNginx(b *testing.B, tools map[string]string, core int, http, server string, more ...string) (addr string, worker int) {
+func startNginx(b *testing.B, tools map[string]string, core int, http, server string, more ...string) (addr string,
+	worker int,
+) {
 	b.Helper()
 	addr = testkit.FreeAddr(b)
-	args := append(testkit.Nginx(b, b.TempDir(), http+"\n\tserver { listen "+addr+strings.Join(more[:min(1, len(more))], "")+"; "+server+" }"), more[min(1, len(more)):]...)
-	nginx := exec.CommandContext(b.Context(), tools["taskset"], append([]string{"-c", strconv.Itoa(core), tools["nginx"]}, args...)...)
+	args := append(testkit.Nginx(b, b.TempDir(), http+"\n\tserver { listen "+addr+strings.Join(more[:min(1, len(more))],
+		"")+"; "+server+" }"), more[min(1, len(more)):]...)
+	nginx := exec.CommandContext(b.Context(), tools["taskset"],
+		append([]string{"-c", strconv.Itoa(core), tools["nginx"]}, args...)...)
 	nginx.Stderr = os.Stderr
 	nginx.Cancel = func() error { return nginx.Process.Signal(syscall.SIGTERM) }
 	if err := nginx.Start(); err != nil {

@@ -25,7 +25,7 @@ func (st *stage) proven() proof.Claims {
 	if len(lines) != 1 {
 		st.t.Fatalf("the site saw %d proofs", len(lines))
 	}
-	a := st.visitor().get("http://sale.example" + gate.KeysPath)
+	a := st.door.visitor().get("http://sale.example" + gate.KeysPath)
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(a.body), &set); err != nil {
 		st.t.Fatalf("%d %.60q: %v", a.StatusCode, a.body, err)
@@ -49,7 +49,7 @@ func (st *stage) verify(query string, proofs ...string) (code int, v map[string]
 		st.t.Fatal(err)
 	}
 	r.Header[gate.ProofHeader] = proofs
-	a := st.visitor().do(r)
+	a := st.door.visitor().do(r)
 	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
 		st.t.Fatalf("%d %.60q: %v", a.StatusCode, a.body, err)
 	}
@@ -62,14 +62,16 @@ func TestTheSiteIsGivenAProof(t *testing.T) {
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that reveals everything
 	})
-	v := st.visitor()
-	a := v.get("http://sale.example/", gate.ProofHeader, "mine", "vestibule-proof", "mine", "Vestibule_Proof", "mine", "Connection", gate.ProofHeader)
+	v := st.door.visitor()
+	a := v.get("http://sale.example/", gate.ProofHeader, "mine", "vestibule-proof", "mine", "Vestibule_Proof", "mine",
+		"Connection", gate.ProofHeader)
 	if a.StatusCode != http.StatusOK || a.Header.Get(gate.ProofHeader) != "" {
 		t.Errorf("the visitor gets %d and %q", a.StatusCode, a.Header)
 	}
 	c := st.proven()
 	now := time.Now().Unix()
-	if c.Room != "sale" || c.Audience != st.origin.URL || c.Subject == "" || c.Admitted < now-60 || c.Admitted > now+1 || c.Expires <= now || c.Expires > now+301 {
+	if c.Room != "sale" || c.Audience != st.origin.URL || c.Subject == "" || c.Admitted < now-60 || c.Admitted > now+1 ||
+		c.Expires <= now || c.Expires > now+301 {
 		t.Errorf("inside: %+v", c)
 	}
 	v.get("http://sale.example/")
@@ -82,12 +84,12 @@ func TestTheSiteIsGivenAProof(t *testing.T) {
 	if got := st.origin.last().Header.Get(gate.ProofHeader); got != second {
 		t.Error("a proof is made anew for each request")
 	}
-	st.visitor().get("http://sale.example/")
+	st.door.visitor().get("http://sale.example/")
 	if other := st.proven(); other.Subject == c.Subject {
 		t.Errorf("another visitor: %+v", other)
 	}
 	// Outside of all rooms there are no sessions, but the request passed through the edge.
-	st.visitor().get("http://shop.example/about")
+	st.door.visitor().get("http://shop.example/about")
 	if c := st.proven(); c.Room != "" || c.Subject != "" || c.Audience != st.origin.URL {
 		t.Errorf("outside: %+v", c)
 	}
@@ -96,37 +98,40 @@ func TestTheSiteIsGivenAProof(t *testing.T) {
 func TestKeysOfProofsArePublished(t *testing.T) {
 	st := open(t, proving)
 	for _, host := range []string{"sale.example", "edge.internal"} {
-		a := st.visitor().get("http://" + host + gate.KeysPath)
-		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "public, max-age=300" || a.Header.Get("Content-Type") != "application/jwk-set+json" {
+		a := st.door.visitor().get("http://" + host + gate.KeysPath)
+		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "public, max-age=300" ||
+			a.Header.Get("Content-Type") != "application/jwk-set+json" {
 			t.Errorf("%s: %d %q", host, a.StatusCode, a.Header)
 		}
-		if strings.Contains(a.body, `"d"`) || strings.Count(a.body, `"kid"`) != len(st.ring.Keys) {
+		if strings.Contains(a.body, `"d"`) || strings.Count(a.body, `"kid"`) != len(st.keys.ring.Keys) {
 			t.Errorf("%s: %s", host, a.body)
 		}
 	}
-	if a := st.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath, ""); a.StatusCode != http.StatusMethodNotAllowed {
+	if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath,
+		""); a.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", a.StatusCode)
 	}
 	// A rotation adds a key, and the site's proofs go on.
-	next, err := st.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour, strings.NewReader(strings.Repeat("k", 64)))
+	next, err := st.keys.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour,
+		strings.NewReader(strings.Repeat("k", 64)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	st.docs.offer(node.KeysDocument, keysDocument(t, next))
 	eventually(t, "the new key is published", func() bool {
-		return strings.Count(st.visitor().get("http://sale.example"+gate.KeysPath).body, `"kid"`) == len(next.Keys)
+		return strings.Count(st.door.visitor().get("http://sale.example"+gate.KeysPath).body, `"kid"`) == len(next.Keys)
 	})
-	st.visitor().get("http://sale.example/")
+	st.door.visitor().get("http://sale.example/")
 	st.proven()
 }
 
 // A site can ask whether the session of a proof goes on.
 func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 	st := open(t, proving)
-	v := st.visitor()
+	v := st.door.visitor()
 	v.get("http://sale.example/")
 	good := st.origin.last().Header.Get(gate.ProofHeader)
-	st.visitor().get("http://shop.example/about")
+	st.door.visitor().get("http://shop.example/about")
 	outside := st.origin.last().Header.Get(gate.ProofHeader)
 	for _, tc := range []struct {
 		name, query string
@@ -147,7 +152,8 @@ func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 		{"altered", "", []string{good[:len(good)-8] + "AAAAAAAA"}, 403, false},
 	} {
 		code, told := st.verify(tc.query, tc.proofs...)
-		if code != tc.code || told["passed"] != (tc.code == 200) || told["inside"] != tc.inside || (tc.code != 200) != (told["reason"] != nil) {
+		if code != tc.code || told["passed"] != (tc.code == 200) || told["inside"] != tc.inside ||
+			(tc.code != 200) != (told["reason"] != nil) {
 			t.Errorf("%s: %d %v", tc.name, code, told)
 		}
 	}
@@ -159,7 +165,7 @@ func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 		t.Errorf("after leaving: %d %v", code, told)
 	}
 	// Nor is anybody of an earlier epoch.
-	st.visitor().get("http://sale.example/")
+	st.door.visitor().get("http://sale.example/")
 	good = st.origin.last().Header.Get(gate.ProofHeader)
 	d := document(st.origin.URL)
 	d.Rooms[0].Epoch = 1
@@ -173,12 +179,15 @@ func TestAFrontIsGivenAProof(t *testing.T) {
 		proving(st)
 		st.cfg.Front.Listen, st.cfg.Proxies = "127.0.0.1:0", []string{"127.0.0.1"}
 	})
-	v := st.visitor()
+	v := st.door.visitor()
 	r, err := http.NewRequest(http.MethodGet, st.server.FrontURL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"Method": "GET", "Proto": "http", "Host": "sale.example", "Uri": "/", "For": "192.0.2.7"} {
+	for name, value := range map[string]string{
+		"Method": "GET", "Proto": "http", "Host": "sale.example", "Uri": "/",
+		"For": "192.0.2.7",
+	} {
 		r.Header.Set("X-Forwarded-"+name, value)
 	}
 	res, err := http.DefaultClient.Do(r)
@@ -197,14 +206,14 @@ func TestAFrontIsGivenAProof(t *testing.T) {
 
 func TestNoProofsUnlessAskedFor(t *testing.T) {
 	st := open(t, nil)
-	if a := st.visitor().get("http://sale.example/", gate.ProofHeader, "mine"); a.StatusCode != http.StatusOK {
+	if a := st.door.visitor().get("http://sale.example/", gate.ProofHeader, "mine"); a.StatusCode != http.StatusOK {
 		t.Errorf("the site: %d", a.StatusCode)
 	}
 	if got := st.origin.last().Header.Values(gate.ProofHeader); got != nil {
 		t.Errorf("the site sees %q", got)
 	}
 	for _, path := range []string{gate.KeysPath, gate.VerifyPath} {
-		if a := st.visitor().get("http://sale.example" + path); a.StatusCode != http.StatusNotFound {
+		if a := st.door.visitor().get("http://sale.example" + path); a.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, a.StatusCode)
 		}
 	}
@@ -216,7 +225,10 @@ func BenchmarkProof(b *testing.B) {
 	st := open(b, proving)
 	st.server.proxy.trip = instantly{}
 	s := session(7)
-	r := &gate.Request{Host: "sale.example", Target: "/", Method: http.MethodGet, Cookies: []string{st.seal("sale", s)}}
+	r := &gate.Request{
+		Host: "sale.example", Target: "/", Method: http.MethodGet,
+		Cookies: []string{st.keys.seal("sale", s)},
+	}
 	b.Run("remembered", func(b *testing.B) {
 		o := st.server.gate.Begin()
 		defer o.End()
@@ -230,7 +242,7 @@ func BenchmarkProof(b *testing.B) {
 		}
 	})
 	b.Run("made", func(b *testing.B) {
-		keys, err := proof.NewKeys(st.ring)
+		keys, err := proof.NewKeys(st.keys.ring)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -243,6 +255,6 @@ func BenchmarkProof(b *testing.B) {
 		}
 	})
 	b.Run("request", func(b *testing.B) {
-		benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", s), http.StatusOK)
+		benchmark(b, st, "sale.example", "/tickets?show=1", st.keys.seal("sale", s), http.StatusOK)
 	})
 }

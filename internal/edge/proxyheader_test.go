@@ -114,7 +114,8 @@ func TestReadingPROXYHeaders(t *testing.T) {
 // library agrees with every header that is believed.
 func FuzzPROXYHeader(f *testing.F) {
 	for _, s := range []string{
-		headerOf(f, 2, "192.0.2.7:4711"), headerOf(f, 2, "[2001:db8::7]:4711"), headerOf(f, 1, "192.0.2.7:4711"), "PROXY UNKNOWN\r\n",
+		headerOf(f, 2, "192.0.2.7:4711"), headerOf(f, 2, "[2001:db8::7]:4711"), headerOf(f, 1, "192.0.2.7:4711"),
+		"PROXY UNKNOWN\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n\r\n", v2(0x20, 0, 0, 0), "PROXY \r\n",
 	} {
 		f.Add([]byte(s), true)
@@ -147,11 +148,11 @@ func FuzzPROXYHeader(f *testing.F) {
 
 // through requests path over a connection that begins with preface, and returns the answer; nil if the edge closed
 // it.
-func (st *stage) through(preface, request string) *http.Response {
-	st.t.Helper()
-	c := st.dial()
+func (d *door) through(preface, request string) *http.Response {
+	d.Helper()
+	c := d.dial()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	if _, err := io.WriteString(c, preface+request); err != nil {
 		return nil
@@ -179,26 +180,27 @@ func TestAVisitorIsWhoThePROXYHeaderSays(t *testing.T) {
 		{headerOf(t, 1, "192.0.2.8:4711"), "192.0.2.8"},
 		{v2(0x20, 0, 0, 0), "127.0.0.1"},
 	} {
-		if res := st.through(tc.preface, about); res == nil || res.StatusCode != http.StatusOK {
+		if res := st.door.through(tc.preface, about); res == nil || res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %+v", tc.want, res)
 		} else if got := st.origin.last().Header.Get("X-Forwarded-For"); got != tc.want {
 			t.Errorf("the site hears of %s, want %s", got, tc.want)
 		}
 	}
 	listen := func(id uint64) string {
-		return "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " + st.seal("sale", inLine(id)) + "\r\n\r\n"
+		return "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " +
+			st.keys.seal("sale", inLine(id)) + "\r\n\r\n"
 	}
 	for i, tc := range []struct {
 		from string
 		want int
 	}{{"192.0.2.7:1", http.StatusOK}, {"192.0.2.8:1", http.StatusServiceUnavailable}, {"198.51.100.7:1", http.StatusOK}} {
-		if res := st.through(headerOf(t, 2, tc.from), listen(uint64(i)+7)); res == nil || res.StatusCode != tc.want {
+		if res := st.door.through(headerOf(t, 2, tc.from), listen(uint64(i)+7)); res == nil || res.StatusCode != tc.want {
 			t.Errorf("an event stream of %s: %+v, want %d", tc.from, res, tc.want)
 		}
 	}
 	// Listed, but without a header: the visitor is unknown.
 	for _, preface := range []string{"", "PROXY TCP4 nowhere\r\n", v2(0x21, 0x12, 0, 0)} {
-		if res := st.through(preface, about); res != nil {
+		if res := st.door.through(preface, about); res != nil {
 			t.Errorf("%q: %d", preface, res.StatusCode)
 		}
 	}
@@ -216,9 +218,9 @@ func TestAPROXYHeaderBeforeTLS(t *testing.T) {
 		pair(t, st.cfg.TLS, 1)
 		st.cfg.ProxyProtocol.Trusted = []string{"127.0.0.1"}
 	})
-	v := st.secure(true)
+	v := st.door.secure(true)
 	v.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
-		c, err := net.Dial("tcp", st.addr(0))
+		c, err := net.Dial("tcp", st.door.addr(0))
 		if err == nil {
 			_, err = io.WriteString(c, headerOf(t, 2, "192.0.2.7:4711"))
 		}
@@ -244,7 +246,7 @@ func TestPROXYHeadersOfOthers(t *testing.T) {
 				st.cfg.ProxyProtocol = ProxyProtocolConfig{Trusted: []string{"192.0.2.0/24"}, Untrusted: tc.what}
 			})
 			for _, preface := range []string{headerOf(t, 2, "203.0.113.7:4711"), headerOf(t, 1, "203.0.113.7:4711")} {
-				res := st.through(preface, about)
+				res := st.door.through(preface, about)
 				if (res != nil && res.StatusCode == http.StatusOK) != tc.served {
 					t.Errorf("%q: %+v", preface, res)
 				}
@@ -253,7 +255,7 @@ func TestPROXYHeadersOfOthers(t *testing.T) {
 				t.Errorf("%v %s", n, tc.result)
 			}
 			// A connection without a header is served.
-			if res := st.through("", about); res == nil || res.StatusCode != http.StatusOK {
+			if res := st.door.through("", about); res == nil || res.StatusCode != http.StatusOK {
 				t.Errorf("without a header: %+v", res)
 			}
 			if got := st.origin.last().Header.Get("X-Forwarded-For"); got != "127.0.0.1" {
@@ -270,7 +272,7 @@ func TestAPROXYHeaderThatDoesNotCome(t *testing.T) {
 		st.cfg.Timeouts.Header = 100 * time.Millisecond
 	})
 	for _, begun := range []string{"", "PROXY TCP4 ", v2(0x21, 0x11)} {
-		if res := st.through(begun, ""); res != nil {
+		if res := st.door.through(begun, ""); res != nil {
 			t.Errorf("%q: %+v", begun, res)
 		}
 	}

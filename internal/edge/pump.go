@@ -61,8 +61,8 @@ func (u *uplink) pump(ctx context.Context) {
 		var due, present fleettime.Mono
 		var reports []wire.Report
 		instances := u.lives
-		u.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
-			again, silent := reported.Add(u.interval), u.gate.LastGrant() < reported
+		u.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+			again, silent := reported.Add(u.interval), u.gate.Engine.LastGrant() < reported
 			if eng.Due() <= now || silent && again <= now {
 				reports = eng.Report(now)
 				reported, silent = now, true
@@ -72,7 +72,8 @@ func (u *uplink) pump(ctx context.Context) {
 			if silent {
 				due = min(due, again)
 			}
-			isolated, twin = eng.Isolated(now), eng.Status(now).Twin
+			st := eng.Status(now)
+			isolated, twin = st.Isolated, st.Twin
 			if len(reports) > 0 {
 				instances = eng.Instances()
 			}
@@ -136,7 +137,7 @@ func (u *uplink) onGrant(_ string, data []byte) {
 		return
 	}
 	u.metrics.grants.WithLabelValues("applied").Inc()
-	now := u.gate.Apply(g)
+	now := u.gate.Engine.Apply(g)
 	u.before.apply(now, g)
 	if g.Echo != 0 && now >= g.Echo {
 		u.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
@@ -144,15 +145,15 @@ func (u *uplink) onGrant(_ string, data []byte) {
 	u.wake()
 }
 
-// goodbyeTime bounds the sending of a goodbye, on a machine that stops everything and may be very busy.
-const goodbyeTime = 3 * time.Second
+// finalReportTime bounds the sending of the final report, on a machine that stops everything and may be very busy.
+const finalReportTime = 3 * time.Second
 
-// sayGoodbye gives all permits back, so that nothing has to be reserved for this edge.
-func (u *uplink) sayGoodbye() {
+// sendFinalReport gives all permits back, so that nothing has to be reserved for this edge.
+func (u *uplink) sendFinalReport() {
 	var reports []wire.Report
 	var ended admission.Ended
-	u.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.AllEnded() })
-	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+	u.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.Rooms.AllEnded() })
+	ctx, cancel := context.WithTimeout(context.Background(), finalReportTime)
 	defer cancel()
 	u.keeper.snapshot(ctx)
 	u.send(reports)

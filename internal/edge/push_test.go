@@ -69,14 +69,14 @@ func (p *pushStore) only(t testing.TB) (visitor uint64, r push.Record, ok bool) 
 func notifying(t testing.TB, p *pushStore) *stage {
 	t.Helper()
 	st := newStage(t, func(st *stage) {
-		st.ring.Push = ticket.Secret{9}
+		st.keys.ring.Push = ticket.Secret{9}
 		st.pushes = p.store
 	})
 	st.up = newParent(t, st.bus, sale, vip)
 	d := document(st.origin.URL)
 	d.Rooms[0].WebPush = true
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.covered(0, sale)
@@ -94,7 +94,10 @@ func pushHeader(t testing.TB, endpoint string) string {
 		t.Fatal(err)
 	}
 	enc := base64.RawURLEncoding
-	return strings.Join([]string{endpoint, enc.EncodeToString(key.PublicKey().Bytes()), enc.EncodeToString(make([]byte, push.Auth)), "de-DE"}, " ")
+	return strings.Join([]string{
+		endpoint, enc.EncodeToString(key.PublicKey().Bytes()),
+		enc.EncodeToString(make([]byte, push.Auth)), "de-DE",
+	}, " ")
 }
 
 const endpoint = "https://fcm.googleapis.com/fcm/send/secret-token"
@@ -108,25 +111,30 @@ func pushCookie(a answer) *http.Cookie {
 	return nil
 }
 
-// TestSubscribing: a waiting visitor subscribes, confirms, and the subscription ends when it enters, leaves or wants so.
+// TestSubscribing: a waiting visitor subscribes, confirms, and the subscription ends when it enters, leaves or wants
+// so.
 func TestSubscribing(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"enters", "leaves", "ends"} {
 		p := &pushStore{}
 		st := notifying(t, p)
-		v := st.visitor()
+		v := st.door.visitor()
 		page := v.get("http://sale.example/buy?x=1", "Accept", "text/html")
-		if !strings.Contains(page.body, `src="/.well-known/vestibule/push.js?room=sale&amp;lang=`) || !strings.Contains(page.Header.Get("Content-Security-Policy"), "; worker-src 'self'") {
+		if !strings.Contains(page.body, `src="/.well-known/vestibule/push.js?room=sale&amp;lang=`) ||
+			!strings.Contains(page.Header.Get("Content-Security-Policy"), "; worker-src 'self'") {
 			t.Fatalf("%d %v", page.StatusCode, page.Header)
 		}
 		script := v.get("http://sale.example" + gate.PushPagePath + "?room=sale&lang=de-DE")
-		if sealer, err := push.NewIdentity(st.ring.Push); err != nil || !strings.Contains(script.body, sealer.Public()) || !strings.Contains(script.body, "benachrichtigt") {
+		if sealer, err := push.NewIdentity(st.keys.ring.Push); err != nil ||
+			!strings.Contains(script.body, sealer.Public()) || !strings.Contains(script.body, "benachrichtigt") {
 			t.Fatalf("%v %s", err, script.body)
 		}
-		if w := v.get("http://sale.example" + gate.PushWorkPath); w.StatusCode != http.StatusOK || !strings.HasPrefix(w.Header.Get("Content-Type"), "text/javascript") {
+		if w := v.get("http://sale.example" + gate.PushWorkPath); w.StatusCode != http.StatusOK ||
+			!strings.HasPrefix(w.Header.Get("Content-Type"), "text/javascript") {
 			t.Fatal(w.StatusCode, w.Header)
 		}
-		a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, endpoint), "Referer", "http://sale.example/buy?x=1", "Sec-Fetch-Site", "same-origin")
+		a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, endpoint), "Referer",
+			"http://sale.example/buy?x=1", "Sec-Fetch-Site", "same-origin")
 		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || !c.HttpOnly {
 			t.Fatalf("%d %s %v", a.StatusCode, a.body, a.Header)
 		}
@@ -136,22 +144,25 @@ func TestSubscribing(t *testing.T) {
 			visitor, r, ok = p.only(t)
 			return ok
 		})
-		sealer, err := push.NewSealer(st.ring.Push)
+		sealer, err := push.NewSealer(st.keys.ring.Push)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sub, err := sealer.Open(sale, visitor, r.Sealed)
-		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" || r.Told != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
+		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" ||
+			r.Told != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
 			t.Fatalf("%+v %+v %v", sub, r, err)
 		}
-		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1), ""); a.StatusCode != http.StatusForbidden {
+		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),
+			""); a.StatusCode != http.StatusForbidden {
 			t.Errorf("the code of another: %d", a.StatusCode)
 		}
 		a = v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), "")
 		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || c.Value != sealer.Proof(sale, visitor) {
 			t.Fatalf("%d %v", a.StatusCode, a.Header)
 		}
-		if page := v.get("http://sale.example/buy?x=1", "Accept", "text/html"); !strings.Contains(page.body, `<dd id=kept>10 minutes</div>`) {
+		if page := v.get("http://sale.example/buy?x=1", "Accept", "text/html"); !strings.Contains(page.body,
+			`<dd id=kept>10 minutes</div>`) {
 			t.Errorf("the claim time is not told: %s", page.body)
 		}
 		switch end {
@@ -170,7 +181,8 @@ func TestSubscribing(t *testing.T) {
 		if c := pushCookie(a); c == nil || c.MaxAge >= 0 {
 			t.Errorf("%s: the cookie stays: %v", end, a.Header)
 		}
-		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), ""); a.StatusCode != http.StatusGone || pushCookie(a) != nil {
+		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), ""); a.StatusCode != http.StatusGone ||
+			pushCookie(a) != nil {
 			t.Errorf("%s: a late message: %d %v", end, a.StatusCode, a.Header)
 		}
 		eventually(t, "the subscription ends", func() bool {
@@ -185,18 +197,21 @@ func TestSubscribingIsRefused(t *testing.T) {
 	t.Parallel()
 	p := &pushStore{}
 	st := notifying(t, p)
-	v := st.visitor()
+	v := st.door.visitor()
 	good := pushHeader(t, endpoint)
 	for name, c := range map[string]struct {
 		url, header string
 		status      int
 		more        []string
 	}{
-		"nobody":               {pushURL, good, http.StatusForbidden, nil},
-		"another room":         {"http://shop.example" + gate.PushPath + "?room=vip", good, http.StatusNotFound, nil},
-		"no room":              {"http://sale.example" + gate.PushPath, good, http.StatusNotFound, nil},
-		"a page of evil":       {pushURL, good, http.StatusForbidden, []string{"Sec-Fetch-Site", "cross-site"}},
-		"the script elsewhere": {"http://shop.example" + gate.PushPagePath + "?room=vip", "", http.StatusMethodNotAllowed, nil},
+		"nobody":         {pushURL, good, http.StatusForbidden, nil},
+		"another room":   {"http://shop.example" + gate.PushPath + "?room=vip", good, http.StatusNotFound, nil},
+		"no room":        {"http://sale.example" + gate.PushPath, good, http.StatusNotFound, nil},
+		"a page of evil": {pushURL, good, http.StatusForbidden, []string{"Sec-Fetch-Site", "cross-site"}},
+		"the script elsewhere": {
+			"http://shop.example" + gate.PushPagePath + "?room=vip", "", http.StatusMethodNotAllowed,
+			nil,
+		},
 	} {
 		a := v.ask(http.MethodPost, c.url, "", append([]string{gate.PushHeader, c.header}, c.more...)...)
 		if a.StatusCode != c.status {
@@ -208,8 +223,10 @@ func TestSubscribingIsRefused(t *testing.T) {
 	}
 	v.get("http://sale.example/")
 	for name, header := range map[string]string{
-		"nothing": "", "an address": pushHeader(t, "https://127.0.0.1/x"), "http": pushHeader(t, "http://fcm.googleapis.com/x"), "garbage": "a b c d",
-		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1), "a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
+		"nothing": "", "an address": pushHeader(t, "https://127.0.0.1/x"),
+		"http": pushHeader(t, "http://fcm.googleapis.com/x"), "garbage": "a b c d",
+		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1),
+		"a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
 	} {
 		if a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header); a.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, a.StatusCode, a.body)
@@ -233,8 +250,8 @@ func TestSubscribingIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkSubscribe measures a whole subscription at an edge, and a request of an admitted visitor in a room with web_push
-// and in one without.
+// BenchmarkSubscribe measures a whole subscription at an edge, and a request of an admitted visitor in a room with
+// web_push and in one without.
 func BenchmarkSubscribe(b *testing.B) {
 	b.Run("subscription", func(b *testing.B) {
 		st := notifying(b, &pushStore{})
@@ -242,14 +259,15 @@ func BenchmarkSubscribe(b *testing.B) {
 		r := httptest.NewRequest(http.MethodPost, pushURL, http.NoBody)
 		r.Header.Set(gate.PushHeader, pushHeader(b, endpoint))
 		r.Header.Set("Referer", "http://sale.example/buy?x=1")
-		r.Header.Set("Cookie", "theirs=1; "+st.seal("sale", inLine(7)))
+		r.Header.Set("Cookie", "theirs=1; "+st.keys.seal("sale", inLine(7)))
 		w, n := &nowhere{h: http.Header{}}, 0
 		b.ReportAllocs()
 		for b.Loop() {
 			n++
 			r.RemoteAddr = fmt.Sprintf("10.%d.%d.1:1", n>>8&255, n&255) // each subscribes a few times a minute
 			clear(w.h)
-			if st.server.ServeHTTP(w, r); w.code != http.StatusNoContent && w.code != http.StatusServiceUnavailable { // the queue of the store is full
+			// the queue of the store is full
+			if st.server.ServeHTTP(w, r); w.code != http.StatusNoContent && w.code != http.StatusServiceUnavailable {
 				b.Fatal(w.code)
 			}
 		}
@@ -262,7 +280,7 @@ func BenchmarkSubscribe(b *testing.B) {
 				st = notifying(b, &pushStore{})
 			}
 			st.server.proxy.trip = instantly{}
-			benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", session(7)), http.StatusOK)
+			benchmark(b, st, "sale.example", "/tickets?show=1", st.keys.seal("sale", session(7)), http.StatusOK)
 		})
 	}
 }

@@ -263,7 +263,8 @@ func (c *siteConn) Write(b []byte) (int, error) {
 		c.in = slices.Clone(c.in[len(c.in)-raw.Len()-br.Buffered():])
 		var head bytes.Buffer
 		r.Header.Write(&head) //nolint:errcheck // memory
-		c.of.note(fmt.Sprintf("%s %s\nHost: %s\n%s%v %d %v\n%q", r.Method, r.RequestURI, r.Host, head.String(), r.TransferEncoding, r.ContentLength, r.Trailer, body))
+		c.of.note(fmt.Sprintf("%s %s\nHost: %s\n%s%v %d %v\n%q", r.Method, r.RequestURI, r.Host, head.String(),
+			r.TransferEncoding, r.ContentLength, r.Trailer, body))
 		answer := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
 		if r.Method == http.MethodHead {
 			answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"

@@ -21,7 +21,7 @@ func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 	st.up.queue(sale, 10, 1)
 	now := fleettime.TimeOf(time.Now())
 	sealed := func(id room.ID, t ticket.Ticket) string {
-		codec, err := ticket.NewCodec(st.ring, id, ticket.CookieName("sale", false))
+		codec, err := ticket.NewCodec(st.keys.ring, id, ticket.CookieName("sale", false))
 		if err != nil {
 			st.t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 		"a ticket of another room":          sealed(vip, session(7)),
 		"a ticket of an epoch that is over": sealed(sale, void),
 	} {
-		a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
+		a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
 		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You are in line") {
 			t.Errorf("%s: %d %.40q", what, a.StatusCode, a.body)
 		}
@@ -46,7 +46,7 @@ func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 	if n := st.origin.requests(); n > 0 {
 		t.Errorf("%d of them reached the origin", n)
 	}
-	if a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
+	if a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
 		t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
 	}
 }
@@ -57,7 +57,7 @@ func TestANetworkAddsSoManyToTheLine(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.Proxies, st.cfg.Waiting.Prefix = []string{"127.0.0.1"}, 3 })
 	st.up.queue(sale, 10, 1)
 	come := func(address string) {
-		v := st.visitor()
+		v := st.door.visitor()
 		for range 3 {
 			if a := v.get("http://sale.example/", "X-Forwarded-For", address); !strings.Contains(a.body, "You are in line") {
 				t.Fatalf("%s: %d %.40q", address, a.StatusCode, a.body)
@@ -102,12 +102,12 @@ func TestTicketBinding(t *testing.T) {
 		d := document(st.origin.URL)
 		d.Rooms[0].TicketBinding = tc.binding
 		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-		st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+		st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 		st.start()
 		st.adopted()
 		st.up.grant(sale, 1, 10)
 		st.covered(0, sale)
-		v := st.visitor()
+		v := st.door.visitor()
 		var first answer
 		eventually(t, "the visitor is let in", func() bool {
 			first = v.get("http://sale.example/", "X-Forwarded-For", tc.began)

@@ -139,9 +139,9 @@ func New(o Options) (_ *Server, err error) {
 	s.up.before = newSettling(s.folder, o.Params, s.log)
 	s.up.keeper.gate, s.up.keeper.before = s.gate, s.up.before
 	s.times = node.NewTimekeeper(o.Config.DataDir, clock, s.log)
-	s.gate.Restore(s.times.Known)
+	s.gate.Engine.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
+	s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	if s.dials, err = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func New(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	// Limits are not for edges, and the engine knows when people gather: the uncertainty is not needed.
-	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Time(), 0 })
+	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Engine.Time(), 0 })
 	s.gate.Use(s.fleet)
 	if err := s.listen(o.Sockets, o.Own); err != nil {
 		return nil, err
@@ -210,6 +210,10 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 	if err != nil {
 		return nil, fmt.Errorf("tls.hsts: %w", err)
 	}
+	proofs := 0
+	if o.Config.Proof.Enabled {
+		proofs = o.Config.Proof.Remembered
+	}
 	return gate.New(gate.Options{
 		Sources: sources,
 		Engine: admission.Config{
@@ -222,18 +226,10 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Ended:  s.folder.Ended(s.log),
 			Stores: true,
 		},
-		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix,
+		Proofs: proofs, ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix,
 		NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add,
 		Reg: o.Reg, Log: s.log,
 	})
-}
-
-// proofs returns the size of the cache of proofs, 0 if none are made.
-func (s *Server) proofs() int {
-	if !s.cfg.Proof.Enabled {
-		return 0
-	}
-	return s.cfg.Proof.Remembered
 }
 
 // Run serves visitors until ctx ends. If the cause is [node.ErrTerminated], it first serves for drain_delay more
@@ -241,7 +237,11 @@ func (s *Server) proofs() int {
 // permits back and returns.
 func (s *Server) Run(ctx context.Context) error {
 	asked := ctx
-	defer s.closeFolder()
+	defer func() {
+		if err := s.folder.Close(); err != nil {
+			s.log.Warn("data_dir stays locked until this process ends", slog.Any("error", err))
+		}
+	}()
 	defer s.proxy.transport.CloseIdleConnections()
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -289,7 +289,12 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	serve(func(ctx context.Context) { s.streams.hub.Run(ctx, s.gate.Message) })
 	serve(s.monitor.Run)
-	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
+	serve(func(ctx context.Context) {
+		s.times.Run(ctx, func(now fleettime.Mono) (k fleettime.Known) {
+			s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Clock.Known(now) })
+			return k
+		})
+	})
 	serve(s.front.Run)
 	serve(s.up.certificates.Run)
 	if s.secure != nil {
@@ -311,7 +316,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.conns.settle()
 		halt() // pages reconnect by themselves, to an edge that listens
-		s.gate.Drain()
+		s.gate.Engine.Drain()
 		s.shutDown(servers)
 		cut()
 		return nil
@@ -323,21 +328,15 @@ func (s *Server) Run(ctx context.Context) error {
 	<-pumped
 	<-kept
 	<-stored
-	s.up.sayGoodbye()
+	s.up.sendFinalReport()
 	return err
-}
-
-// known returns fleet time for the data folder, the zero value if unknown.
-func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Known(now) })
-	return k
 }
 
 // drain gives balancers time to notice that this edge is not ready before its listeners close. Visitors are still
 // served, and every answer ends its connection, so that the next request goes elsewhere.
 func (s *Server) drain(asked context.Context) {
 	s.draining.Store(true)
-	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
+	s.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
 	s.up.wake()
 	delay := s.cfg.DrainDelay
 	if delay == 0 || !errors.Is(context.Cause(asked), node.ErrTerminated) {
@@ -345,12 +344,6 @@ func (s *Server) drain(asked context.Context) {
 	}
 	s.log.Info("draining", slog.Duration("drain_delay", delay))
 	<-s.after(delay)
-}
-
-func (s *Server) closeFolder() {
-	if err := s.folder.Close(); err != nil {
-		s.log.Warn("data_dir stays locked until this process ends", slog.Any("error", err))
-	}
 }
 
 // Status returns the state of the edge, for /status and metrics.
@@ -374,7 +367,7 @@ const twinAlarm = "another process reports under this edge's name: give every ed
 // visitors go on. An edge that never got the time is not ready, since it cannot give newcomers a place.
 func (s *Server) Ready() node.Readiness {
 	var st admission.Status
-	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
+	s.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
 	told := false
 	for _, why := range s.gate.Stops() {

@@ -29,14 +29,15 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	st.start()
-	eventually(t, "the edge is told the time", st.server.gate.Told)
+	eventually(t, "the edge is told the time", st.server.gate.Engine.Told.Load)
 	refused := func(want ...string) {
 		t.Helper()
 		r := st.server.Ready()
 		if r.Ready || strings.Join(r.Reasons, ", ") != strings.Join(want, ", ") {
 			t.Errorf("ready %v because of %v, want %v", r.Ready, r.Reasons, want)
 		}
-		if a := st.visitor().get("http://sale.example/"); a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || a.Header.Get("Cache-Control") != "no-store" {
+		if a := st.door.visitor().get("http://sale.example/"); a.StatusCode != http.StatusServiceUnavailable ||
+			a.Header.Get("Retry-After") == "" || a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("got %d %v", a.StatusCode, a.Header)
 		}
 	}
@@ -44,7 +45,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
 	eventually(t, "rooms are here", func() bool { return st.server.gate.Rooms() != nil })
 	refused("no keys yet")
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	eventually(t, "the edge is ready", func() bool { return st.server.Ready().Ready })
 	if n := st.origin.requests(); n > 0 {
 		t.Errorf("%d requests reached the origin", n)
@@ -55,10 +56,10 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 // ready for others yet, and later, when it is.
 func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	st := open(t, nil)
-	in := st.seal("sale", session(7))
+	in := st.keys.seal("sale", session(7))
 	place := session(8)
 	place.Admitted, place.Until = 0, 0
-	waiting := st.seal("sale", place)
+	waiting := st.keys.seal("sale", place)
 	if err := st.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was restarted
 		t.Fatal(err)
 	}
-	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
+	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.keys.ring = st.cfg.DataDir, st.keys.ring })
 	again.bus.down.Store(true)
 	again.origin.Config.Handler = st.origin // the rooms name the first origin
 	again.audit(st.origin)
@@ -74,10 +75,10 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	check := func(reason admission.Reason) {
 		t.Helper()
 		r := again.server.Ready()
-		if r.Ready != again.server.gate.Told() || !r.Isolated {
+		if r.Ready != again.server.gate.Engine.Told.Load() || !r.Isolated {
 			t.Errorf("readiness %+v", r)
 		}
-		v := again.visitor()
+		v := again.door.visitor()
 		v.Jar = nil
 		if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
 			t.Errorf("who is in: %d %.60q", a.StatusCode, a.body)
@@ -88,7 +89,8 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 				a.moment(t, "somebody new") // there is no time to give a place with
 				continue
 			}
-			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state=paused`) {
+			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") ||
+				!strings.Contains(a.body, `data-state=paused`) {
 				t.Errorf("who waits: %d %.60q", a.StatusCode, a.body)
 			}
 		}
@@ -96,7 +98,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 			t.Errorf("no decision for the reason %s", reason)
 		}
 	}
-	if again.server.gate.Told() {
+	if again.server.gate.Engine.Told.Load() {
 		t.Error("who has told it the time?")
 	}
 	check(admission.Unsure)
@@ -149,10 +151,11 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 	if n := metric(t, st, "vestibule_edge_permits", "room", node.IdleRooms); n == 0 {
 		t.Error("the permits of idle rooms are not added up")
 	}
-	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
+	if a := st.door.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Fatalf("got %q", a.body)
 	}
-	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 || own("vestibule_edge_permits") == 0 {
+	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 ||
+		own("vestibule_edge_permits") == 0 {
 		t.Error("a room with a visitor has no series")
 	}
 	rooms := st.server.gate.Rooms()
@@ -178,30 +181,30 @@ func TestRoomsChangeWhileServing(t *testing.T) {
 	st.docs.offer(node.RoomsDocument, []byte("{"))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 2, d))
 	eventually(t, "the rooms are new", func() bool { return len(st.server.gate.Rooms().Rooms()) == 1 })
-	a := st.visitor().get("http://sale.example/")
+	a := st.door.visitor().get("http://sale.example/")
 	if a.StatusCode != http.StatusAccepted || a.body != "<p>12 before you</p>" || a.Header.Get("Content-Length") == "" {
 		t.Errorf("got %d %q", a.StatusCode, a.body)
 	}
-	if a := st.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusMisdirectedRequest {
+	if a := st.door.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusMisdirectedRequest {
 		t.Errorf("the host that is gone: %d", a.StatusCode)
 	}
 	if n := metric(t, st, "vestibule_edge_decisions_total", "room", "vip"); n != 0 {
 		t.Errorf("%v decisions of a room that is gone", n)
 	}
 	// Raised epoch: every ticket of the room is void.
-	in := st.seal("sale", session(7))
+	in := st.keys.seal("sale", session(7))
 	d.Rooms[0].Epoch = 1
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 3, d))
 	eventually(t, "the epoch is new", func() bool { return st.server.gate.Rooms().Rooms()[0].Epoch == 1 })
-	if a := st.visitor().get("http://sale.example/", "Cookie", in); a.body == "the site" {
+	if a := st.door.visitor().get("http://sale.example/", "Cookie", in); a.body == "the site" {
 		t.Error("a ticket of the epoch before still enters")
 	}
 }
 
 // A key with a time stamp slightly in the future must not admit visitors without a ticket.
 func TestTheFirstKeySealsAtOnce(t *testing.T) {
-	st := open(t, func(st *stage) { st.ring.Keys[0].SealFrom = fleettime.TimeOf(time.Now().Add(time.Hour)) })
-	v := st.visitor()
+	st := open(t, func(st *stage) { st.keys.ring.Keys[0].SealFrom = fleettime.TimeOf(time.Now().Add(time.Hour)) })
+	v := st.door.visitor()
 	for range 2 {
 		v.get("http://sale.example/")
 	}
@@ -217,14 +220,14 @@ func TestARequestOfTwoRooms(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[1].Host = "sale.example"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 1, 1)
 	st.up.grant(vip, 1, 1)
 	st.covered(0, sale, vip)
 	st.up.queue(vip, 3, 1)
-	v := st.visitor()
+	v := st.door.visitor()
 	// The path as it stands is in vip; decoded or not, it lies in sale as well
 	// for an origin that does not decode.
 	a := v.get("http://sale.example/%76ip")
@@ -270,15 +273,16 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	st := newStage(t, func(st *stage) { st.chance = src })
 	st.up = newParent(t, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 10, 10)
 	st.covered(0, sale)
 	src.armed.Store(true)
 	for range 2 {
-		a := st.visitor().get("http://sale.example/", "X-Text", "<echoed>")
-		if a.StatusCode != http.StatusInternalServerError || a.Header.Get("Cache-Control") != "no-store" || strings.Contains(a.body, "fault") {
+		a := st.door.visitor().get("http://sale.example/", "X-Text", "<echoed>")
+		if a.StatusCode != http.StatusInternalServerError || a.Header.Get("Cache-Control") != "no-store" ||
+			strings.Contains(a.body, "fault") {
 			t.Errorf("got %d %q", a.StatusCode, a.body)
 		}
 	}
@@ -286,7 +290,7 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	if st.origin.requests() > 0 {
 		t.Error("a request that panicked reached the origin")
 	}
-	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
+	if a := st.door.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Errorf("the next request: %d %q", a.StatusCode, a.body)
 	}
 	// After a session permit was charged: the visitor gets its ticket all the same.
@@ -295,7 +299,7 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 		p.Close() // nothing is idle
 		p.Dial = func(context.Context, string, string) (net.Conn, error) { panic("a fault") }
 	}
-	a := st.visitor().get("http://sale.example/")
+	a := st.door.visitor().get("http://sale.example/")
 	if a.StatusCode != http.StatusInternalServerError || cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("got %d, cookies %v", a.StatusCode, a.Cookies())
 	}
@@ -312,7 +316,7 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 		w.Write([]byte("at last")) //nolint:errcheck // the client checks the answer
 	})
 	inside, held := make(chan answer, 1), make(chan answer, 1)
-	v, h := st.visitor(), st.visitor()
+	v, h := st.door.visitor(), st.door.visitor()
 	go func() { inside <- v.get("http://shop.example/about") }()
 	<-entered
 	st.fill(sale, 1000)
@@ -354,12 +358,15 @@ func writePair(t testing.TB, certFile, keyFile string, serial int64, names ...st
 func (st *stage) withTLS() {
 	dir := st.t.TempDir()
 	st.cfg.Listen = ""
-	st.cfg.TLS = TLSConfig{Listen: "127.0.0.1:0", Cert: []string{filepath.Join(dir, "cert.pem")}, Key: []string{filepath.Join(dir, "key.pem")}}
+	st.cfg.TLS = TLSConfig{
+		Listen: "127.0.0.1:0", Cert: []string{filepath.Join(dir, "cert.pem")},
+		Key: []string{filepath.Join(dir, "key.pem")},
+	}
 }
 
 // secure is a visitor over TLS that knows no certificate authority.
-func (st *stage) secure(http2 bool) *visitor {
-	v := st.visitor()
+func (d *door) secure(http2 bool) *visitor {
+	v := d.visitor()
 	tr := v.Transport.(*http.Transport)
 	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"} //nolint:gosec // the test's own certificate
 	tr.ForceAttemptHTTP2 = http2
@@ -375,7 +382,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("URL %s", st.server.URL())
 	}
 	for _, http2 := range []bool{false, true} {
-		v := st.secure(http2)
+		v := st.door.secure(http2)
 		a := v.get("https://sale.example/")
 		if want := map[bool]int{false: 1, true: 2}[http2]; a.ProtoMajor != want || a.body != "the site" {
 			t.Errorf("%s %d %q", a.Proto, a.StatusCode, a.body)
@@ -388,19 +395,20 @@ func TestTLS(t *testing.T) {
 			t.Errorf("X-Forwarded-Proto %q", got)
 		}
 		before := st.server.Status().Rooms["sale"].Admitted
-		if a := v.ask(http.MethodPost, "https://sale.example/", strings.Repeat("x", 100_000)); a.body != "the site" || st.server.Status().Rooms["sale"].Admitted != before {
+		if a := v.ask(http.MethodPost, "https://sale.example/", strings.Repeat("x", 100_000)); a.body != "the site" ||
+			st.server.Status().Rooms["sale"].Admitted != before {
 			t.Errorf("%s: the ticket is not known again", a.Proto)
 		}
 		st.up.queue(sale, 10, 1)
 		if a := v.get("https://sale.example/"); a.body != "the site" {
 			t.Errorf("%s: who is in: %.60q", a.Proto, a.body)
 		}
-		if a := st.secure(http2).get("https://unknown.example/"); a.StatusCode != http.StatusMisdirectedRequest {
+		if a := st.door.secure(http2).get("https://unknown.example/"); a.StatusCode != http.StatusMisdirectedRequest {
 			t.Errorf("%s: unknown host: %d", a.Proto, a.StatusCode)
 		}
 		st.up.view(sale, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
 	}
-	if _, err := tls.Dial("tcp", st.addr(0), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // an old client
+	if _, err := tls.Dial("tcp", st.door.addr(0), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // an old client
 		t.Error("TLS 1.1 is spoken")
 	}
 	// A connection that never says hello ties nothing up for long: the header
@@ -429,7 +437,8 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	pair(t, cfg, 1)
 	now := time.Unix(1622133200, 0)
 	var log bytes.Buffer
-	c, err := node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	c, err := node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)),
+		func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,9 +520,13 @@ func TestConfigTellsEveryFault(t *testing.T) {
 	}
 	bad := good
 	bad.Name, bad.DataCenter, bad.Listen, bad.TLS.Listen = "Edge", "global", "8080", "127.0.0.1:443"
-	bad.Proxies, bad.Held.Prefix, bad.Recent, bad.Timeouts.Idle = []string{"10.0.0.0/33", "proxy.example"}, 0, -1, time.Millisecond
+	bad.Proxies, bad.Held.Prefix, bad.Recent, bad.Timeouts.Idle = []string{"10.0.0.0/33", "proxy.example"}, 0, -1,
+		time.Millisecond
 	all := errors.Join(bad.Validate()...).Error()
-	for _, want := range []string{"name:", "data_center:", "listen:", "tls.cert, tls.key:", "10.0.0.0/33", "proxy.example", "held.per_prefix:", "recent_tickets:", "timeouts.idle:"} {
+	for _, want := range []string{
+		"name:", "data_center:", "listen:", "tls.cert, tls.key:", "10.0.0.0/33", "proxy.example",
+		"held.per_prefix:", "recent_tickets:", "timeouts.idle:",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no word of %s in:\n%s", want, all)
 		}

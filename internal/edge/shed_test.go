@@ -55,11 +55,26 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 		kind           func(i int, c *visitorConn) // of the others
 		ofSession      uint64                      // of the attack, 0 for none
 	}{
-		{"one IPv4 address", repeat(40, one("192.0.2.1")), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
-		{"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }), repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil, 0},
-		{"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0},
-		{"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(_ int, c *visitorConn) { c.Begin() }, 0},
-		{"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 0},
+		{
+			"one IPv4 address", repeat(40, one("192.0.2.1")),
+			repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0,
+		},
+		{
+			"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }),
+			repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil, 0,
+		},
+		{
+			"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }),
+			repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil, 0,
+		},
+		{
+			"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")),
+			func(_ int, c *visitorConn) { c.Begin() }, 0,
+		},
+		{
+			"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")),
+			hasSession, 0,
+		},
 		{"one session with many connections", repeat(70, one("192.0.2.1")), repeat(500, one("10.0.0.1")), hasSession, 1},
 	} {
 		x := newConnections(1000, 500, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -212,8 +227,8 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := open(t, func(st *stage) { st.cfg.Reader, st.maxFiles = front, 256 }) // 128 connections, 64 to origins
-				cookie := st.seal("sale", session(7))
-				attack := strings.ReplaceAll(attack, "SESSION", st.seal("sale", session(8)))
+				cookie := st.keys.seal("sale", session(7))
+				attack := strings.ReplaceAll(attack, "SESSION", st.keys.seal("sale", session(8)))
 				stop := make(chan struct{})
 				done := make(chan struct{})
 				go func() {
@@ -233,25 +248,26 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 							held[0].Close() // as above
 							held = held[1:]
 						}
-						c, err := (&net.Dialer{LocalAddr: attackFrom}).Dial("tcp", st.addr(0))
+						c, err := (&net.Dialer{LocalAddr: attackFrom}).Dial("tcp", st.door.addr(0))
 						if err != nil {
 							continue
 						}
 						text := attack
 						if id++; strings.Contains(text, "EACH") {
-							text = strings.ReplaceAll(text, "EACH", st.seal("sale", session(id)))
+							text = strings.ReplaceAll(text, "EACH", st.keys.seal("sale", session(id)))
 						}
 						io.WriteString(c, text) //nolint:errcheck // the edge may have closed it
 						held = append(held, c)
 					}
 				}()
-				eventually(t, "connections are closed", func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 100 })
+				eventually(t, "connections are closed",
+					func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 100 })
 				for i := range 40 {
 					url, host := "/", "sale.example"
 					if i%2 == 1 {
 						url, host = "/about", "shop.example"
 					}
-					c := st.dial()
+					c := st.door.dial()
 					if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 						t.Fatal(err)
 					}
@@ -263,7 +279,9 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 					}
 				}
 				r := st.server.Ready()
-				r.Alarms = slices.DeleteFunc(r.Alarms, func(a string) bool { return strings.HasPrefix(a, "data_dir cannot be written in time") }) // the machine's disk
+				// the machine's disk
+				r.Alarms = slices.DeleteFunc(r.Alarms,
+					func(a string) bool { return strings.HasPrefix(a, "data_dir cannot be written in time") })
 				if !r.Ready || len(r.Alarms) != 1 || !strings.Contains(r.Alarms[0], "127.9.9.") {
 					t.Errorf("ready %v, alarms %q", r.Ready, r.Alarms)
 				}
@@ -281,10 +299,13 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 	about := []string{":method", "GET", ":scheme", "https", ":authority", "shop.example", ":path", "/about"}
 	inside := []string{":method", "GET", ":scheme", "https", ":authority", "sale.example", ":path", "/", "cookie", ""}
 	slow := append(slices.Clone(about[:len(about)-1]), "/about?slow")
-	for name, c := range map[string]struct{ first, others []string }{"a request in progress": {slow, about}, "a session": {inside, inside}} {
+	for name, c := range map[string]struct{ first, others []string }{
+		"a request in progress": {slow, about},
+		"a session":             {inside, inside},
+	} {
 		t.Run(name, func(t *testing.T) {
 			st := openTLS(t, func(st *stage) { st.maxFiles = 256 }) // 64 connections to origins, 8 of them for sessions
-			inside[len(inside)-1] = st.sealTLS("sale", session(8))
+			inside[len(inside)-1] = st.keys.sealTLS("sale", session(8))
 			over := make(chan struct{})
 			st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.RawQuery == "slow" {
@@ -300,12 +321,13 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 			go func() {
 				defer close(done)
 				for ctx.Err() == nil {
-					st.stall(ctx, c.first, c.others)
+					st.door.stall(ctx, c.first, c.others)
 				}
 			}()
-			eventually(t, "connections are closed", func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
+			eventually(t, "connections are closed",
+				func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
 			for range 5 {
-				x := dialHTTP2(t, st.entrance())
+				x := dialHTTP2(t, st.door.entrance())
 				stream, err := x.ask("GET", "shop.example", "/about")
 				if err != nil {
 					t.Fatal(err)
@@ -322,8 +344,8 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 }
 
 // stall opens a connection for a first and 89 other requests without a window for their answers, and waits for its end.
-func (st *stage) stall(ctx context.Context, first, others []string) {
-	x, err := openHTTP2By(st.entrance(), &tls.Config{}, attackFrom)
+func (d *door) stall(ctx context.Context, first, others []string) {
+	x, err := openHTTP2By(d.entrance(), &tls.Config{}, attackFrom)
 	if err != nil {
 		return // the edge is full
 	}

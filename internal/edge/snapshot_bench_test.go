@@ -24,7 +24,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	const rooms, each = 1000, 100
 	start, day := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
 	eng := admission.New(admission.Config{
-		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: admission.DefaultLimits(), Stores: true, Rand: rand.New(rand.NewPCG(1, 2)),
+		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: admission.DefaultLimits(), Stores: true,
+		Rand: rand.New(rand.NewPCG(1, 2)),
 	})
 	var set []admission.Room
 	var grants []wire.RoomGrant
@@ -32,7 +33,10 @@ func BenchmarkSnapshot(b *testing.B) {
 		id := room.IDOf(fmt.Sprint("room", i))
 		set = append(set, admission.Room{ID: id})
 		most := wire.Allocation{Granted: 1 << 40, Keep: 1 << 40}
-		grants = append(grants, wire.RoomGrant{Room: id, Life: 330, RenewCeil: 1 << 40, Permits: wire.Permits{Sessions: most, Rate: most}})
+		grants = append(grants, wire.RoomGrant{
+			Room: id, Life: 330, RenewCeil: 1 << 40,
+			Permits: wire.Permits{Sessions: most, Rate: most},
+		})
 	}
 	eng.SetRooms(start, set)
 	seq := uint64(0)
@@ -43,7 +47,8 @@ func BenchmarkSnapshot(b *testing.B) {
 		}
 		seq++
 		eng.Apply(now, wire.Grant{
-			To: "edge-1", Instance: last.Instance, LeaseEpoch: last.LeaseEpoch, From: wire.Term{N: 1}, Seq: seq, Parts: 1, Acked: last.Seq, Echo: last.Sent,
+			To: "edge-1", Instance: last.Instance, LeaseEpoch: last.LeaseEpoch, From: wire.Term{N: 1}, Seq: seq, Parts: 1,
+			Acked: last.Seq, Echo: last.Sent,
 			At: day.Add(now.Sub(start)), Lease: time.Hour, Rooms: rooms,
 		})
 	}
@@ -98,7 +103,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		size = len(data)
 		b.StopTimer()
 		cpu += used() - before
-		eng.Snapshotted(now)
+		eng.Snapshots.Written(now)
 		stamp()
 		b.StartTimer()
 	}

@@ -17,7 +17,7 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := open(t, func(st *stage) { st.cfg.Listen = "localhost:0" })
-	_, port, err := net.SplitHostPort(st.addr(0))
+	_, port, err := net.SplitHostPort(st.door.addr(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,9 +25,9 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 		t.Errorf("it is at %s, want %s", st.server.URL(), want)
 	}
 	for _, ip := range []string{"127.0.0.1", "::1"} {
-		st.door = net.JoinHostPort(ip, port)
-		if a := st.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK || a.body != "the site" {
-			t.Errorf("at %s: %d %.60q", st.door, a.StatusCode, a.body)
+		st.door.instead = net.JoinHostPort(ip, port)
+		if a := st.door.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK || a.body != "the site" {
+			t.Errorf("at %s: %d %.60q", st.door.instead, a.StatusCode, a.body)
 		}
 	}
 }
@@ -45,7 +45,8 @@ func TestLocalhostTakenInOneFamily(t *testing.T) {
 	}
 	s := &Server{cfg: DefaultConfig()}
 	s.cfg.Listen = "localhost:" + port
-	if err := s.listen(nil, nil); err == nil || !strings.HasPrefix(err.Error(), "listen: ") || !strings.Contains(err.Error(), "address already in use") {
+	if err := s.listen(nil, nil); err == nil || !strings.HasPrefix(err.Error(), "listen: ") ||
+		!strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("listen: %v", err)
 	}
 	testkit.Eventually(t, "the other listener is closed again", func() bool {

@@ -75,7 +75,7 @@ func (s *streams) subscribe(st *sse.Stream, b *beginning, begin func() error) er
 		return err
 	}
 	b.added = true
-	if !b.guest && !s.gate.Waits(&b.stay) { // it ended before there was a stream to end
+	if !b.guest && !s.gate.Engine.Waits(&b.stay) { // it ended before there was a stream to end
 		s.hub.Finish(st.Place)
 	}
 	return nil

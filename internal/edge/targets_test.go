@@ -49,7 +49,8 @@ func openHTTP2(addr string) (*rawHTTP2, error) { return openHTTP2By(addr, &tls.C
 
 // openHTTP2By is openHTTP2 with settings for TLS, and from an address, nil for any.
 func openHTTP2By(addr string, cfg *tls.Config, from net.Addr) (*rawHTTP2, error) {
-	cfg.InsecureSkipVerify, cfg.ServerName, cfg.NextProtos = true, "sale.example", []string{"h2"} // the test's own certificate
+	// the test's own certificate
+	cfg.InsecureSkipVerify, cfg.ServerName, cfg.NextProtos = true, "sale.example", []string{"h2"}
 	c, err := tls.DialWithDialer(&net.Dialer{LocalAddr: from}, "tcp", addr, cfg)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func (x *rawHTTP2) ask(method, host, target string, header ...string) (uint32, e
 
 // send begins a request with a body, nil for none.
 func (x *rawHTTP2) send(body []byte, method, host, target string, header ...string) (uint32, error) {
-	return x.begin(body, append([]string{":method", method, ":scheme", "https", ":authority", host, ":path", target}, header...))
+	return x.begin(body, append([]string{":method", method, ":scheme", "https", ":authority", host, ":path", target},
+		header...))
 }
 
 // begin begins a request of any fields.
@@ -90,7 +92,10 @@ func (x *rawHTTP2) begin(body []byte, fields []string) (uint32, error) {
 	}
 	stream := x.next
 	x.next += 2
-	err := x.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: x.head.Bytes(), EndStream: body == nil, EndHeaders: true})
+	err := x.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: stream, BlockFragment: x.head.Bytes(), EndStream: body == nil,
+		EndHeaders: true,
+	})
 	if err == nil && body != nil {
 		err = x.WriteData(stream, true, body)
 	}
@@ -145,7 +150,8 @@ func enders() (out []string) {
 	for c := range 0x21 {
 		out = append(out, string([]byte{byte(c)}))
 	}
-	return append(out, "\x7f", "\x80", "\x85", "\x9f", "\xa0", "\xff", "\u0085", "\u00a0", "\u2003", "\u2028", "\u3000", "#", ";", "\\", "?", "%00", "%09", "%0a", "%0D", "%20", "%7f", "%85", "%A0",
+	return append(out, "\x7f", "\x80", "\x85", "\x9f", "\xa0", "\xff", "\u0085", "\u00a0", "\u2003", "\u2028", "\u3000",
+		"#", ";", "\\", "?", "%00", "%09", "%0a", "%0D", "%20", "%7f", "%85", "%A0",
 		"%c2%a0", "%2500", "%2520", "%ef%bf%bd", "|", "^", "\"", "<", " \t", "\t ", "  ", "\r\n", "\n\n")
 }
 
@@ -153,7 +159,8 @@ func enders() (out []string) {
 func endedTargets() (out []string) {
 	for _, b := range enders() {
 		for _, form := range []string{
-			"/vip%", "/vip% HTTP/1.1", "/vip%HTTP/1.1", "/vip%HTTP/1.0.js", "/vip%x", "/vip%/../about", "%/vip", "/%vip", "/vi%p", "/x/../vip%y", "/about%/../vip", "/vip%?a", "/%76ip%b", "//vip%", "/vip%.css",
+			"/vip%", "/vip% HTTP/1.1", "/vip%HTTP/1.1", "/vip%HTTP/1.0.js", "/vip%x", "/vip%/../about", "%/vip", "/%vip",
+			"/vi%p", "/x/../vip%y", "/about%/../vip", "/vip%?a", "/%76ip%b", "//vip%", "/vip%.css",
 		} {
 			out = append(out, strings.Replace(form, "%", b, 1))
 		}
@@ -163,7 +170,10 @@ func endedTargets() (out []string) {
 
 // cutters are the bytes at which sites end a target: the first blank, any white space, a NUL, any control character,
 // or the blanks of Latin-1.
-var cutters = []string{" ", " \t\r\n\v\f", "\x00", "\x00\x01\x02\x03\x04\x05\x06\a\b\t\n\v\f\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f \x7f", "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0"}
+var cutters = []string{
+	" ", " \t\r\n\v\f", "\x00",
+	"\x00\x01\x02\x03\x04\x05\x06\a\b\t\n\v\f\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f \x7f", "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0",
+}
 
 // servesVIP reports whether some lenient or strict site takes the target in a request line for the path of the room.
 func servesVIP(target string) bool {
@@ -250,18 +260,21 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			}
 		}
 		transports := map[string]func(target string){
-			"http/1.1": func(target string) { send(plain.dial(), target) },
+			"http/1.1": func(target string) { send(plain.door.dial(), target) },
 			"https/1.1": func(target string) {
-				c, err := tls.Dial("tcp", secure.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
+				c, err := tls.Dial("tcp", secure.door.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
 				if err != nil {
 					t.Fatal(err)
 				}
 				send(c, target)
 			},
 		}
-		for name, line := range map[string]string{"http/1.0": "GET % HTTP/1.0", "absolute form": "GET http://shop.example% HTTP/1.1"} {
+		for name, line := range map[string]string{
+			"http/1.0":      "GET % HTTP/1.0",
+			"absolute form": "GET http://shop.example% HTTP/1.1",
+		} {
 			transports[name] = func(target string) {
-				c := plain.dial()
+				c := plain.door.dial()
 				defer c.Close()
 				if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 					t.Fatal(err)
@@ -274,7 +287,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 		var over *rawHTTP2
 		transports["http/2"] = func(target string) {
 			if over == nil {
-				over = dialHTTP2(t, secure.addr(0))
+				over = dialHTTP2(t, secure.door.addr(0))
 			}
 			stream, err := over.ask("GET", "shop.example", target)
 			if err == nil {
@@ -292,7 +305,8 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			ask("/about")
 			site.mu.Lock()
 			if len(site.past) > 0 || site.n == 0 {
-				t.Errorf("%s: %d of %d targets pass the room: %.300q; the site was asked %d times", name, len(site.past), len(all), site.past, site.n)
+				t.Errorf("%s: %d of %d targets pass the room: %.300q; the site was asked %d times", name, len(site.past), len(all),
+					site.past, site.n)
 			}
 			t.Logf("%s: %d targets, %d past the room, %d reached the site", name, len(all), len(site.past), site.n)
 			site.past = nil
@@ -303,7 +317,8 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			st.up.queue(vip, 10, 1)
 			past, in := 0, 0
 			for _, target := range all {
-				if form != formGRPC && strings.ContainsAny(target, "\r\n\x00") || form == formGRPC && !asciiOnly(target) || form == formPrefix && !strings.HasPrefix(target, "/") {
+				if form != formGRPC && strings.ContainsAny(target, "\r\n\x00") || form == formGRPC && !asciiOnly(target) ||
+					form == formPrefix && !strings.HasPrefix(target, "/") {
 					continue // no such header line, string of protobuf, or path
 				}
 				if !admitted(t, form, st.question(form, http.MethodGet, "shop.example", target)) {

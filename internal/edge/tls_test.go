@@ -25,26 +25,26 @@ func openCertified(t *testing.T, site string, change func(*stage), names ...[]st
 }
 
 // serves returns the status of an answer for a host, over a connection with a handshake for a name.
-func (st *stage) serves(name, host string, http2 bool) (status int, serial int64, header http.Header) {
-	st.t.Helper()
-	tr := st.visitor().Transport.(*http.Transport)
+func (d *door) serves(name, host string, http2 bool) (status int, serial int64, header http.Header) {
+	d.Helper()
+	tr := d.visitor().Transport.(*http.Transport)
 	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, ServerName: name} //nolint:gosec // the test's own certificates
 	tr.ForceAttemptHTTP2 = http2
 	defer tr.CloseIdleConnections()
 	r, err := http.NewRequest(http.MethodGet, "https://"+host+"/about", nil)
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	res, err := tr.RoundTrip(r)
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	defer res.Body.Close()
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	if (res.ProtoMajor == 2) != http2 {
-		st.t.Errorf("%s", res.Proto)
+		d.Errorf("%s", res.Proto)
 	}
 	return res.StatusCode, res.TLS.PeerCertificates[0].SerialNumber.Int64(), res.Header
 }
@@ -53,7 +53,8 @@ func (st *stage) serves(name, host string, http2 bool) (status int, serial int64
 // that browsers, which send requests for all names of a certificate over one connection, open another.
 func TestCertificatesByName(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
-		st := openCertified(t, "http://"+newRawSite(t, func(int, *http.Request) string { return goodAnswer }), func(st *stage) { st.cfg.Reader = front }, []string{"sale.example"}, []string{"shop.example", "*.test"})
+		st := openCertified(t, "http://"+newRawSite(t, func(int, *http.Request) string { return goodAnswer }),
+			func(st *stage) { st.cfg.Reader = front }, []string{"sale.example"}, []string{"shop.example", "*.test"})
 		for _, c := range []struct {
 			name, host string
 			serial     int64
@@ -72,7 +73,7 @@ func TestCertificatesByName(t *testing.T) {
 			{"127.0.0.1", "sale.example", 1, 200},
 		} {
 			for _, http2 := range []bool{false, true} {
-				status, serial, _ := st.serves(c.name, c.host, http2)
+				status, serial, _ := st.door.serves(c.name, c.host, http2)
 				if status != c.status || serial != c.serial {
 					t.Errorf("%s over %s, HTTP/2 %v: %d with certificate %d", c.host, c.name, http2, status, serial)
 				}
@@ -83,16 +84,20 @@ func TestCertificatesByName(t *testing.T) {
 
 func TestTLSVersionsAndSuites(t *testing.T) {
 	st := openCertified(t, "http://127.0.0.1:1", func(*stage) {}, []string{"sale.example"})
-	strict := openCertified(t, "http://127.0.0.1:1", func(st *stage) { st.cfg.TLS.Least = "1.3" }, []string{"sale.example"})
+	strict := openCertified(t, "http://127.0.0.1:1", func(st *stage) { st.cfg.TLS.Least = "1.3" },
+		[]string{"sale.example"})
 	spoken := func(st *stage, version, suite uint16) error {
-		c, err := tls.Dial("tcp", st.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MinVersion: tls.VersionTLS10, MaxVersion: version, CipherSuites: []uint16{suite}}) //nolint:gosec // old clients
+		c, err := tls.Dial("tcp", st.door.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MinVersion: tls.VersionTLS10, MaxVersion: version, CipherSuites: []uint16{suite}}) //nolint:gosec // old clients
 		if err == nil {
 			err = c.Close()
 		}
 		return err
 	}
 	const aead = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
-	for _, cbc := range []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256} {
+	for _, cbc := range []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256,
+	} {
 		if spoken(st, tls.VersionTLS12, cbc) == nil {
 			t.Errorf("%s is spoken", tls.CipherSuiteName(cbc))
 		}
@@ -101,14 +106,21 @@ func TestTLSVersionsAndSuites(t *testing.T) {
 		st      *stage
 		version uint16
 		spoken  bool
-	}{{st, tls.VersionTLS11, false}, {st, tls.VersionTLS12, true}, {st, tls.VersionTLS13, true}, {strict, tls.VersionTLS12, false}, {strict, tls.VersionTLS13, true}} {
+	}{
+		{st, tls.VersionTLS11, false},
+		{st, tls.VersionTLS12, true},
+		{st, tls.VersionTLS13, true},
+		{strict, tls.VersionTLS12, false},
+		{strict, tls.VersionTLS13, true},
+	} {
 		if err := spoken(c.st, c.version, aead); (err == nil) != c.spoken {
 			t.Errorf("min_version %q, %s: %v", c.st.cfg.TLS.Least, tls.VersionName(c.version), err)
 		}
 	}
 }
 
-// Strict-Transport-Security is in the answers for the hosts that have a policy, in place of the site's, and in no other.
+// Strict-Transport-Security is in the answers for the hosts that have a policy, in place of the site's, and in no
+// other.
 func TestHSTSByHost(t *testing.T) {
 	const policy, theirs = "max-age=31536000; includeSubDomains", "max-age=1"
 	eachFront(t, func(t *testing.T, front string) {
@@ -119,7 +131,8 @@ func TestHSTSByHost(t *testing.T) {
 		see := func(host, want string) {
 			t.Helper()
 			for _, http2 := range []bool{false, true} {
-				if _, _, h := st.serves(host, host, http2); fmt.Sprint(h["Strict-Transport-Security"]) != fmt.Sprint([]string{want}) {
+				if _, _, h := st.door.serves(host, host,
+					http2); fmt.Sprint(h["Strict-Transport-Security"]) != fmt.Sprint([]string{want}) {
 					t.Errorf("%s, HTTP/2 %v: %q", host, http2, h["Strict-Transport-Security"])
 				}
 			}
@@ -129,7 +142,10 @@ func TestHSTSByHost(t *testing.T) {
 		st.up.queue(sale, 10, 1)
 		see("sale.example", policy) // of the waiting page
 	})
-	for _, bad := range []string{"sale.example", "sale.example=", "sale.example=max-age=x", "=max-age=1", "a b=max-age=1", "sale.example=max-age=1; max-age=2", "sale.example=max-age=1\r\nX: y"} {
+	for _, bad := range []string{
+		"sale.example", "sale.example=", "sale.example=max-age=x", "=max-age=1", "a b=max-age=1",
+		"sale.example=max-age=1; max-age=2", "sale.example=max-age=1\r\nX: y",
+	} {
 		if _, err := (&TLSConfig{HSTS: []string{bad}}).policies(); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
@@ -145,17 +161,17 @@ func TestASessionIsResumedAtAnyEdge(t *testing.T) {
 		ring := keyring(t)
 		edge := func(change func(*stage)) *stage {
 			return open(t, func(st *stage) {
-				st.cfg.Reader, st.ring = front, ring
+				st.cfg.Reader, st.keys.ring = front, ring
 				st.withTLS()
 				pair(t, st.cfg.TLS, 1)
 				change(st)
 			})
 		}
-		one, two, other := edge(func(*stage) {}), edge(func(*stage) {}), edge(func(st *stage) { st.ring = keyring(t) })
+		one, two, other := edge(func(*stage) {}), edge(func(*stage) {}), edge(func(st *stage) { st.keys.ring = keyring(t) })
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			cfg := &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(1)} //nolint:gosec // the test's own certificate
 			resumes := func(st *stage) bool {
-				c, err := tls.Dial("tcp", st.addr(0), cfg)
+				c, err := tls.Dial("tcp", st.door.addr(0), cfg)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +179,8 @@ func TestASessionIsResumedAtAnyEdge(t *testing.T) {
 				if _, err := io.WriteString(c, request("GET /about HTTP/1.1", "shop.example", "Connection: close")); err != nil {
 					t.Fatal(err)
 				}
-				if body, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(body), "the site") { // TLS 1.3 sends its tickets before
+				// TLS 1.3 sends its tickets before
+				if body, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(body), "the site") {
 					t.Errorf("%q, %v", body, err)
 				}
 				return c.ConnectionState().DidResume

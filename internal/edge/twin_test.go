@@ -36,8 +36,9 @@ func newTwin(t testing.TB, form string, change ...func(*stage)) *twin {
 	for i, front := range []string{frontNetHTTP, frontFast} {
 		site := &quietSite{}
 		st := newStage(t, func(st *stage) {
-			if st.cfg.Reader, st.ring = front, ring; form != "" {
-				st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Front.Form, st.cfg.Proxies = "", "127.0.0.1:0", form, []string{"127.0.0.1"}
+			if st.cfg.Reader, st.keys.ring = front, ring; form != "" {
+				st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Front.Form, st.cfg.Proxies = "", "127.0.0.1:0", form,
+					[]string{"127.0.0.1"}
 			}
 			for _, c := range change {
 				c(st)
@@ -51,7 +52,7 @@ func newTwin(t testing.TB, form string, change ...func(*stage)) *twin {
 		}
 		st.up = newParent(t, st.bus, sale, vip)
 		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document("http://127.0.0.1:80")))
-		st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+		st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 		st.start()
 		st.adopted()
 		st.up.queue(sale, 10, 1) // newcomers wait, whatever happened before
@@ -64,9 +65,9 @@ func newTwin(t testing.TB, form string, change ...func(*stage)) *twin {
 
 // renew seals sessions that are valid from now on.
 func (x *twin) renew() {
-	seal := x.st[0].seal
+	seal := x.st[0].keys.seal
 	if x.st[0].cfg.TLS.Listen != "" {
-		seal = x.st[0].sealTLS
+		seal = x.st[0].keys.sealTLS
 	}
 	x.place = seal("sale", session(7)) + "; " + seal("vip", session(8))
 }
@@ -139,7 +140,8 @@ func (x *twin) differ(t testing.TB, data []byte, cut int) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%q, cut at %d\nnet/http: %q %v\nfast:     %q %v", data, cut, got[0].asked, got[0].answers, got[1].asked, got[1].answers)
+	return fmt.Sprintf("%q, cut at %d\nnet/http: %q %v\nfast:     %q %v", data, cut, got[0].asked, got[0].answers,
+		got[1].asked, got[1].answers)
 }
 
 // last ends a connection on which nothing else went wrong.
@@ -157,7 +159,8 @@ func FuzzFronts(f *testing.F) {
 	// Each line with one method: before it looks for anything new, a fuzzer tries all of these.
 	methods := []string{"GET", "POST", "DELETE", "HEAD", "OPTIONS"}
 	for i, lines := range headerLines {
-		f.Add([]byte(methods[i%len(methods)]+" /about?x=1 HTTP/1.1\r\nHost: shop.example:80\r\n"+lines+"\r\n\r\n"), uint16(len(lines)))
+		f.Add([]byte(methods[i%len(methods)]+" /about?x=1 HTTP/1.1\r\nHost: shop.example:80\r\n"+lines+"\r\n\r\n"),
+			uint16(len(lines)))
 	}
 	x := newTwin(f, "")
 	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
@@ -227,7 +230,7 @@ func TestFrontsAgreeAboutHTTP2(t *testing.T) {
 			w := &writer{rand: rand.New(rand.NewPCG(seed, 0)), place: x.place}
 			fields, body := w.overHTTP2()
 			if over[i] == nil {
-				over[i] = dialHTTP2(t, x.st[i].addr(0))
+				over[i] = dialHTTP2(t, x.st[i].door.addr(0))
 			}
 			c := over[i]
 			status, _, err := c.fields(fields, body)
@@ -321,7 +324,8 @@ func TestFrontsAgreeAboutAnswers(t *testing.T) {
 			if got := c.whole(); got != want {
 				t.Errorf("%.80q, %s: %.80q, want %.80q", tc.answer, front, got, want)
 			}
-			if faulty, n := strings.HasPrefix(want, "502") || strings.HasSuffix(want, " cut"), metric1(t, x.st[i], "vestibule_edge_origin_unreadable_total")-before; (n == 1) != faulty || n > 1 {
+			if faulty, n := strings.HasPrefix(want, "502") || strings.HasSuffix(want, " cut"),
+				metric1(t, x.st[i], "vestibule_edge_origin_unreadable_total")-before; (n == 1) != faulty || n > 1 {
 				t.Errorf("%.80q, %s: counted %v times", tc.answer, front, n)
 			}
 			if n := metric1(t, x.st[i], "vestibule_edge_origin_errors_total"); n != 0 {

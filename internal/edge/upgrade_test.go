@@ -42,26 +42,26 @@ func echo(t *testing.T, closed chan<- struct{}) http.HandlerFunc {
 }
 
 // upgrade opens a websocket as the visitor with this cookie.
-func (st *stage) upgrade(cookie string) (net.Conn, *http.Response, *bufio.Reader) {
-	st.t.Helper()
-	return st.upgradeAt("/live", cookie)
+func (d *door) upgrade(cookie string) (net.Conn, *http.Response, *bufio.Reader) {
+	d.Helper()
+	return d.upgradeAt("/live", cookie)
 }
 
-func (st *stage) upgradeAt(path, cookie string) (net.Conn, *http.Response, *bufio.Reader) {
-	st.t.Helper()
-	c, err := net.Dial("tcp", st.addr(0))
+func (d *door) upgradeAt(path, cookie string) (net.Conn, *http.Response, *bufio.Reader) {
+	d.Helper()
+	c, err := net.Dial("tcp", d.addr(0))
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
-	st.t.Cleanup(func() { c.Close() })
+	d.Cleanup(func() { c.Close() })
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nCookie: %s\r\n\r\n", path, cookie)
 	br := bufio.NewReader(c)
 	res, err := http.ReadResponse(br, nil)
 	if err != nil {
-		st.t.Fatal(err)
+		d.Fatal(err)
 	}
 	return c, res, br
 }
@@ -89,7 +89,7 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	st.up.held[sale].RenewCeil = 0
 	st.up.mu.Unlock()
 	s.Home = ticket.Nobody // no edge renews it unless isolated
-	c, res, br := st.upgrade(st.seal("sale", s))
+	c, res, br := st.door.upgrade(st.keys.seal("sale", s))
 	if res.StatusCode != http.StatusSwitchingProtocols || len(res.Cookies()) > 0 {
 		t.Fatalf("got %d %v", res.StatusCode, res.Header)
 	}
@@ -111,7 +111,7 @@ func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
 	d := document(st.origin.URL)
 	d.Rooms[1].Host, d.Rooms[1].Path = "sale.example", "/live"
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	st.start()
 	st.adopted()
 	closed := make(chan struct{}, 2)
@@ -119,8 +119,11 @@ func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
 	short, long := session(7), session(8)
 	short.Until = uint32(time.Now().Unix() + 2)
 	short.Home++
-	for _, cookie := range []string{st.seal("sale", short) + "; " + st.seal("vip", long), st.seal("sale", long) + "; " + st.seal("vip", short)} {
-		c, res, br := st.upgradeAt("/%6cive", cookie)
+	for _, cookie := range []string{
+		st.keys.seal("sale", short) + "; " + st.keys.seal("vip", long),
+		st.keys.seal("sale", long) + "; " + st.keys.seal("vip", short),
+	} {
+		c, res, br := st.door.upgradeAt("/%6cive", cookie)
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("got %d", res.StatusCode)
 		}
@@ -147,10 +150,13 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 		change func(*room.Settings)
 		lasts  bool
 	}{
-		"data":                    {1, func(r *room.Settings) { r.LongConnections = room.LongRenew }, true},
-		"pings":                   {9, func(r *room.Settings) { r.LongConnections = room.LongRenew }, false},
-		"data, by default":        {1, func(*room.Settings) {}, false},
-		"disable_session_renewal": {1, func(r *room.Settings) { r.LongConnections, r.NoRenewal = room.LongRenew, true }, false},
+		"data":             {1, func(r *room.Settings) { r.LongConnections = room.LongRenew }, true},
+		"pings":            {9, func(r *room.Settings) { r.LongConnections = room.LongRenew }, false},
+		"data, by default": {1, func(*room.Settings) {}, false},
+		"disable_session_renewal": {
+			1, func(r *room.Settings) { r.LongConnections, r.NoRenewal = room.LongRenew, true },
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,7 +166,7 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 			d := document(st.origin.URL)
 			tc.change(&d.Rooms[0])
 			st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-			st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+			st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 			st.start()
 			st.adopted()
 			closed := make(chan struct{}, 2)
@@ -169,8 +175,8 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 			s := session(7)
 			s.Until = uint32(ends)
 			s.Admitted = s.Until - 301 // a session ago
-			in := st.seal("sale", s)
-			c, res, br := st.upgrade(in)
+			in := st.keys.seal("sale", s)
+			c, res, br := st.door.upgrade(in)
 			if res.StatusCode != http.StatusSwitchingProtocols {
 				t.Fatalf("got %d %v", res.StatusCode, res.Header)
 			}
@@ -194,7 +200,7 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 			}
 			st.up.queue(sale, 10, 1)
 			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the site") }) //nolint:errcheck // the client checks the answer
-			if a := st.visitor().get(saleURL, "Cookie", in); (a.body == "the site") != tc.lasts {
+			if a := st.door.visitor().get(saleURL, "Cookie", in); (a.body == "the site") != tc.lasts {
 				t.Errorf("then %d %.40q", a.StatusCode, a.body)
 			}
 			c.Close() // it is of no use
@@ -206,7 +212,7 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 func TestAWebsocketOfWhoWaitsIsThePage(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	if _, res, _ := st.upgrade(""); res.StatusCode != http.StatusOK || res.Header.Get("Retry-After") == "" {
+	if _, res, _ := st.door.upgrade(""); res.StatusCode != http.StatusOK || res.Header.Get("Retry-After") == "" {
 		t.Errorf("got %d %v", res.StatusCode, res.Header)
 	}
 	if st.origin.requests() > 0 {
@@ -220,8 +226,9 @@ func TestAWebsocketIsCutWhenTheEdgeStops(t *testing.T) {
 	st := open(t, nil)
 	closed := make(chan struct{}, 2)
 	st.origin.serves(echo(t, closed))
-	c, res, br := st.upgrade("")
-	if res.StatusCode != http.StatusSwitchingProtocols || cookieOf(answer{res, ""}, "vestibule-sale") == nil || len(res.Cookies()) != 1 {
+	c, res, br := st.door.upgrade("")
+	if res.StatusCode != http.StatusSwitchingProtocols || cookieOf(answer{res, ""}, "vestibule-sale") == nil ||
+		len(res.Cookies()) != 1 {
 		t.Fatalf("got %d, %v", res.StatusCode, res.Cookies())
 	}
 	say(t, c, br, "hello")

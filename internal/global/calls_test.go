@@ -10,7 +10,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestLateNotificationsAreAnAlarm of the leader: while it calls visitors, and no notifier works or one message waits for long.
+// TestLateNotificationsAreAnAlarm of the leader: while it calls visitors, and no notifier works or one message waits
+// for long.
 func TestLateNotificationsAreAnAlarm(t *testing.T) {
 	var oldest time.Time
 	var away error

@@ -71,8 +71,8 @@ func TestAlarmsAfterARemoval(t *testing.T) {
 	}
 }
 
-// Sessions beyond the permits raise an alarm, whether they are counted or possible; a lowered limit and passthrough raise
-// none.
+// Sessions beyond the permits raise an alarm, whether they are counted or possible; a lowered limit and passthrough
+// raise none.
 func TestSessionsBeyondPermitsRaiseAnAlarm(t *testing.T) {
 	for name, c := range map[string]struct {
 		l    root.Ledger

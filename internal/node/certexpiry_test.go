@@ -13,8 +13,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestCertificatesSayWhenTheyEnd: the earliest end in a file counts, as of the scrape; files without a certificate have no
-// series.
+// TestCertificatesSayWhenTheyEnd: the earliest end in a file counts, as of the scrape; files without a certificate have
+// no series.
 func TestCertificatesSayWhenTheyEnd(t *testing.T) { synctest.Test(t, testCertificatesSayWhenTheyEnd) }
 
 func testCertificatesSayWhenTheyEnd(t *testing.T) {

@@ -131,7 +131,8 @@ func TestChangesOfTheMembers(t *testing.T) {
 			t.Errorf("%v, want %s", err, what)
 		}
 	}
-	if _, err := m.Drain(june, "dubiln"); err == nil || !strings.HasSuffix(err.Error(), `no such data centre in the list, did you mean "dublin"?`) {
+	if _, err := m.Drain(june, "dubiln"); err == nil ||
+		!strings.HasSuffix(err.Error(), `no such data centre in the list, did you mean "dublin"?`) {
 		t.Errorf("a typo: %v", err)
 	}
 	if _, err := m.Drain(june, "lima"); !errors.Is(err, ErrNoMember) {

@@ -128,7 +128,8 @@ func TestNodesShareAListenerForMonitoring(t *testing.T) {
 		t.Errorf("after a new start: %d, %+v", code, r)
 	}
 	defer start("edge nairobi b", true, Readiness{Reasons: []string{"draining"}, Isolated: true})()
-	if code, r := readiness(); code != 503 || !r.Isolated || !slices.Equal(r.Reasons, []string{"edge-nairobi-b: draining"}) {
+	if code, r := readiness(); code != 503 || !r.Isolated ||
+		!slices.Equal(r.Reasons, []string{"edge-nairobi-b: draining"}) {
 		t.Errorf("with an edge that drains: %d, %+v", code, r)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // Files of parts: a line of JSON (partsHead) and then the parts, one after the other.
 const (
-	pastFile     = "past"     // the snapshots of an edge: see admission.Engine.BeginSnapshot
+	pastFile     = "past"     // the snapshots of an edge: see admission.Snapshots
 	promisesFile = "promises" // the newest promises of a leading regional: see wire.EncodeWhole
 )
 

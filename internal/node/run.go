@@ -90,7 +90,7 @@ func untilSignal() (ctx context.Context, stop func()) {
 	}
 }
 
-// notice is how long after us other processes may be told to stop together with us, and have said so.
+// notice is how long to wait until other processes that stop together with this one have announced it.
 const notice = time.Second
 
 // Outlive returns a context that ends after ctx. If the cause is [ErrTerminated], the process waits for dependent

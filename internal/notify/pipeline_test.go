@@ -289,8 +289,8 @@ func (p *pipeline) worker(name string) (w *Worker, end func()) {
 	return w, end
 }
 
-// TestThePipeline: two notifiers tell each visitor each stage once; who has left is told nothing, a busy push service is
-// asked again, one that knows the browser no more ends the subscription, and one that refuses is a dead letter.
+// TestThePipeline: two notifiers tell each visitor each stage once; who has left is told nothing, a busy push service
+// is asked again, one that knows the browser no more ends the subscription, and one that refuses is a dead letter.
 func TestThePipeline(t *testing.T) {
 	p := newPipeline(t)
 	const left, busy, gone, refused = 3, 20, 21, 22
@@ -399,8 +399,9 @@ func (p *pipeline) stored(ctx context.Context) map[uint64]string {
 	return out
 }
 
-// TestKilledNotifiers: the processes of notifiers and their NATS server are killed at random moments, and global says for
-// seconds nothing, as when it is killed: nobody is forgotten, no browser shows a message twice, few get one twice or late.
+// TestKilledNotifiers: the processes of notifiers and their NATS server are killed at random moments, and global says
+// for seconds nothing, as when it is killed: nobody is forgotten, no browser shows a message twice, few get one twice
+// or late.
 func TestKilledNotifiers(t *testing.T) {
 	p := newPipeline(t)
 	var err error
@@ -540,7 +541,8 @@ func TestAnEndedNotifierGivesBack(t *testing.T) {
 	}
 }
 
-// TestNoRoomNotifiesYet: then a notifier is ready, so that it can be deployed before; it is not while the store is away.
+// TestNoRoomNotifiesYet: then a notifier is ready, so that it can be deployed before; it is not while the store is
+// away.
 func TestNoRoomNotifiesYet(t *testing.T) {
 	p := newPipelineWithoutRooms(t)
 	docs := natsbus.NewDocuments(p.conn, 1, "notifier")

@@ -173,8 +173,8 @@ func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 	t.Logf("%d cases, %d connections", tried, hit.Load())
 }
 
-// TestRebinding: a name that was public when it was looked up first, and is not at the next connection, is not connected
-// to, however often it changes.
+// TestRebinding: a name that was public when it was looked up first, and is not at the next connection, is not
+// connected to, however often it changes.
 func TestRebinding(t *testing.T) {
 	var private atomic.Bool
 	resolver := names(t, func() netip.Addr {

@@ -312,7 +312,7 @@ func (c *catalog) single(name string) bool {
 
 // lost returns why the visitor's previous place is void, or "".
 func (c *catalog) lost(v *Visitor) string {
-	switch v.lost() {
+	switch lost[v.Decision.Fresh] {
 	case "expired", "left":
 		return c.msg.LostExpired
 	case "away":

@@ -36,8 +36,8 @@ func TestMinifiedFilesAreCurrent(t *testing.T) {
 	}
 }
 
-// TestTheClientHasItsWords: every message that the module shows exists in every language, and every possible state has a
-// heading.
+// TestTheClientHasItsWords: every message that the module shows exists in every language, and every possible state has
+// a heading.
 func TestTheClientHasItsWords(t *testing.T) {
 	used := map[string]bool{}
 	for _, m := range regexp.MustCompile(`words\.([a-z_]+)`).FindAllStringSubmatch(clientJS, -1) {

@@ -84,8 +84,8 @@ func TestPagesWithGzip(t *testing.T) {
 	t.Logf("all languages: %d to %d bytes, median %d", sizes[0], sizes[len(sizes)-1], sizes[len(sizes)/2])
 }
 
-// Pages of random visitors are the same with gzip, in every language, with and without a style, with several visitors at
-// once.
+// Pages of random visitors are the same with gzip, in every language, with and without a style, with several visitors
+// at once.
 func TestPagesOfRandomVisitorsWithGzip(t *testing.T) {
 	branded, err := page.Custom([]byte("p{color:red}"))
 	if err != nil {

@@ -154,7 +154,7 @@ var ours = func() []field {
 	fields := []field{
 		text("state", func(v *Visitor) string { return v.State().String() }),
 		text("pausedBy", (*Visitor).shownPause),
-		text("lost", (*Visitor).lost),
+		text("lost", func(v *Visitor) string { return lost[v.Decision.Fresh] }),
 		text("queueingMethod", (*Visitor).method),
 		text("room", func(v *Visitor) string { return v.Room }),
 		whole("peopleAhead", func(v *Visitor) int64 { return orUnknown(v.ahead()) }),

@@ -546,8 +546,8 @@ func BenchmarkRenderJSON(b *testing.B) {
 }
 
 // TestUnknownIsNeverANumber: while visitors are being counted, in whatever state, and for visitors without a place, no
-// answer has a number of visitors: not the page, its JSON or a custom page. The number in the decision counts those that
-// were heard of so far.
+// answer has a number of visitors: not the page, its JSON or a custom page. The number in the decision counts those
+// that were heard of so far.
 func TestUnknownIsNeverANumber(t *testing.T) {
 	for _, s := range page.Samples {
 		v := s.Visitor

@@ -191,27 +191,17 @@ func (v *Visitor) pausedBy() string {
 	return by
 }
 
-// lost returns why the visitor lost its place, or "".
-func (v *Visitor) lost() string {
-	switch v.Decision.Fresh {
-	case admission.Expired, admission.Copied, admission.Elsewhere:
-		return "expired"
-	case admission.Lost:
-		return "away"
-	case admission.Void:
-		return "void"
-	case admission.Gone:
-		return "left"
-	case admission.Kept, admission.Newcomer:
-	}
-	return ""
+// lost tells why a visitor lost its place.
+var lost = [...]string{
+	admission.Expired: "expired", admission.Copied: "expired", admission.Elsewhere: "expired", admission.Lost: "away",
+	admission.Void: "void", admission.Gone: "left",
 }
 
-// waits reports whether the visitor has a place with meaningful numbers.
-func (v *Visitor) waits() bool { s := v.State(); return s == Queued || s == Next }
-
 // known reports whether to show an estimate.
-func (v *Visitor) known() bool { return v.Decision.Known && v.waits() }
+func (v *Visitor) known() bool {
+	s := v.State()
+	return v.Decision.Known && (s == Queued || s == Next)
+}
 
 // counting reports whether the numbers of visitors are not known yet: they are being counted.
 func (v *Visitor) counting() bool { return v.hasPlace() && v.Decision.Counting }
@@ -229,11 +219,6 @@ func (v *Visitor) hasPlace() bool {
 	default:
 		return false
 	}
-}
-
-// notifies reports whether the visitor may ask to be notified: not before a draw, which changes all places.
-func (v *Visitor) notifies() bool {
-	return v.Notifies && v.hasPlace() && (!v.Event.Prequeue || !v.Event.Shuffle)
 }
 
 // wait returns the estimate, or 0 if none is shown.

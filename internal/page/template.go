@@ -235,7 +235,7 @@ var values = sortValues([]value{
 
 	text("state", func(v *Visitor) string { return v.State().String() }),
 	text("pausedBy", func(v *Visitor) string { return v.shownPause() }),
-	text("placeLost", func(v *Visitor) string { return v.lost() }),
+	text("placeLost", func(v *Visitor) string { return lost[v.Decision.Fresh] }),
 	truth("counting", func(v *Visitor) bool { return v.counting() }),
 	{name: "peopleAhead", count: (*Visitor).ahead},
 	{name: "peopleWaiting", count: (*Visitor).total},

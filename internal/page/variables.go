@@ -18,7 +18,8 @@ var variables = map[string]variable{
 	// Scripts poll by themselves. A reload would lose the visitor's sound and scroll position, and end at the
 	// browser's error page after a short loss of the connection.
 	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		if v.notifies() { // here, because one more variable would make every page longer
+		// Not before a draw, which changes all places. One more variable would make every page longer.
+		if v.Notifies && v.hasPlace() && (!v.Event.Prequeue || !v.Event.Shuffle) {
 			dst = append(dst, `<script src="/.well-known/vestibule/push.js?room=`...)
 			dst = append(append(append(appendEscaped(dst, v.Room), "&amp;lang="...), v.Lang.Code()...),
 				"\" defer></script>\n"...)

@@ -112,7 +112,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	eventually(t, "the edge has a lease of the new leader",
 		func() bool { return leased(e)() && e.Status().SyncAge < 500*time.Millisecond })
 	if n := len(b.Status().Region.Edges); n != 1 {
-		t.Errorf("%d instances of the edge in the books, want 1", n)
+		t.Errorf("%d instances of the edge in the ledger, want 1", n)
 	}
 
 	// Without global the data centre continues, and reports so.
@@ -154,8 +154,12 @@ func TestTwoEdgesOfOneNameAreTold(t *testing.T) {
 	r := s.regional("one")
 	one, other := s.edge(), s.edge()
 	eventually(t, "both have a lease", func() bool { return leased(one)() && leased(other)() })
-	for name, ready := range map[string]func() node.Readiness{"the regional": r.Ready, "one edge": one.Ready, "the other": other.Ready} {
-		eventually(t, name+" has an alarm", func() bool { return strings.Contains(strings.Join(ready().Alarms, " "), "process") })
+	for name, ready := range map[string]func() node.Readiness{
+		"the regional": r.Ready, "one edge": one.Ready,
+		"the other": other.Ready,
+	} {
+		eventually(t, name+" has an alarm",
+			func() bool { return strings.Contains(strings.Join(ready().Alarms, " "), "process") })
 	}
 }
 
@@ -189,7 +193,8 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 		t.Errorf("all that are silent, where nobody is: %q", done)
 	}
 	r.stop()
-	if _, err := s.connect("operator").Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(`{"edge": "edge-1"}`)); !errors.Is(err, natsbus.ErrNobody) {
+	if _, err := s.connect("operator").Ask(t.Context(), wire.ForgetSubject("dublin"),
+		[]byte(`{"edge": "edge-1"}`)); !errors.Is(err, natsbus.ErrNobody) {
 		t.Errorf("nobody leads: %v, want %v", err, natsbus.ErrNobody)
 	}
 }
@@ -370,12 +375,16 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	eventually(t, "it says that it is a copy", func() bool {
 		ready := r.Ready()
 		return !ready.Ready && slices.ContainsFunc(ready.Reasons, func(why string) bool {
-			return strings.HasPrefix(why, "another data centre is named dublin") && strings.Contains(why, "vestibule fleet rejoin dublin")
+			return strings.HasPrefix(why, "another data centre is named dublin") &&
+				strings.Contains(why, "vestibule fleet rejoin dublin")
 		})
 	})
 	revision := uint64(0)
 	publish := func(told bool) {
-		data, err := json.Marshal(node.MembersStatus{At: time.Now(), List: []node.CentreState{{Name: "dublin", ClusterID: own + 1, Told: told}}})
+		data, err := json.Marshal(node.MembersStatus{
+			At:   time.Now(),
+			List: []node.CentreState{{Name: "dublin", ClusterID: own + 1, Told: told}},
+		})
 		if err == nil {
 			revision, err = natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersStatusDocument, data, revision)
 		}
@@ -436,7 +445,8 @@ func TestALostStoreIsKnownFromTheDataFolder(t *testing.T) {
 		first, other = other, first
 	}
 	e := s.edge()
-	eventually(t, "the edge has a lease, and the other one the rooms", func() bool { return leased(e)() && other.Ready().Ready })
+	eventually(t, "the edge has a lease, and the other one the rooms",
+		func() bool { return leased(e)() && other.Ready().Ready })
 	other.stop()
 	first.stop()
 	stream, err := s.operator().Stream(t.Context(), "KV_vestibule_promises")

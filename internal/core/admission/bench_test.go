@@ -74,15 +74,15 @@ func BenchmarkDecideRenewal(b *testing.B) {
 	t := e.Arrive(at(0), sale, ticket.Ticket{}).Ticket
 	r.held.RenewCeil = 1 << 40
 	r.grant(at(0), 0, 0)
-	state := e.rooms[sale]
+	state := stateOf(e)
 	dst := make([]byte, 0, ticket.ValueSize)
 	old := t
 	old.Until -= 100
 	value := string(c.Seal(nil, day, &old, s))
 	b.ReportAllocs()
 	for b.Loop() {
-		state.tickets.recent.Put(old.ID, stamped{until: old.Until}) // with an old last stamp
-		state.moves.list = state.moves.list[:0]                     // reported
+		state.account.tickets.recent.Put(old.ID, stamped{until: old.Until}) // with an old last stamp
+		state.account.moves.list = state.account.moves.list[:0]             // reported
 		var got ticket.Ticket
 		if err := c.Open(&got, value, s); err != nil {
 			b.Fatal(err)
@@ -130,12 +130,12 @@ func BenchmarkDecideAdmission(b *testing.B) {
 	e, r := newEdge(b, at(0), 1<<40, 1<<40)
 	_ = r
 	c, s := cookies(b)
-	state := e.rooms[sale]
+	state := stateOf(e)
 	dst := make([]byte, 0, ticket.ValueSize)
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(state.moves.list) == cap(state.moves.list) {
-			state.moves.list = state.moves.list[:0] // reported
+		if len(state.account.moves.list) == cap(state.account.moves.list) {
+			state.account.moves.list = state.account.moves.list[:0] // reported
 		}
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
 		if d.Verdict != Admit {

@@ -11,14 +11,14 @@ import (
 // visitors are called by their places.
 func (l *line) noteCalled(ft fleettime.Time) bool {
 	v := l.view
-	if v != nil && l.Claim != 0 && !l.gathersAt(ft) && !l.queuedAll() {
+	if v != nil && l.settings.Claim != 0 && !l.settings.gathersAt(ft) && !l.settings.queuedAll() {
 		l.claims.note(ft, v.Cutoff)
 	}
 	switch {
-	case v == nil || !v.Queues() || len(v.Rounds) > 0 || l.queuedAll():
+	case v == nil || !v.Queues() || len(v.Rounds) > 0 || l.settings.queuedAll():
 		l.called = calledLog{}
 		return false
-	case l.gathersAt(ft):
+	case l.settings.gathersAt(ft):
 		l.called.note(ft, v.Line.Histogram().At(float64(v.Slots)))
 	default:
 		l.called.note(ft, v.Cutoff)
@@ -50,7 +50,7 @@ func (l *line) calledUpTo(ft fleettime.Time) fleettime.Time {
 
 // callAsleep removes the called ones. It reports whether there were any.
 func (l *line) callAsleep(ft fleettime.Time) bool {
-	if len(l.asleep.seconds) == 0 || l.view == nil || l.gathersAt(ft) || l.queuedAll() {
+	if len(l.asleep.seconds) == 0 || l.view == nil || l.settings.gathersAt(ft) || l.settings.queuedAll() {
 		return false
 	}
 	return l.asleep.call(ft, l.calledUpTo(ft))
@@ -58,7 +58,7 @@ func (l *line) callAsleep(ft fleettime.Time) bool {
 
 // wakes records that the visitor of t asks. It reports whether it was asleep.
 func (l *line) wakes(m moment, t *ticket.Ticket) bool {
-	if !t.Kept || l.Claim == 0 {
+	if !t.Kept || l.settings.Claim == 0 {
 		return false
 	}
 	was := l.asleep.drop(t.ID)
@@ -72,9 +72,9 @@ func (l *line) wakes(m moment, t *ticket.Ticket) bool {
 // lapsed reports whether the place of t is lost: see Lapsed. One that is kept is not before its visitor was called, and
 // could come for the claim time.
 func (l *line) lapsed(ft fleettime.Time, t *ticket.Ticket) bool {
-	if !t.Kept || l.Claim == 0 || !Lapsed(ft, t, l.Grace) {
-		return Lapsed(ft, t, l.Grace)
+	if !t.Kept || l.settings.Claim == 0 || !Lapsed(ft, t, l.settings.Grace) {
+		return Lapsed(ft, t, l.settings.Grace)
 	}
-	called := l.claims.since(t.Place())
-	return absent(ft, t) > int64(keptFor/time.Second) || called != 0 && ft.Second() > called+int64(l.Claim/time.Second)
+	called, claim := l.claims.since(t.Place()), int64(l.settings.Claim/time.Second)
+	return absent(ft, t) > int64(keptFor/time.Second) || called != 0 && ft.Second() > called+claim
 }

@@ -1,11 +1,8 @@
 package admission
 
 import (
+	"math"
 	"time"
-
-	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
-	"vestibule/internal/core/wire"
 )
 
 // A snapshot is the state of the edge in its data folder. If the process is killed, the next one in the folder makes
@@ -26,27 +23,6 @@ const (
 	ceilingLeast = 2
 )
 
-// snapshots is the edge's side of the snapshots in its data folder.
-type snapshots struct {
-	on bool // see Config.Stores
-
-	number uint64 // of the newest snapshot
-	stored uint64 // number of the newest one in the folder; 0 for none of this instance
-	taken  fleettime.Mono
-	until  uint32 // Unix second up to which tickets may be stamped
-
-	taking      bool   // the newest one is being written
-	takingUntil uint32 // becomes until once it is written
-	wanted      bool   // a room is near its ceiling
-
-	dropped []room.ID // rooms that were dropped since the newest snapshot was begun
-
-	enforced bool   // the ceilings apply
-	void     bool   // the folder cannot be written, or only slowly: it must settle nothing
-	voidSeq  uint64 // first report that said so; 0 for none yet
-	last     bool   // nothing is stamped any more
-}
-
 // ceiling bounds the tickets that a room stamps until the next snapshot is in the data folder.
 type ceiling struct {
 	stamped uint64 // so far
@@ -62,18 +38,41 @@ type ceiling struct {
 	stale bool   // the room has changed since
 }
 
-// unable records that the folder must settle nothing. emptied says that it has no snapshot any more. Otherwise the
-// ceilings apply until the regional has stored that the folder is void.
-func (s *snapshots) unable(emptied bool) {
-	s.void, s.voidSeq = true, 0
-	if emptied {
-		s.enforced = false
+// may reports whether the room may stamp another ticket with a life of at most life. If not, a snapshot is due.
+func (c *ceiling) may(s *Snapshots, m moment, life uint32) bool {
+	if !s.enforced {
+		return true
+	}
+	may := c.stamped < c.most && life <= c.life && m.second() <= s.until
+	if !may {
+		s.wanted = true
+	}
+	return may
+}
+
+// left returns how many tickets the room may stamp under the present snapshot; -1 without a bound.
+func (c *ceiling) left(s *Snapshots, life uint32) int64 {
+	switch {
+	case !s.enforced || c.most == math.MaxUint64:
+		return -1
+	case life > c.life:
+		return 0
+	}
+	return int64(c.most - min(c.most, c.stamped))
+}
+
+// stamp counts a stamped ticket. If only a few more may be stamped, a snapshot is due.
+func (c *ceiling) stamp(s *Snapshots) {
+	c.stamped++
+	c.stale = true
+	if s.enforced && c.stamped+(c.most-min(c.most, c.at))/2 >= c.most {
+		s.wanted = true
 	}
 }
 
-// hear applies a grant's word on the data folder.
-func (s *snapshots) hear(g *wire.Grant) {
-	if s.void && s.voidSeq != 0 && g.Acked >= s.voidSeq && g.Folder == wire.FolderVoid {
-		s.enforced = false
+// foresee brings the next snapshot forward if a room that is likely to stamp so many tickets may stamp far fewer.
+func (c *ceiling) foresee(s *Snapshots, likely uint64, life uint32) {
+	if s.enforced && (life > c.life || likely > 2*(c.most-min(c.most, c.stamped))) {
+		s.wanted = true
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// TestAKeptPlace: a visitor that will be told keeps its place until it is called, for a day, and then for the claim time;
+// TestAKeptPlace: a visitor that will be told keeps its place until it is called, for a day, then for the claim time;
 // any other for the grace period. Without a note of the call, the claim time begins with the first note.
 func TestAKeptPlace(t *testing.T) {
 	const claim = 10 * time.Minute
@@ -34,7 +34,7 @@ func TestAKeptPlace(t *testing.T) {
 		"called before all that is noted":  {true, claim, 10 * time.Hour, 9 * time.Hour, true},
 		"a long claim, called not so long": {true, time.Hour, 2 * time.Hour, 55 * time.Minute, false},
 	} {
-		r := &roomState{line: line{Room: Room{Grace: room.DefaultGrace, Claim: tc.claim}}}
+		r := &line{settings: &Room{Grace: room.DefaultGrace, Claim: tc.claim}}
 		k := waiting(7, 26*time.Hour)
 		k.Joined, k.Kept = now-26*hour, tc.kept
 		k.Seen = uint32(now.Add(-tc.away).Second())
@@ -53,7 +53,7 @@ func TestAKeptPlace(t *testing.T) {
 
 // TestNoLineCallsThoseWhoAreHere, and nobody who joins later.
 func TestNoLineCallsThoseWhoAreHere(t *testing.T) {
-	r := &roomState{line: line{Room: Room{Grace: room.DefaultGrace, Claim: time.Minute}}}
+	r := &line{settings: &Room{Grace: room.DefaultGrace, Claim: time.Minute}}
 	r.claims.note(day, estimate.Open)
 	r.claims.note(day.Add(5*time.Minute), 1)
 	k := waiting(7, time.Hour)

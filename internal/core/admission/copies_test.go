@@ -148,7 +148,7 @@ func TestCopiesOfATicketAreNotFreeEntries(t *testing.T) {
 		}
 		inside := 0
 		for i := range jars {
-			if jars[i].ID == 7 && jars[i].Valid(e.Time(at(tc.by+30*time.Second))) {
+			if jars[i].ID == 7 && jars[i].Valid(e.Clock.Time(at(tc.by+30*time.Second))) {
 				inside++
 			}
 		}
@@ -216,7 +216,7 @@ func TestASessionIsBoundToItsNetwork(t *testing.T) {
 		third := ticket.Network(0x77_0006)
 		d := e.Arrive(at(2*time.Second), sale, in(pass, third))
 		if d.Fresh != Elsewhere || d.Enters() || d.Ticket.ID != ticket.Derive(7, third) ||
-			d.Ticket.Joined != e.Time(at(2*time.Second)) {
+			d.Ticket.Joined != e.Clock.Time(at(2*time.Second)) {
 			t.Errorf("no permit is left: %v (%d) as %+v", d.Verdict, d.Fresh, d.Ticket)
 		}
 		if d := e.Arrive(at(3*time.Second), sale, in(d.Ticket, home)); d.Fresh != Kept {
@@ -256,10 +256,10 @@ func TestASessionIsBoundToItsNetwork(t *testing.T) {
 				t.Fatalf("%v", d.Verdict)
 			}
 			held[i] = &Visit{Room: sale, Ticket: d.Ticket, Brought: in(place, n)}
-			e.Hold(at(0), held[i])
+			e.Rooms.Hold(at(0), held[i])
 		}
 		r.grant(at(0), 1, 0)
-		if out := e.Release(at(0), nil); len(out) != 2 {
+		if out := e.Rooms.Release(at(0), nil); len(out) != 2 {
 			t.Fatalf("%d are released", len(out))
 		}
 		enters, other := held[0].Decision, held[1].Decision

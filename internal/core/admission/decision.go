@@ -15,7 +15,7 @@ const (
 	Queue Verdict = iota // show the waiting page
 	Serve                // pass on to the origin: the visitor has a session
 	Admit                // pass on to the origin: the visitor just got a session
-	Hold                 // keep the request open: see Engine.Hold
+	Hold                 // keep the request open: see Rooms.Hold
 	verdicts
 )
 

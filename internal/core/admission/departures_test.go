@@ -30,8 +30,8 @@ func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
 }
 
 func counted(e *Engine, now fleettime.Mono) int64 {
-	w := &e.rooms[sale].queue.wait
-	w.advance(e.Time(now))
+	w := &stateOf(e).line.queue.wait
+	w.advance(e.Clock.Time(now))
 	return w.sum
 }
 
@@ -65,10 +65,10 @@ func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	k = ask(k)
 	other := ask(ask(ticket.Ticket{}))
 	want(2, "two who came back")
-	e.rooms[sale].queue.changed = false
+	stateOf(e).line.queue.changed = false
 	away(k, k.Answer, true)
 	want(1, "one is closed")
-	if !e.rooms[sale].queue.changed {
+	if !stateOf(e).line.queue.changed {
 		t.Error("nobody is told")
 	}
 	away(k, k.Answer, false)
@@ -151,23 +151,23 @@ func TestWhoGoesAwayWhileHeld(t *testing.T) {
 				t.Fatalf("%v (%v), want to be held", d.Verdict, d.Reason)
 			}
 			v := &Visit{Room: sale, Ticket: d.Ticket, Brought: k}
-			e.Hold(now, v)
+			e.Rooms.Hold(now, v)
 			now = at(16 * time.Second)
 			name := fmt.Sprintf("returned %v, order %d", returned, order)
 			switch order {
 			case 0:
 				e.Away(now, sale, k, k.Answer)
-				if !e.Abandon(now, v) {
+				if !e.Rooms.Abandon(now, v) {
 					t.Error("not abandoned")
 				}
 			case 1:
-				if !e.Abandon(now, v) || e.Abandon(now, v) || e.GiveUp(now, v) {
+				if !e.Rooms.Abandon(now, v) || e.Rooms.Abandon(now, v) || e.Rooms.GiveUp(now, v) {
 					t.Error("not abandoned, once")
 				}
 				e.Away(now, sale, k, k.Answer)
 			case 2: // another page of the same visitor is held
 				e.Away(now, sale, k, k.Answer)
-				if !e.GiveUp(now, v) {
+				if !e.Rooms.GiveUp(now, v) {
 					t.Error("not given up")
 				}
 				if n := counted(e, now); n != 1 {
@@ -179,7 +179,7 @@ func TestWhoGoesAwayWhileHeld(t *testing.T) {
 				e.Away(now, sale, k, k.Answer)
 				r.lease(now)
 				r.grant(now, 1, 1)
-				if got := e.Release(now, nil); len(got) != 1 || v.Decision.Verdict != Admit || e.Abandon(now, v) {
+				if got := e.Rooms.Release(now, nil); len(got) != 1 || v.Decision.Verdict != Admit || e.Rooms.Abandon(now, v) {
 					t.Errorf("%s: %+v", name, v.Decision)
 				}
 			}
@@ -217,7 +217,7 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 		e, r := awayEdge(t, rapid.Uint64().Draw(rt, "seed"), 1000)
 		now := at(0)
 		var guests []*guest
-		second := func() int64 { return e.Time(now).Second() }
+		second := func() int64 { return e.Clock.Time(now).Second() }
 		answered := func(g *guest, k ticket.Ticket) uint8 {
 			if k.Flags&ticket.Returned != 0 {
 				g.there, g.last = true, second()
@@ -298,14 +298,14 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				g := pick(open)
 				d := e.Arrive(now, sale, g.ticket)
 				g.visit = &Visit{Room: sale, Ticket: d.Ticket, Brought: g.ticket}
-				e.Hold(now, g.visit)
+				e.Rooms.Hold(now, g.visit)
 				if d.Ticket.Flags&ticket.Returned != 0 {
 					g.there, g.last = true, second()
 				}
 			},
 			"be told to wait on": func(*rapid.T) {
 				g := pick(held)
-				e.GiveUp(now, g.visit)
+				e.Rooms.GiveUp(now, g.visit)
 				g.pages[page(g)] = answered(g, g.visit.Decision.Ticket)
 				g.visit = nil
 			},
@@ -317,7 +317,7 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				if first {
 					closePage(g, i)
 				}
-				e.Abandon(now, g.visit)
+				e.Rooms.Abandon(now, g.visit)
 				if (!first || !mine) && g.ticket.Flags&ticket.Returned != 0 { // if the ticket has it
 					g.there, g.last = true, int64(g.ticket.Seen)
 				}
@@ -330,8 +330,8 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				g := pick(idle)
 				r.lease(now)
 				r.grant(now, 1, 1)
-				if len(e.rooms[sale].held.visits) > 0 {
-					for _, v := range e.Release(now, nil) {
+				if len(stateOf(e).line.held.visits) > 0 {
+					for _, v := range e.Rooms.Release(now, nil) {
 						for _, o := range guests {
 							if o.visit == v {
 								drop(o)
@@ -349,14 +349,14 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 25_000).Draw(rt, "ms")) * time.Millisecond)
 			},
 			"": func(*rapid.T) {
-				e.rooms[sale].queue.advanceBooks(e.Time(now))
+				stateOf(e).line.queue.advanceBooks(e.Clock.Time(now))
 				want, newest := map[int64]float64{}, second()/windowLen
 				for _, g := range guests {
 					if g.there && g.last/windowLen > newest-windowsKept {
 						want[g.ticket.Joined.Second()]++
 					}
 				}
-				got := e.rooms[sale].queue.wait.histogram()
+				got := stateOf(e).line.queue.wait.histogram()
 				for _, s := range got {
 					if join := s.Start.Second(); want[join] != s.N {
 						rt.Fatalf("%v are counted who joined at %d, want %v", s.N, join, want[join])
@@ -428,7 +428,7 @@ func TestAWrongCountHealsInAMinute(t *testing.T) {
 func TestWhatIsKnownOfThoseWhoGoAwayIsBounded(t *testing.T) {
 	const limit = 100
 	e, _ := awayEdge(t, 1, limit)
-	a := &e.rooms[sale].queue.away
+	a := &stateOf(e).line.queue.away
 	for minute := range 5 {
 		now := at(time.Duration(minute) * time.Minute)
 		var all []ticket.Ticket

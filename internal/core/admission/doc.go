@@ -6,8 +6,8 @@
 // decides. It reports growing counters per expiry second, and grants tell it the next limits.
 //
 // A request: [Engine.Arrive] returns a [Decision]. For Hold, the shell keeps the request open and calls
-// [Engine.Hold]. [Engine.Release] gives permits that arrive later to the held visitor that joined first, and
-// [Engine.GiveUp] ends the hold of a visitor that waited too long.
+// [Rooms.Hold]. [Rooms.Release] gives permits that arrive later to the held visitor that joined first, and
+// [Rooms.GiveUp] ends the hold of a visitor that waited too long.
 //
 // Nothing here reads a clock, draws random numbers of its own, does I/O or starts a goroutine. An Engine is not
 // safe for concurrent use: the shell holds one mutex around it. The limits of its rooms and [Limits] bound its

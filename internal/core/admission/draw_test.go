@@ -21,8 +21,8 @@ func drawnRoom(closes fleettime.Time, secret byte) (Room, *draw.Draw) {
 func TestWhoWasDrawnStandsThere(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 0, 0)
-	e.since = 1 // other edges have long been counting
-	ft := e.Time(now)
+	e.Clock.since = 1 // other edges have long been counting
+	ft := e.Clock.Time(now)
 	early, late := waiting(7, 2*time.Minute), waiting(8, 10*time.Second)
 	early.Longer, early.Forecast = 5, 9
 	for _, w := range []*ticket.Ticket{&early, &late} {
@@ -35,7 +35,7 @@ func TestWhoWasDrawnStandsThere(t *testing.T) {
 	closes := ft.Add(-30 * time.Second)
 	in, places := drawnRoom(closes, 1)
 	v := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
-	e.Hold(now, v)
+	e.Rooms.Hold(now, v)
 	e.SetRooms(now, []Room{in})
 	want := places.Place(7, early.Joined, 0)
 	if v.Ticket.Place() != places.Place(9, v.Ticket.Joined, 0) {
@@ -91,12 +91,12 @@ func TestADrawThatIsReadAgain(t *testing.T) {
 	now := at(0)
 	e, _ := newEdge(t, now, 0, 0)
 	read := func() []Room {
-		in, _ := drawnRoom(e.Time(now).Add(-30*time.Second), 1)
+		in, _ := drawnRoom(e.Clock.Time(now).Add(-30*time.Second), 1)
 		in.Drawn.Beacon = &draw.Beacon{Round: 5, Signature: []byte{1}}
 		return []Room{in}
 	}
 	v := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
-	e.Hold(now, v)
+	e.Rooms.Hold(now, v)
 	e.SetRooms(now, read())
 	was := v.Ticket
 	if e.SetRooms(now, read()); v.Ticket != was || was.Place() == was.Joined {

@@ -41,10 +41,10 @@ func TestARemovedRoomIsDropped(t *testing.T) {
 	if p := r.last.Rooms[0].Permits; p.Sessions.Held() != 2 || p.Rate.Held() != 0 || r.last.Rooms[0].Spent != 2 {
 		t.Fatalf("a removed room holds permits: %+v", r.last.Rooms[0])
 	}
-	if e.Rooms() != 1 {
+	if e.Rooms.Len() != 1 {
 		t.Fatal("the room was dropped before the regional said so")
 	}
-	if r.drop(now); e.Rooms() != 0 {
+	if r.drop(now); e.Rooms.Len() != 0 {
 		t.Fatal("the room is not dropped")
 	}
 	if m := r.hear(now.Add(time.Second)); len(m.Rooms) != 0 {
@@ -71,14 +71,14 @@ func TestARoomThatIsNotEmptyIsKept(t *testing.T) {
 			until := uint32(day.Add(now.Sub(0)).Second()) + 60
 			r.held.Ends = []wire.End{{ID: 1, Home: 2, Until: until, Kind: wire.Left}}
 		},
-		"a visitor is held": func(e *Engine, r *regional, now fleettime.Mono) { e.Hold(now, &Visit{Room: sale}) },
+		"a visitor is held": func(e *Engine, r *regional, now fleettime.Mono) { e.Rooms.Hold(now, &Visit{Room: sale}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, r, now := newRemoved(t)
 			then(e, r, now)
 			r.drop(now)
-			if m := r.hear(now.Add(time.Second)); e.Rooms() != 1 || len(m.Rooms) != 1 || m.Rooms[0].Spent != 2 {
-				t.Errorf("%d rooms, reported %+v; want the room with its counters", e.Rooms(), m.Rooms)
+			if m := r.hear(now.Add(time.Second)); e.Rooms.Len() != 1 || len(m.Rooms) != 1 || m.Rooms[0].Spent != 2 {
+				t.Errorf("%d rooms, reported %+v; want the room with its counters", e.Rooms.Len(), m.Rooms)
 			}
 		})
 	}
@@ -89,11 +89,11 @@ func TestAHeldVisitorOfADroppedRoom(t *testing.T) {
 	e, r, now := newRemoved(t)
 	r.drop(now)
 	v := &Visit{Room: sale}
-	e.Hold(now, v)
-	if out := e.ReleaseRoom(now, sale); len(out) != 0 {
+	e.Rooms.Hold(now, v)
+	if out := e.Rooms.ReleaseRoom(now, sale); len(out) != 0 {
 		t.Fatalf("%d visitors of a removed room are decided", len(out))
 	}
-	if !e.GiveUp(now, v) || v.Decision.Enters() {
+	if !e.Rooms.GiveUp(now, v) || v.Decision.Enters() {
 		t.Errorf("the hold ends with %+v", v.Decision)
 	}
 }
@@ -103,25 +103,25 @@ func TestASnapshotForgetsDroppedRooms(t *testing.T) {
 	e, r, now := newRemoved(t)
 	known := map[room.ID]wire.RoomPast{}
 	takeAll(e, now, known)
-	e.Snapshotted(now)
+	e.Snapshots.Written(now)
 	r.drop(now)
-	if _, _, dropped := e.BeginSnapshot(now); len(dropped) != 1 || dropped[0] != sale {
+	if _, _, dropped := e.Snapshots.Begin(now); len(dropped) != 1 || dropped[0] != sale {
 		t.Fatalf("dropped rooms are %v, want %v", dropped, sale)
 	}
-	e.Snapshotted(now)
-	if _, _, dropped := e.BeginSnapshot(now); len(dropped) != 0 {
+	e.Snapshots.Written(now)
+	if _, _, dropped := e.Snapshots.Begin(now); len(dropped) != 0 {
 		t.Fatalf("a room is dropped twice: %v", dropped)
 	}
-	e.Snapshotted(now)
+	e.Snapshots.Written(now)
 
 	e, r, now = newRemoved(t)
 	r.drop(now)
 	e.SetRooms(now, []Room{{ID: sale}})
-	if _, _, dropped := e.BeginSnapshot(now); len(dropped) != 0 {
+	if _, _, dropped := e.Snapshots.Begin(now); len(dropped) != 0 {
 		t.Fatalf("a room that is back is dropped: %v", dropped)
 	}
 	clear(known)
-	changed, _, _ := e.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 1))
+	changed, _, _ := e.Snapshots.Take(now, 0, true, make([]wire.RoomPast, 1))
 	if len(changed) != 1 || changed[0].Report.Spent != 0 {
 		t.Errorf("the snapshot has %+v, want the new counters", changed)
 	}

@@ -2,8 +2,6 @@ package admission
 
 import (
 	"math/rand/v2"
-	"slices"
-	"time"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
@@ -15,25 +13,10 @@ import (
 type edge struct {
 	cfg   Config
 	home  ticket.DC
-	clock fleettime.Clock
-	guess fleettime.Clock // the machine's clock: used to serve sessions before the first grant
+	clock Clock
 	up    uplink
 
-	snapshots snapshots // in the data folder
-
-	since   fleettime.Time // since when this process knows the time and counts; 0 for not yet
-	guessed bool           // the regional's time is a guess, as is a stored one
-
-	past []uint64 // ended instances before this one, newest last
-}
-
-// at returns the moment of a clock reading.
-func (e *edge) at(now fleettime.Mono) moment {
-	t, bound := e.clock.Read(now)
-	if bound == fleettime.Unsynced {
-		t = max(e.guess.Now(now), t)
-	}
-	return moment{now: now, time: t, bound: bound}
+	snapshots Snapshots
 }
 
 // reportSoon schedules the next report as soon as the minimum gap allows.
@@ -45,8 +28,9 @@ func (e *edge) owns(home ticket.DC) bool {
 	return home == e.home && e.up.standing != wire.Unlisted
 }
 
-// expiryTime returns the fleet time for the expiry of a session with the given home. It is later by the possible clock
-// error if another node counts the session, or this edge has no lease.
+// expiryTime returns the fleet time for the expiry of a session with the given home. For the own home under a lease it
+// is our own: the regional frees no second that we have not reported past. Otherwise nobody waits for us, and the
+// clocks of the others may be ahead of ours by the uncertainty of both: the session ends that much earlier.
 func (e *edge) expiryTime(m moment, home ticket.DC) fleettime.Time {
 	if e.owns(home) && e.up.check(m.now) {
 		return m.time
@@ -58,88 +42,11 @@ func (e *edge) expiryTime(m moment, home ticket.DC) fleettime.Time {
 	return m.time.Add(margin)
 }
 
-// Isolated reports whether the edge has been without a lease long enough for on_isolation. Requests do not
-// influence it.
-func (e *edge) Isolated(now fleettime.Mono) bool {
+// isolated reports whether the edge has been without a lease long enough for on_isolation. Requests do not influence
+// it.
+func (e *edge) isolated(now fleettime.Mono) bool {
 	l := &e.up
 	return !l.leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
-}
-
-// outage returns why the edge admits nobody to any room with sessions of life l, or None.
-func (e *edge) outage(m moment, l life, leased bool) Reason {
-	switch {
-	case !l.firm(m):
-		return Unsure
-	case !leased:
-		return Isolated
-	case e.up.standing != wire.Listed:
-		return Drains
-	}
-	return None
-}
-
-// storedSnapshot returns Report.Stored. While fleet time is a guess the folder settles nothing: sessions that may have
-// been stamped since the snapshot would count until a time that may be far off.
-func (e *edge) storedSnapshot() uint64 {
-	if e.snapshots.void || e.guessed {
-		return 0
-	}
-	return e.snapshots.stored
-}
-
-// Leased reports whether the edge may use its permits at now. It has no side effects.
-func (e *edge) Leased(now fleettime.Mono) bool { return e.up.leased(now) }
-
-// ExpiryTime returns the fleet time for the expiry of a session with the given home. For the own home under a lease it
-// is our own: the regional frees no second that we have not reported past. Otherwise nobody waits for us, and the
-// clocks of the others may be ahead of ours by the uncertainty of both: the session ends that much earlier.
-func (e *edge) ExpiryTime(now fleettime.Mono, home ticket.DC) fleettime.Time {
-	return e.expiryTime(e.at(now), home)
-}
-
-// Time returns the engine's fleet time.
-func (e *edge) Time(now fleettime.Mono) fleettime.Time {
-	m := e.at(now)
-	return m.time
-}
-
-// TimeBound returns the uncertainty of fleet time, or fleettime.Unsynced before the first grant.
-func (e *edge) TimeBound(now fleettime.Mono) time.Duration { return e.clock.Bound(now) }
-
-// Instances returns the instance IDs for the data folder, the current one last. The shell stores them before the
-// first report and whenever they change. If it cannot, that costs capacity but not safety.
-func (e *edge) Instances() []uint64 {
-	return fleettime.Newest(append(slices.Clone(e.past), e.up.instance))
-}
-
-// Guess sets the machine's clock, which serves sessions until the first grant. Based on it nothing is admitted or
-// renewed.
-func (e *edge) Guess(now fleettime.Mono, t fleettime.Time) { e.guess.Set(now, t, time.Hour) }
-
-// Restore sets fleet time as stored by an earlier process.
-func (e *edge) Restore(now fleettime.Mono, k fleettime.Known) {
-	e.clock.Restore(now, k)
-	e.startCounting(now)
-}
-
-// startCounting records when the time became known: nobody was counted here before.
-func (e *edge) startCounting(now fleettime.Mono) {
-	if e.since == 0 && e.clock.Bound(now) != fleettime.Unsynced {
-		e.since = e.clock.Now(now)
-	}
-}
-
-// countAt returns the time at which a request at ft counts as a check-in. Tickets carry the second of the last one,
-// and those of the second in which this process began may be from its predecessors: it begins with the next one.
-func (e *edge) countAt(ft fleettime.Time) fleettime.Time { return max(ft, e.since.NextSecond()) }
-
-// Known returns fleet time for the data folder, or the zero value if it is unknown or, according to the regional,
-// not reliable after a restart.
-func (e *edge) Known(now fleettime.Mono) fleettime.Known {
-	if e.guessed {
-		return fleettime.Known{}
-	}
-	return e.clock.Known(now)
 }
 
 // newTicket returns a new place in the queue.
@@ -185,11 +92,7 @@ func (e *edge) receive(now fleettime.Mono, g *wire.Grant) (fresh, complete bool)
 	if fresh, complete = l.grants.Take(g.Seq, g.Part, g.Parts); !fresh {
 		return false, false
 	}
-	if g.Echo != 0 && e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound) {
-		e.guessed = g.Guess
-		e.startCounting(now)
-	}
-	e.clock.Floor(g.Watermark)
+	e.clock.receive(now, g)
 	l.acked = max(l.acked, g.Acked)
 	l.twin = g.Twin
 	return true, complete

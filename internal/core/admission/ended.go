@@ -95,3 +95,10 @@ func (m *ended) note(e wire.End) {
 	m.first = min(m.first, e.Until)
 	m.marks[k] = endMark{until: e.Until, kind: e.Kind, shown: max(e.Shown, old.shown)}
 }
+
+// reject records a session or place that only this edge rejects, if there is space.
+func (m *ended) reject(e wire.End) {
+	if len(m.marks) < 2*wire.MaxEnds {
+		m.note(e)
+	}
+}

@@ -56,12 +56,15 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 		{"it is younger than what is worth a renewal", func(*Engine) {}, 315, 0},
 		{"the edge is isolated", func(e *Engine) { e.Lapse(at(0)) }, 10, 0},
 		{
-			"no permit is in hand", func(e *Engine) { e.rooms[sale].permits.spent = e.rooms[sale].permits.sessions.Granted }, 10,
+			"no permit is in hand", func(e *Engine) {
+				p := &stateOf(e).account.permits
+				p.spent = p.sessions.Granted
+			}, 10,
 			1,
 		},
 		{"its session moved away from here a moment ago", func(e *Engine) {
-			e.rooms[sale].ended.note(wire.End{
-				ID: 7, Home: uint32(e.home), Until: uint32(e.Time(at(0)).Second()) + 1000,
+			stateOf(e).account.ended.note(wire.End{
+				ID: 7, Home: uint32(e.edge.home), Until: uint32(e.Clock.Time(at(0)).Second()) + 1000,
 				Kind: wire.Moved,
 			})
 		}, 10, 0},
@@ -135,7 +138,7 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 			t.Errorf("%+v after leaving: %v", old, d.Verdict)
 		}
 	}
-	want := wire.End{ID: 7, Home: uint32(e.home), Until: in.Until, Kind: wire.Left, Shown: in.Until}
+	want := wire.End{ID: 7, Home: uint32(e.edge.home), Until: in.Until, Kind: wire.Left, Shown: in.Until}
 	if rep := r.hear(at(0)).Rooms[0]; len(rep.Ends) != 1 || rep.Ends[0] != want {
 		t.Errorf("told %v, want %v", rep.Ends, want)
 	}
@@ -150,7 +153,7 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 	if d := other.Arrive(at(0), sale, in); d.Verdict == Serve || d.Fresh != Gone {
 		t.Errorf("once it is told: %v %v", d.Verdict, d.Fresh)
 	}
-	if other.Ended(sale, in) != wire.Left {
+	if other.Rooms.Ended(sale, in) != wire.Left {
 		t.Error("not known as left")
 	}
 
@@ -160,7 +163,7 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 	g = l.held
 	g.Ends = []wire.End{want}
 	l.room(at(0), g)
-	if lapsed.Ended(sale, in) != wire.Left {
+	if lapsed.Rooms.Ended(sale, in) != wire.Left {
 		t.Error("an edge without a lease acknowledged it and did not keep it")
 	}
 }
@@ -239,10 +242,10 @@ func TestMarksOutliveTheRegionalAndNotTheTickets(t *testing.T) {
 		t.Errorf("a new regional is told %v", rep.Ends)
 	}
 	r.say(at(0), wire.Grant{
-		Handshake: wire.Adopted, Watermark: e.Time(at(0)).Add(time.Hour),
+		Handshake: wire.Adopted, Watermark: e.Clock.Time(at(0)).Add(time.Hour),
 		Rooms: []wire.RoomGrant{r.held},
 	})
-	if n := len(e.rooms[sale].ended.marks); n != 0 {
+	if n := len(stateOf(e).account.ended.marks); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}
 }
@@ -252,7 +255,7 @@ func TestAFirstStampIsShort(t *testing.T) {
 	e, r := newEdge(t, at(0), 5, 5)
 	e.SetRooms(at(0), []Room{{ID: sale, Probation: time.Minute}})
 	d := e.Arrive(at(0), sale, waiting(7, time.Minute))
-	now := uint32(e.Time(at(0)).Second())
+	now := uint32(e.Clock.Time(at(0)).Second())
 	if d.Verdict != Admit || d.Ticket.Until != now+1+60 {
 		t.Fatalf("%v for %d s, want 61", d.Verdict, d.Ticket.Until-now)
 	}

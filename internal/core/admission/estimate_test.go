@@ -124,9 +124,9 @@ func TestAHeldRequestIsShownNothing(t *testing.T) {
 		t.Fatalf("%v (%v), forecast %d; want a hold without a forecast", d.Verdict, d.Reason, d.Ticket.Forecast)
 	}
 	v := &Visit{Room: sale, Ticket: d.Ticket, Brought: visitor}
-	e.Hold(at(0), v)
+	e.Rooms.Hold(at(0), v)
 	show(at(time.Second), 20)
-	e.GiveUp(at(time.Second), v)
+	e.Rooms.GiveUp(at(time.Second), v)
 	if v.Decision.Ahead != 20 || v.Decision.Ticket.Ahead != 21 {
 		t.Errorf("told %d ahead, want 20", v.Decision.Ahead)
 	}

@@ -38,8 +38,8 @@ func (l *line) gathers(ft fleettime.Time, wait time.Duration, rank float64) time
 		}
 		return wait
 	}
-	start := l.gathersUntil(ft)
-	if n := l.Draw; n != nil && n.Void == "" {
+	start := l.settings.gathersUntil(ft)
+	if n := l.settings.Draw; n != nil && n.Void == "" {
 		switch {
 		case n.Drawn() == nil && ft >= n.Closes().Add(draw.Lead): // the beacon fails
 			return wait
@@ -75,14 +75,14 @@ func (l *line) gathers(ft fleettime.Time, wait time.Duration, rank float64) time
 // settles reports whether the place of a visitor was drawn while others are still counted by their join times: the
 // number in front is too low, and the ticket must not keep it.
 func (l *line) settles(ft fleettime.Time, t *ticket.Ticket) bool {
-	n := l.Draw
+	n := l.settings.Draw
 	return n != nil && n.Void == "" && t.Place() != t.Joined && ft < n.Counted()
 }
 
 // keepRank stores the rank of a visitor in the draw in its ticket, once: as soon as places are counted by the draw,
 // and everybody that was counted then still waits.
 func (l *line) keepRank(t *ticket.Ticket, ahead float64) {
-	if n := l.Draw; n == nil || n.Void != "" || t.Joined >= n.Closes() || t.Place() == t.Joined {
+	if n := l.settings.Draw; n == nil || n.Void != "" || t.Joined >= n.Closes() || t.Place() == t.Joined {
 		return
 	} else if t.Rank() == 0 {
 		t.PutRank(min(uint64(max(0, ahead)+1.5), max(1, n.Drawn().Entrants)))

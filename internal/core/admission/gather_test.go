@@ -64,14 +64,14 @@ func TestWhenVisitorsThatGatherAsk(t *testing.T) {
 		{"the record is there", public, 28 * s, wait, 0, between(12*s, 16*s)},
 		{"places are counted", public, 10 * s, wait, 100, between(10500*time.Millisecond, 10500*time.Millisecond)},
 	} {
-		r := newRoomState(&edge{cfg: Config{Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))}})
-		r.Room = Room{ID: sale, Draw: tc.draw, Gather: []Span{{From: day, Until: max(start, start.Add(-tc.before))}}}
-		r.view = &wire.View{Slots: 40, Line: estimate.NewDigest(estimate.Histogram{{Start: day, Width: 1000, N: 200}})}
+		r := newRoomState(&edge{cfg: Config{Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))}}, sale)
+		r.settings = Room{ID: sale, Draw: tc.draw, Gather: []Span{{From: day, Until: max(start, start.Add(-tc.before))}}}
+		r.line.view = &wire.View{Slots: 40, Line: estimate.NewDigest(estimate.Histogram{{Start: day, Width: 1000, N: 200}})}
 		if tc.draw == open && tc.before < 0 {
-			r.Gather[0].Until = start.Add(time.Hour)
+			r.settings.Gather[0].Until = start.Add(time.Hour)
 		}
 		for range 50 {
-			if got := r.gathers(start.Add(-tc.before), tc.wait, tc.rank); got < tc.want[0] || got > tc.want[1] {
+			if got := r.line.gathers(start.Add(-tc.before), tc.wait, tc.rank); got < tc.want[0] || got > tc.want[1] {
 				t.Errorf("%s: after %v, want %v to %v", tc.name, got, tc.want[0], tc.want[1])
 				break
 			}
@@ -85,8 +85,8 @@ func TestNumbersAreKeptOnceAllAreCounted(t *testing.T) {
 	start := day.Add(time.Hour)
 	_, public := announced(t, start)
 	closes := public.Closes()
-	r := newRoomState(&edge{cfg: Config{Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))}})
-	r.Room = Room{ID: sale, Draw: public, Gather: []Span{{From: day, Until: start}}}
+	r := newRoomState(&edge{cfg: Config{Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))}}, sale)
+	r.settings = Room{ID: sale, Draw: public, Gather: []Span{{From: day, Until: start}}}
 	mine := ticket.Ticket{ID: 7, Joined: closes.Add(-time.Minute), Flags: ticket.Returned}
 	mine.SetPlace(closes.Add(-20 * time.Minute))
 	for _, tc := range []struct {
@@ -102,12 +102,12 @@ func TestNumbersAreKeptOnceAllAreCounted(t *testing.T) {
 		{"some in front have left", public.Counted().Add(time.Second), 70, 46, 67, 46},
 		{"the estimate varies", public.Counted().Add(2 * time.Second), 76, 46, 67, 46},
 	} {
-		r.view = &wire.View{At: tc.at, Line: estimate.NewDigest(estimate.Histogram{
+		r.line.view = &wire.View{At: tc.at, Line: estimate.NewDigest(estimate.Histogram{
 			{Start: closes.Add(-draw.Window), Width: draw.Window.Milliseconds(), N: tc.drawn},
 			{Start: closes, Width: 1000, N: 100 - tc.drawn},
 		})}
 		d := Decision{Ticket: mine, Reason: Gathering}
-		r.position(tc.at, &d)
+		r.line.position(tc.at, &d)
 		mine = d.Ticket
 		if d.Ahead != tc.ahead || mine.Rank() != tc.has || uint64(max(1, mine.Ahead))-1 != tc.retained {
 			t.Errorf("%s: %d in front, want %d; the ticket keeps %d and the rank %d, want %d and %d", tc.name, d.Ahead, tc.ahead,
@@ -121,9 +121,9 @@ func TestNumbersAreKeptOnceAllAreCounted(t *testing.T) {
 func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 	now := at(0)
 	e, h := newEdge(t, now, 0, 0)
-	r := e.rooms[sale]
-	e.since = 1
-	ft := e.Time(now)
+	r := stateOf(e)
+	e.Clock.since = 1
+	ft := e.Clock.Time(now)
 	gone, polls, holds, behind := waiting(1, time.Minute), waiting(2, time.Minute), waiting(3, time.Minute),
 		waiting(4, 10*time.Second)
 	for _, k := range []*ticket.Ticket{&gone, &polls, &holds, &behind} {
@@ -133,14 +133,14 @@ func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 		{Start: ft.Add(-time.Minute).NextSecond(), Width: 1000, N: 3},
 		{Start: ft.Add(-10 * time.Second), Width: 1000, N: 1},
 	})
-	r.view = &wire.View{Cutoff: ft.Add(-30 * time.Second), Park: ft.Add(-30 * time.Second), Slots: 3, Line: line}
+	r.line.view = &wire.View{Cutoff: ft.Add(-30 * time.Second), Park: ft.Add(-30 * time.Second), Slots: 3, Line: line}
 	for _, k := range []*Visit{{Ticket: gone}, {Ticket: polls}, {Ticket: behind}} {
 		d := e.Arrive(now, sale, k.Ticket)
 		if k.Ticket.ID == polls.ID {
 			polls = d.Ticket
 		}
 	}
-	e.Hold(now, &Visit{Room: sale, Ticket: e.Arrive(now, sale, holds).Ticket})
+	e.Rooms.Hold(now, &Visit{Room: sale, Ticket: e.Arrive(now, sale, holds).Ticket})
 	overdue := func(after time.Duration) int64 { return h.hear(now.Add(after)).Rooms[0].Overdue }
 	for s := range 11 {
 		if n := overdue(time.Duration(s) * time.Second); n != 0 {
@@ -151,7 +151,7 @@ func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 	if n := overdue(14 * time.Second); n != 1 {
 		t.Errorf("%d overdue, want the one that went away", n)
 	}
-	r.Gather, r.view = []Span{{Until: ft.Add(time.Hour)}}, &wire.View{Slots: 3, Line: line}
+	r.settings.Gather, r.line.view = []Span{{Until: ft.Add(time.Hour)}}, &wire.View{Slots: 3, Line: line}
 	for s := 15; s < 30; s++ {
 		overdue(time.Duration(s) * time.Second)
 		if s%5 == 0 {

@@ -120,3 +120,6 @@ func waiting(id uint64, ago time.Duration) ticket.Ticket {
 		Flags: ticket.Returned,
 	}
 }
+
+// stateOf returns an engine's state of the room.
+func stateOf(e *Engine) *roomState { return e.Rooms.byID[sale] }

@@ -10,8 +10,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Visit is one held request. The shell makes it, passes it to [Engine.Hold], and waits until [Engine.Release]
-// returns it or the shell ends the hold ([Engine.GiveUp], or [Engine.Abandon] if the client has disconnected). In
+// Visit is one held request. The shell makes it, passes it to [Rooms.Hold], and waits until [Rooms.Release]
+// returns it or the shell ends the hold ([Rooms.GiveUp], or [Rooms.Abandon] if the client has disconnected). In
 // between the engine owns it.
 type Visit struct {
 	Room     room.ID

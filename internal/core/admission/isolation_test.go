@@ -35,12 +35,12 @@ func TestWhoLooksOnChangesNothing(t *testing.T) {
 	e, _ := newEdge(t, at(0), 10, 10)
 	e.SetRooms(at(0), isolating(room.IsolationOpen, 5))
 	for _, now := range []time.Duration{3 * time.Second, isolated, 2 * isolated} {
-		if st := e.Status(at(now)); st.Leased || st.Isolated || e.Isolated(at(now)) {
+		if st := e.Status(at(now)); st.Leased || st.Isolated {
 			t.Errorf("at %v: %+v, want no lease, and nobody to have noticed", now, st)
 		}
 	}
 	e.Report(at(3 * time.Second))
-	if !e.Isolated(at(isolated)) || !e.Status(at(isolated)).Isolated {
+	if !e.Status(at(isolated)).Isolated {
 		t.Error("it noticed 10 s ago, and is not isolated")
 	}
 }
@@ -255,7 +255,7 @@ func TestAnEdgeThatNeverHadALease(t *testing.T) {
 		room.IsolationClosed: Closed,
 	} {
 		e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))})
-		e.Guess(at(0), present)
+		e.Clock.Guess(at(0), present)
 		if d := e.Arrive(at(time.Hour), sale, ticket.Ticket{}); d.Reason != Unknown {
 			t.Errorf("without rooms: %v", d.Reason)
 		}

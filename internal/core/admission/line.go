@@ -10,9 +10,9 @@ import (
 // line is the waiting visitors of a room at one edge: their order, and the numbers that they see. An error here costs
 // order, not a limit.
 type line struct {
-	Room // from roomState.set
-	edge *edge
-	draw *draw.Draw // of Drawn, or nil; from roomState.set
+	edge     *edge
+	settings *Room
+	draw     *draw.Draw // of settings.Drawn, or nil; from roomState.set
 
 	queue  queue          // counts the visitors
 	held   held           // visits between Hold and its end
@@ -29,7 +29,7 @@ func (l *line) since() fleettime.Time {
 	if l.view != nil && l.view.Since != 0 {
 		return l.view.Since
 	}
-	return l.edge.since
+	return l.edge.clock.since
 }
 
 // updateSince records since when waiting visitors are counted, and whether some have waited since before.
@@ -55,15 +55,15 @@ func (l *line) redraw(m moment) {
 		return
 	}
 	for _, v := range l.held.visits {
-		l.queue.checkIn(l.edge.countAt(m.time), &v.Ticket, placeIn(l.draw, &v.Ticket))
+		l.queue.checkIn(l.edge.clock.countAt(m.time), &v.Ticket, placeIn(l.draw, &v.Ticket))
 	}
 }
 
 // newTicket returns a new place. A visitor that arrives after a draw is late for it, even if this clock is slow.
 func (l *line) newTicket(m moment, in ticket.Network) ticket.Ticket {
-	t := l.edge.newTicket(m.time, l.Epoch, in)
-	if l.Drawn != nil {
-		t.Joined = max(t.Joined, fleettime.TimeOf(l.Drawn.Closes))
+	t := l.edge.newTicket(m.time, l.settings.Epoch, in)
+	if l.settings.Drawn != nil {
+		t.Joined = max(t.Joined, fleettime.TimeOf(l.settings.Drawn.Closes))
 	}
 	return t
 }

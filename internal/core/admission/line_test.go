@@ -69,7 +69,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 	for id := range uint64(90) {
 		v := &Visit{Room: sale, Ticket: waiting(1+id, time.Duration(rng.IntN(40))*time.Second)}
 		held = append(held, v)
-		e.Hold(at(0), v)
+		e.Rooms.Hold(at(0), v)
 	}
 	slices.SortFunc(held, byJoining)
 	rep := r.hear(at(0)).Rooms[0]
@@ -85,7 +85,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 	}
 	for _, permits := range []uint64{1, 7, 3, 100} {
 		r.grant(at(0), permits, permits)
-		got := e.Release(at(0), nil)
+		got := e.Rooms.Release(at(0), nil)
 		if want := min(int(permits), turn); len(got) != want {
 			t.Fatalf("%d released with %d permits, want %d", len(got), permits, want)
 		}
@@ -94,17 +94,17 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 				t.Errorf("released %d: %v (%v) who joined at %v, want who joined at %v", i, v.Decision.Verdict, v.Decision.Reason,
 					v.Ticket.Joined, held[i].Ticket.Joined)
 			}
-			if e.GiveUp(at(0), v) {
+			if e.Rooms.GiveUp(at(0), v) {
 				t.Error("who was released is given up")
 			}
 		}
 		held, turn = held[len(got):], turn-len(got)
 	}
-	if len(e.Release(at(4*time.Second), nil)) != 0 || len(e.ReleaseRoom(at(4*time.Second), sale)) != 0 {
+	if len(e.Rooms.Release(at(4*time.Second), nil)) != 0 || len(e.Rooms.ReleaseRoom(at(4*time.Second), sale)) != 0 {
 		t.Error("released without a lease")
 	}
 	for _, v := range held {
-		if !e.GiveUp(at(0), v) || v.Decision.Verdict != Queue || v.Decision.Ticket.Joined != v.Ticket.Joined {
+		if !e.Rooms.GiveUp(at(0), v) || v.Decision.Verdict != Queue || v.Decision.Ticket.Joined != v.Ticket.Joined {
 			t.Errorf("who is held and not released: %+v", v.Decision)
 		}
 		if near := v.Ticket.Joined <= present-10_000; near != (v.Decision.Retry <= time.Second) {
@@ -116,10 +116,10 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 func TestTwoHeldRequestsOfOneTicketAreOneAdmission(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	a, b := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}, &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
-	e.Hold(at(0), a)
-	e.Hold(at(0), b)
+	e.Rooms.Hold(at(0), a)
+	e.Rooms.Hold(at(0), b)
 	r.grant(at(0), 1, 1)
-	if got := e.ReleaseRoom(at(0), sale); len(got) != 2 {
+	if got := e.Rooms.ReleaseRoom(at(0), sale); len(got) != 2 {
 		t.Fatalf("%d released, want both", len(got))
 	}
 	d, o := a.Decision, b.Decision
@@ -154,11 +154,11 @@ func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 }
 
 // TestAPollerIsCountedOnceAndWhoLeavesDropsOut simulates visitors that poll at two edges with slightly different
-// clocks, some of which leave, and compares the counts with the visitors: of those that wait, and of those that asked in
-// the last ten seconds.
+// clocks, some of which leave, and compares the counts with the visitors: of those that wait, and of those that asked
+// in the last ten seconds.
 func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		books, recent := [2]waitBook{}, [2]waitBook{{short: true}, {short: true}}
+		counts, recent := [2]waitBook{}, [2]waitBook{{short: true}, {short: true}}
 		ahead := fleettime.Time(rapid.Int64Range(0, 300).Draw(t, "ms that the second clock is ahead"))
 		type visitor struct {
 			joined fleettime.Time
@@ -181,13 +181,13 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				}
 				where := rng.IntN(2)
 				ft := now + fleettime.Time(where)*ahead
-				q := queue{wait: books[where], recent: recent[where]}
+				q := queue{wait: counts[where], recent: recent[where]}
 				k := ticket.Ticket{ID: uint64(i + 1), Joined: p.joined, Seen: p.seen}
 				if p.polled != 0 {
 					k.Flags = ticket.Returned
 				}
 				q.checkIn(ft, &k, k.Place())
-				books[where], recent[where], p.seen, p.polled = q.wait, q.recent, k.Seen, now
+				counts[where], recent[where], p.seen, p.polled = q.wait, q.recent, k.Seen, now
 				p.next = now + 5_000 + fleettime.Time(rng.IntN(20_000))
 				p.gone = rng.IntN(10) == 0
 			}
@@ -210,11 +210,11 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				}
 			}
 			sum := 0.0
-			for w := range books {
-				books[w].advance(now + fleettime.Time(w)*ahead)
-				sum += books[w].histogram().Total()
-				if n := books[w].histogram().Total(); n != float64(books[w].sum) {
-					t.Fatalf("the line holds %v, the book says %d", n, books[w].sum)
+			for w := range counts {
+				counts[w].advance(now + fleettime.Time(w)*ahead)
+				sum += counts[w].histogram().Total()
+				if n := counts[w].histogram().Total(); n != float64(counts[w].sum) {
+					t.Fatalf("the line holds %v, the counts say %d", n, counts[w].sum)
 				}
 			}
 			asked := int64(0)
@@ -449,7 +449,7 @@ func TestTheTabsOfOneVisitorAreHeldAsOne(t *testing.T) {
 		switch d := e.Arrive(at(0), sale, place); {
 		case d.Verdict == Hold:
 			held = append(held, &Visit{Room: sale, Ticket: d.Ticket, Brought: place})
-			e.Hold(at(0), held[len(held)-1])
+			e.Rooms.Hold(at(0), held[len(held)-1])
 		case d.Reason == Crowded:
 			crowded++
 		default:
@@ -459,9 +459,9 @@ func TestTheTabsOfOneVisitorAreHeldAsOne(t *testing.T) {
 	if got := r.hear(at(0)).Rooms[0]; got.HeldPeople != 2 || len(got.HeldJoined) != 2 || crowded != 20-heldPerTicket {
 		t.Errorf("%d parked, %v, %d are to ask again", got.HeldPeople, got.HeldJoined, crowded)
 	}
-	e.GiveUp(at(time.Second), held[0])
+	e.Rooms.GiveUp(at(time.Second), held[0])
 	r.grant(at(time.Second), 1, 1)
-	if out := e.Release(at(time.Second), nil); len(out) != heldPerTicket-1 {
+	if out := e.Rooms.Release(at(time.Second), nil); len(out) != heldPerTicket-1 {
 		t.Errorf("%d are let in, want all that are held of the first", len(out))
 	}
 	if got := r.hear(at(2 * time.Second)).Rooms[0]; got.Spent != 1 || got.HeldPeople != 1 || len(got.HeldJoined) != 1 {

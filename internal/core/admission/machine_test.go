@@ -29,7 +29,7 @@ type machine struct {
 	report     wire.Report
 	joined     bool
 	leaseEpoch uint64
-	books      wire.RoomGrant
+	granted    wire.RoomGrant
 	sent       []wire.Grant // in flight, and kept for duplicates
 
 	// The twin. Its counts restart with a new instance.
@@ -55,7 +55,7 @@ func newMachine(t *rapid.T) *machine {
 	m := &machine{
 		cap: rapid.Bool().Draw(t, "cap"), now: at(0), here: true,
 		term: wire.Term{N: 1, Nonce: 7}, leaseEpoch: 1,
-		books: wire.RoomGrant{
+		granted: wire.RoomGrant{
 			Room:    sale,
 			Life:    wire.Life(rapid.SampledFrom([]time.Duration{5, 20, 60}).Draw(t, "session") * time.Second),
 			Permits: wire.Permits{Sessions: wire.Allocation{Keep: 5}, Rate: wire.Allocation{Keep: 5}},
@@ -135,7 +135,7 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 	if d.Ticket.ID != brought.ID || d.Ticket.Until > brought.Until {
 		m.newest[d.Ticket.ID] = max(m.newest[d.Ticket.ID], d.Ticket.Until)
 	}
-	duration := time.Duration(m.books.Life) * time.Second * 10 / 11
+	duration := time.Duration(m.granted.Life) * time.Second * 10 / 11
 	may := status.Leased && status.Sure && before.Life != 0 && before.Renewed < before.RenewCeil
 	if left := fleettime.Time(int64(d.Ticket.Until) * 1000).Sub(status.Time); (may || d.Verdict == Admit) &&
 		left < duration {
@@ -167,7 +167,7 @@ func (m *machine) arrive(t *rapid.T) {
 	}
 	if d.Verdict == Hold {
 		v := &Visit{Room: sale, Ticket: d.Ticket}
-		m.e.Hold(m.now, v)
+		m.e.Rooms.Hold(m.now, v)
 		m.held = append(m.held, v)
 		if len(m.held) > 3 {
 			t.Fatalf("%d are held", len(m.held))
@@ -184,7 +184,7 @@ func (m *machine) arrive(t *rapid.T) {
 // release makes Release decide, one visit at a time, and checks the order.
 func (m *machine) release(t *rapid.T) {
 	before, status := m.e.Ledger(m.now, sale), m.e.Status(m.now)
-	out := m.e.Release(m.now, nil)
+	out := m.e.Rooms.Release(m.now, nil)
 	after := m.e.Ledger(m.now, sale)
 	admits := uint64(0)
 	for i, v := range out {
@@ -233,7 +233,7 @@ func (m *machine) giveUp(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.held)-1).Draw(t, "who")
 	v := m.held[i]
 	m.held = append(m.held[:i:i], m.held[i+1:]...)
-	if !m.e.GiveUp(m.now, v) || v.Decision.Verdict != Queue || v.Decision.Ticket.Joined != v.Ticket.Joined {
+	if !m.e.Rooms.GiveUp(m.now, v) || v.Decision.Verdict != Queue || v.Decision.Ticket.Joined != v.Ticket.Joined {
 		t.Fatalf("%+v", v.Decision)
 	}
 }
@@ -317,21 +317,21 @@ func (m *machine) answer(t *rapid.T) {
 	default:
 		if m.report.Final && m.report.LeaseEpoch == m.leaseEpoch {
 			m.leaseEpoch++
-			m.books.Permits.Rate.Granted = 0
+			m.granted.Permits.Rate.Granted = 0
 			g.LeaseEpoch = m.leaseEpoch
 		}
-		m.books.Permits.Sessions.Granted += rapid.Uint64Range(0, 3).Draw(t, "permits of T")
-		m.books.Permits.Rate.Granted += rapid.Uint64Range(0, 3).Draw(t, "permits of R")
-		m.books.RenewCeil = max(m.books.RenewCeil, m.report0().Renewed+rapid.Uint64Range(0, 4).Draw(t, "renewals"))
-		m.books.Permits.Sessions.Keep = rapid.Uint64Range(0, 5).Draw(t, "keep")
+		m.granted.Permits.Sessions.Granted += rapid.Uint64Range(0, 3).Draw(t, "permits of T")
+		m.granted.Permits.Rate.Granted += rapid.Uint64Range(0, 3).Draw(t, "permits of R")
+		m.granted.RenewCeil = max(m.granted.RenewCeil, m.report0().Renewed+rapid.Uint64Range(0, 4).Draw(t, "renewals"))
+		m.granted.Permits.Sessions.Keep = rapid.Uint64Range(0, 5).Draw(t, "keep")
 		if rapid.IntRange(0, 3).Draw(t, "view") == 0 {
 			g.Watermark = max(m.mark, m.report.AsOf)
 			m.mark = max(m.mark, g.Watermark)
 		}
 		g.Lease = 3 * time.Second
-		g.Rooms = []wire.RoomGrant{m.books}
+		g.Rooms = []wire.RoomGrant{m.granted}
 		if rapid.IntRange(0, 3).Draw(t, "view") == 0 {
-			now := m.e.Time(m.now)
+			now := m.e.Clock.Time(m.now)
 			g.Rooms[0].View = view(10, now-fleettime.Time(rapid.Int64Range(-1000, 10_000).Draw(t, "cutoff")), now)
 		}
 	}
@@ -367,7 +367,7 @@ func (m *machine) deliver(t *rapid.T) {
 		}
 		m.begin()
 		m.joined, m.leaseEpoch = false, 1
-		m.books.Permits.Sessions.Granted, m.books.Permits.Rate.Granted, m.books.RenewCeil = 0, 0, 0
+		m.granted.Permits.Sessions.Granted, m.granted.Permits.Rate.Granted, m.granted.RenewCeil = 0, 0, 0
 	}
 	// A duplicate has no effect.
 	ledger := m.e.Ledger(m.now, sale)
@@ -384,11 +384,12 @@ func (m *machine) promote(t *rapid.T) {
 
 func (m *machine) check(t *rapid.T) {
 	l, st := m.e.Ledger(m.now, sale), m.e.Status(m.now)
-	if l.Returned+l.Spent > l.Granted || l.Granted > m.books.Permits.Sessions.Granted {
-		t.Fatalf("%d returned and %d spent of %d, lent %d", l.Returned, l.Spent, l.Granted, m.books.Permits.Sessions.Granted)
+	if l.Returned+l.Spent > l.Granted || l.Granted > m.granted.Permits.Sessions.Granted {
+		t.Fatalf("%d returned and %d spent of %d, lent %d", l.Returned, l.Spent, l.Granted,
+			m.granted.Permits.Sessions.Granted)
 	}
-	if m.cap && l.Renewed > l.RenewCeil || l.RenewCeil > m.books.RenewCeil {
-		t.Fatalf("%d renewed, may %d, told %d", l.Renewed, l.RenewCeil, m.books.RenewCeil)
+	if m.cap && l.Renewed > l.RenewCeil || l.RenewCeil > m.granted.RenewCeil {
+		t.Fatalf("%d renewed, may %d, told %d", l.Renewed, l.RenewCeil, m.granted.RenewCeil)
 	}
 	used := uint64(0)
 	for _, a := range m.admitted {
@@ -407,8 +408,8 @@ func (m *machine) check(t *rapid.T) {
 	if st.LeaseEnd != 0 && !st.Leased {
 		m.lapsed[key] = true
 	}
-	if len(m.e.rooms[sale].moves.list) > int(m.spent+m.renewed) {
-		t.Fatalf("%d moves of %d", len(m.e.rooms[sale].moves.list), m.spent+m.renewed)
+	if len(stateOf(m.e).account.moves.list) > int(m.spent+m.renewed) {
+		t.Fatalf("%d moves of %d", len(stateOf(m.e).account.moves.list), m.spent+m.renewed)
 	}
 }
 

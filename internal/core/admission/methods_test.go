@@ -17,7 +17,7 @@ func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 	e, r := newEdge(t, now, 10, 10)
 	inside := e.Arrive(now, sale, ticket.Ticket{}).Ticket
 	v := &Visit{Room: sale, Ticket: waiting(5, time.Minute)}
-	e.Hold(now, v)
+	e.Rooms.Hold(now, v)
 	place := waiting(7, 2*time.Minute)
 	for _, shut := range []Reason{QueuedAll, Rejected} {
 		e.SetRooms(now, []Room{{ID: sale, Shut: shut}})
@@ -32,7 +32,7 @@ func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 		if d := e.Arrive(now, sale, inside); d.Verdict != Serve {
 			t.Errorf("%v: somebody inside: %+v", shut, d)
 		}
-		if out := e.Release(now, nil); len(out) > 0 {
+		if out := e.Rooms.Release(now, nil); len(out) > 0 {
 			t.Errorf("%v: who was held is let in: %+v", shut, out[0].Decision)
 		}
 		if rep := r.hear(now).Rooms[0]; rep.Want != 0 || rep.HeldPeople != 0 {
@@ -40,7 +40,7 @@ func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 		}
 	}
 	e.SetRooms(now, []Room{{ID: sale}})
-	if out := e.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {
+	if out := e.Rooms.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {
 		t.Errorf("after it: %+v", out)
 	}
 	if d := e.Arrive(now, sale, place); d.Verdict != Admit || d.Ticket.Joined != place.Joined {
@@ -112,7 +112,7 @@ func TestARenewalThatIsSwitchedOff(t *testing.T) {
 func TestFreeSlotsAreNotTakenOffBeforeTheStart(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 0, 0)
-	ft := e.Time(now)
+	ft := e.Clock.Time(now)
 	r.room(now, wire.RoomGrant{Room: sale, View: &wire.View{
 		Version: 1, At: ft, Cutoff: ft.Add(-time.Hour), Slots: 15, Paces: []estimate.Pace{{Mu: 1}},
 		Line: estimate.NewDigest(estimate.Histogram{{Start: ft.Add(-2 * time.Minute), Width: 1000, N: 20}}),
@@ -134,15 +134,15 @@ func TestFreeSlotsAreNotTakenOffBeforeTheStart(t *testing.T) {
 func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 10, 10)
-	ft := e.Time(now)
-	bound := e.TimeBound(now)
+	ft := e.Clock.Time(now)
+	bound := e.Clock.Bound(now)
 	if bound == 0 || bound > fleettime.MaxError {
 		t.Fatalf("the edge knows the time to %v", bound)
 	}
 	inside := e.Arrive(now, sale, ticket.Ticket{}).Ticket
 	place := waiting(7, 2*time.Minute)
 	v := &Visit{Room: sale, Ticket: waiting(5, time.Minute)}
-	e.Hold(now, v)
+	e.Rooms.Hold(now, v)
 	for _, c := range []struct {
 		from, until time.Duration // from now on
 		gathers     bool
@@ -176,7 +176,7 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 			if d := e.Arrive(now, sale, inside); d.Verdict != Serve {
 				t.Errorf("%+v: somebody inside: %+v", c, d)
 			}
-			if out := e.Release(now, nil); len(out) > 0 {
+			if out := e.Rooms.Release(now, nil); len(out) > 0 {
 				t.Errorf("%+v: who was held is let in: %+v", c, out[0].Decision)
 			}
 		}
@@ -184,9 +184,9 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 			t.Errorf("%+v: permits are asked for: %+v", c, rep)
 		}
 		if !c.gathers {
-			e.Abandon(now, v)
+			e.Rooms.Abandon(now, v)
 			v = &Visit{Room: sale, Ticket: waiting(5, time.Minute)}
-			e.Hold(now, v)
+			e.Rooms.Hold(now, v)
 		}
 	}
 	e.SetRooms(now, []Room{{ID: sale, Shut: QueuedAll, Gather: []Span{{ft.Add(-time.Minute), ft.Add(time.Minute)}}}})
@@ -215,13 +215,13 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 			if d.Verdict == Admit {
 				t.Fatalf("%d enters without a pass: %+v", id, d)
 			}
-			e.Hold(now, &Visit{Room: sale, Ticket: d.Ticket})
+			e.Rooms.Hold(now, &Visit{Room: sale, Ticket: d.Ticket})
 		}
 		return e, r
 	}
 	all := day.Add(2 * time.Hour)
 	enter := func(e *Engine, now fleettime.Mono) (ids []uint64) {
-		for _, v := range e.Release(now, nil) {
+		for _, v := range e.Rooms.Release(now, nil) {
 			if v.Decision.Verdict == Admit {
 				ids = append(ids, v.Decision.Ticket.ID)
 			}

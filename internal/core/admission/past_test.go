@@ -15,15 +15,15 @@ import (
 // newStoring returns an engine like newEdge, with snapshots.
 func newStoring(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine, *regional) {
 	e, r := newEdge(t, now, credit, rate)
-	e.snapshots.on = true
+	e.Snapshots.on = true
 	return e, r
 }
 
 // takeAll returns a snapshot of e, which is being written.
 func takeAll(e *Engine, now fleettime.Mono, known map[room.ID]wire.RoomPast) *wire.Past {
 	p := &wire.Past{}
-	p.Number, p.Head, _ = e.BeginSnapshot(now)
-	changed, _, _ := e.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 100))
+	p.Number, p.Head, _ = e.Snapshots.Begin(now)
+	changed, _, _ := e.Snapshots.Take(now, 0, true, make([]wire.RoomPast, 100))
 	for _, r := range changed {
 		known[r.Report.Room] = r
 	}
@@ -56,18 +56,18 @@ func TestASnapshotBoundsWhatIsStamped(t *testing.T) {
 	if n := entered(e, now, 30); n != allowed {
 		t.Errorf("%d enter while a snapshot for %d is written", n, allowed)
 	}
-	e.Snapshotted(now)
+	e.Snapshots.Written(now)
 	if n := entered(e, now, 1); n != 0 {
 		t.Errorf("%d enter beyond the snapshot", n)
 	}
-	if due := e.SnapshotDue(); due > now.Add(snapshotGap) {
+	if due := e.Snapshots.Due(); due > now.Add(snapshotGap) {
 		t.Errorf("the next snapshot is due in %v", due.Sub(now))
 	}
 	second := takeAll(e, now, known)
 	if n := entered(e, now, 1); n != 0 {
 		t.Errorf("%d enter while only the older snapshot is certain", n)
 	}
-	e.Snapshotted(now)
+	e.Snapshots.Written(now)
 	if n := entered(e, now, 1); n != 1 || second.Rooms[0].More <= uint64(allowed)/2 {
 		t.Errorf("%d of 1 enters after a snapshot for %d more", n, second.Rooms[0].More)
 	}
@@ -105,16 +105,16 @@ func TestAVoidFolderCostsNoAdmission(t *testing.T) {
 			r.hear(now)
 			grant(r, now, wire.FolderVoid)
 		}, true},
-		{"an empty folder", func(e *Engine, _ *regional, now fleettime.Mono) { e.SnapshotFailed(now, true) }, true},
+		{"an empty folder", func(e *Engine, _ *regional, now fleettime.Mono) { e.Snapshots.Failed(now, true) }, true},
 	} {
 		now := at(0)
 		e, r := newStoring(t, now, 50, 50)
 		known := map[room.ID]wire.RoomPast{}
 		takeAll(e, now, known)
-		e.Snapshotted(now)
+		e.Snapshots.Written(now)
 		entered(e, now, 30)
 		takeAll(e, now, known)
-		if e.SnapshotFailed(now, false); r.e.storedSnapshot() != 0 {
+		if e.Snapshots.Failed(now, false); r.e.Snapshots.settles() != 0 {
 			t.Errorf("%s: the folder is told to settle", c.what)
 		}
 		if c.then(e, r, now); (entered(e, now, 1) == 1) != c.enters {
@@ -135,9 +135,9 @@ func TestTheLastReportCoversAllThatWasStamped(t *testing.T) {
 		var visitors []ticket.Ticket
 		uses := []fleettime.Mono{}
 		check := func() {
-			real := e.rooms[sale].sessions.report(nil)
+			real := stateOf(e).account.sessions.report(nil)
 			for _, p := range []*wire.Past{inFolder, beingWritten} {
-				if p == nil || !e.snapshots.enforced {
+				if p == nil || !e.Snapshots.enforced {
 					continue
 				}
 				last := NewPredecessor(p, wire.DefaultParams()).Report(now)[0].Rooms
@@ -187,7 +187,7 @@ func TestTheLastReportCoversAllThatWasStamped(t *testing.T) {
 				}
 			case 5:
 				if beingWritten != nil {
-					e.Snapshotted(now)
+					e.Snapshots.Written(now)
 					inFolder, beingWritten = beingWritten, nil
 				}
 			}

@@ -254,7 +254,7 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	}
 	r.held.View = nil // nobody queues
 	r.grant(at(0), 1, 1)
-	e.rooms[sale].view = nil
+	stateOf(e).line.view = nil
 	if d := e.Arrive(at(0), sale, late); d.Verdict != Admit {
 		t.Errorf("the last place of all where nobody queues: %v (%v)", d.Verdict, d.Reason)
 	}

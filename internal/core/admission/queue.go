@@ -17,7 +17,7 @@ type queue struct {
 	counted  reuse.Recent[showing] // the version of each waiting ticket that was last counted
 	away     departures
 	returns  pendingReturns
-	arrivals [wire.MaxMinutes]wire.Minute
+	arrivals arrivals
 	joined   uint64
 	since    uint32 // Unix second: visitors last counted before it are in no count, here or elsewhere; 0 for unknown
 	changed  bool   // changes to report
@@ -196,14 +196,22 @@ func clearShown(t *ticket.Ticket) {
 	t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0
 }
 
-// arrive counts a distinct visitor of the minute of ft.
-func (q *queue) arrive(ft fleettime.Time) {
+// arrivals are the distinct visitors of the last minutes, a ring.
+type arrivals [wire.MaxMinutes]wire.Minute
+
+// add counts a distinct visitor of the minute of ft.
+func (a *arrivals) add(ft fleettime.Time) {
 	m := ft.Minute()
-	slot := &q.arrivals[int64(m)/60_000%wire.MaxMinutes]
+	slot := &a[int64(m)/60_000%wire.MaxMinutes]
 	if slot.Start != m {
 		*slot = wire.Minute{Start: m}
 	}
 	slot.N++
+}
+
+// arrive counts a distinct visitor of the minute of ft.
+func (q *queue) arrive(ft fleettime.Time) {
+	q.arrivals.add(ft)
 	q.changed = true
 }
 

@@ -124,17 +124,17 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 	newest := draw.NewRound(present, 77)
 	in, out := calls(newest, true, 1), calls(newest, false, 1)
 	for _, id := range []uint64{in, out} {
-		e.Hold(now, &Visit{Room: sale, Ticket: waiting(id, time.Minute-time.Duration(id)*time.Millisecond)})
+		e.Rooms.Hold(now, &Visit{Room: sale, Ticket: waiting(id, time.Minute-time.Duration(id)*time.Millisecond)})
 	}
 	oldest := func(v *wire.View) (out []fleettime.Time) {
 		g := r.held
 		v.Version = r.seq
 		g.View = v
 		r.room(now, g)
-		return e.rooms[sale].held.visits.oldest(10, estimate.Open)
+		return stateOf(e).line.held.visits.oldest(10, estimate.Open)
 	}
 	told := func() uint64 {
-		report := e.rooms[sale].report(now, present)
+		report := stateOf(e).report(now, present)
 		return report.HeldPeople
 	}
 	byLot := oldest(lots(0.5))

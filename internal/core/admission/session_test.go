@@ -107,12 +107,14 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 		{"younger than that", func(*Engine, *regional) {}, 312, false},
 		{
 			"the ceiling is reached",
-			func(e *Engine, r *regional) { e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil }, 10, false,
+			func(e *Engine, r *regional) {
+				stateOf(e).account.permits.renewed = stateOf(e).account.permits.renewCeil
+			}, 10, false,
 		},
 		{"isolated under serve", func(e *Engine, _ *regional) { e.Lapse(at(0)) }, 10, true},
 		{"isolated under serve, above the ceiling", func(e *Engine, _ *regional) {
 			e.Lapse(at(0))
-			e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil
+			stateOf(e).account.permits.renewed = stateOf(e).account.permits.renewCeil
 		}, 10, true},
 		{"isolated under cap", func(e *Engine, _ *regional) {
 			e.SetRooms(at(0), []Room{{ID: sale, Cap: true}})
@@ -122,14 +124,17 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 			"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) },
 			10, true,
 		},
-		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, time.Minute) }, 10, true},
 		{
-			"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleettime.Clock{} },
+			"fleet time is not known well",
+			func(e *Engine, _ *regional) { e.Clock.fleet.Set(at(0), present, time.Minute) }, 10, true,
+		},
+		{
+			"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.Clock.fleet = fleettime.Clock{} },
 			10, false,
 		},
-		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 0 }, 10, false},
+		{"no life was granted", func(e *Engine, _ *regional) { stateOf(e).account.life.full = 0 }, 10, false},
 		{
-			"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 60 },
+			"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { stateOf(e).account.life.full = 60 },
 			100, false,
 		},
 	} {
@@ -198,11 +203,11 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 	} {
 		e, r := newEdge(t, at(0), 10, 10)
 		e.SetRooms(at(0), []Room{{ID: sale, Probation: c.probation}})
-		e.rooms[sale].life.full = c.life
+		stateOf(e).account.life.full = c.life
 		_ = r
 		second := uint32(present.Second())
-		e.clock = fleettime.Clock{}
-		e.clock.Set(at(0), present, c.err)
+		e.Clock.fleet = fleettime.Clock{}
+		e.Clock.fleet.Set(at(0), present, c.err)
 
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
 		first := c.life
@@ -334,7 +339,7 @@ func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 		t.Errorf("%d sessions", s.live)
 	}
 	e, _ := newEdge(t, at(0), 10, 10)
-	e.rooms[sale].sessions.issue(later(24 * time.Hour)) // left over from another time
+	stateOf(e).account.sessions.issue(later(24 * time.Hour)) // left over from another time
 	before := e.Ledger(at(0), sale)
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Hold || e.Ledger(at(0), sale) != before {
 		t.Errorf("%v although the session cannot be counted: %+v", d.Verdict, e.Ledger(at(0), sale))
@@ -415,7 +420,7 @@ func TestWhoIsForgottenIsChargedAgain(t *testing.T) {
 	e, _ := newEdge(t, at(0), 5000, 5000)
 	old := waiting(7, time.Minute)
 	e.Arrive(at(0), sale, old)
-	for id := range uint64(e.cfg.Limits.Recent) {
+	for id := range uint64(e.edge.cfg.Limits.Recent) {
 		e.Arrive(at(0), sale, waiting(1000+id, time.Minute))
 	}
 	if d := e.Arrive(at(0), sale, old); d.Verdict != Admit {

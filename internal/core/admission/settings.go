@@ -31,7 +31,7 @@ type Config struct {
 	Limits Limits
 	Past   []uint64 // ended instance IDs, see fleettime.Lives
 	Ended  Ended    // sessions revoked under an earlier process
-	Stores bool     // the shell writes snapshots: see BeginSnapshot
+	Stores bool     // the shell writes snapshots: see Snapshots.Begin
 
 	// Traffic adds the counts of a room that the shell has, for a report; nil for none.
 	Traffic func(id room.ID, to history.Counts)
@@ -46,6 +46,7 @@ type Ended map[room.ID][]wire.End
 // Room is the part of a room's settings that the engine uses.
 type Room struct {
 	ID    room.ID
+	gone  bool // not in the room set: no admissions, permits are returned
 	Epoch uint32
 	Cap   bool // partition_policy cap: no renewals without a lease
 

@@ -10,11 +10,34 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// SnapshotDue returns when the next snapshot is due; fleettime.Never while one is being written. Decisions, grants and
+// Snapshots is the edge's side of the snapshots in its data folder.
+type Snapshots struct {
+	edge  *edge
+	rooms *Rooms
+	on    bool // see Config.Stores
+
+	number uint64 // of the newest snapshot
+	stored uint64 // number of the newest one in the folder; 0 for none of this instance
+	taken  fleettime.Mono
+	until  uint32 // Unix second up to which tickets may be stamped
+
+	taking      bool   // the newest one is being written
+	takingUntil uint32 // becomes until once it is written
+	wanted      bool   // a room is near its ceiling
+
+	dropped []room.ID // rooms that were dropped since the newest snapshot was begun
+
+	enforced bool   // the ceilings apply
+	void     bool   // the folder cannot be written, or only slowly: it must settle nothing
+	voidSeq  uint64 // first report that said so; 0 for none yet
+	last     bool   // nothing is stamped any more
+}
+
+// Due returns when the next snapshot is due; fleettime.Never while one is being written. Decisions, grants and
 // SetRooms may bring it forward.
-func (e *known) SnapshotDue() fleettime.Mono {
-	switch s := &e.snapshots; {
-	case !s.on || s.taking || e.since == 0: // without fleet time nothing is stamped
+func (s *Snapshots) Due() fleettime.Mono {
+	switch {
+	case !s.on || s.taking || s.edge.clock.since == 0: // without fleet time nothing is stamped
 		return fleettime.Never
 	case s.void:
 		return s.taken.Add(snapshotRetry)
@@ -25,116 +48,117 @@ func (e *known) SnapshotDue() fleettime.Mono {
 	}
 }
 
-// BeginSnapshot begins a snapshot and returns its number and head, and the rooms that are in no snapshot any more. The
-// caller then takes all rooms with SnapshotRooms, writes the snapshot, and calls Snapshotted or SnapshotFailed.
-func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Report, dropped []room.ID) {
-	s, l, m := &e.snapshots, &e.up, e.at(now)
+// Begin begins a snapshot and returns its number and head, and the rooms that are in no snapshot any more. The
+// caller then takes all rooms with Take, writes the snapshot, and calls Written or Failed.
+func (s *Snapshots) Begin(now fleettime.Mono) (number uint64, head wire.Report, dropped []room.ID) {
+	l, c := &s.edge.up, &s.edge.clock
 	dropped, s.dropped = s.dropped, nil
 	s.number++
 	s.taken, s.taking, s.wanted = now, true, false
-	s.takingUntil = m.second() + snapshotLife
+	s.takingUntil = uint32(c.Time(now).Second()) + snapshotLife
 	if !s.enforced {
 		s.enforced, s.until = true, math.MaxUint32
-		for _, r := range e.order {
-			r.ceiling.most, r.ceiling.life, r.ceiling.known = math.MaxUint64, math.MaxUint32, false
+		for _, r := range s.rooms.order {
+			c := &r.account.ceiling
+			c.most, c.life, c.known = math.MaxUint64, math.MaxUint32, false
 		}
 	}
 	s.until = min(s.until, s.takingUntil)
 	head = wire.Report{
-		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Parts: 1, AsOf: e.clock.Now(now),
-		AsOfBound: e.clock.Bound(now), Seen: l.seen, Join: true, Final: true, Bye: true, Settles: true, Stored: s.number,
+		From: s.edge.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Parts: 1, AsOf: c.fleet.Now(now),
+		AsOfBound: c.Bound(now), Seen: l.seen, Join: true, Final: true, Bye: true, Settles: true, Stored: s.number,
 		ClusterID: l.clusterID,
 	}
 	head.AsOfBound += (snapshotLife + 1) * time.Second // it may end later
 	return s.number, head, dropped
 }
 
-// SnapshotRooms takes rooms after the given one, in the order of their IDs, into the memory of in, one per element. It
+// Take takes rooms after the given one, in the order of their IDs, into the memory of in, one per element. It
 // returns those that changed since the snapshot before. last is the room to go on after; more is false at the end.
-func (e *Engine) SnapshotRooms(
+func (s *Snapshots) Take(
 	now fleettime.Mono, after room.ID, first bool, in []wire.RoomPast,
 ) (changed []wire.RoomPast, last room.ID, more bool) {
-	begin, found := slices.BinarySearchFunc(e.order, after, compareRoom)
+	begin, found := slices.BinarySearchFunc(s.rooms.order, after, compareRoom)
 	if first {
 		begin = 0
 	} else if found {
 		begin++
 	}
-	rooms := e.order[begin:]
+	rooms := s.rooms.order[begin:]
 	rooms, more = rooms[:min(len(rooms), len(in))], len(rooms) > len(in)
 	n := 0
 	for _, r := range rooms {
-		if last = r.ID; r.snapshot(now, &in[n]) {
+		last = r.settings.ID
+		if r.account.snapshot(now, len(r.line.held.visits), &in[n]) {
+			in[n].Report.Joined = r.line.queue.joined
 			n++
 		}
 	}
 	return in[:n], last, more
 }
 
-// snapshot takes the room into the memory of p; it returns false if the room has not changed since the newest snapshot.
-func (r *roomState) snapshot(now fleettime.Mono, p *wire.RoomPast) bool {
-	c := &r.ceiling
-	more := r.likely() + 2*(c.stamped-c.at)
-	if r.edge.snapshots.last {
-		more = 0
-	}
-	if c.known && !c.stale && c.most-c.stamped == more && c.life == r.life.full {
-		return false
-	}
-	c.nextMost, c.nextLife, c.pending = c.stamped+more, r.life.full, true
-	c.most, c.life = min(c.most, c.nextMost), min(c.life, c.nextLife)
-	c.at, c.known, c.stale = c.stamped, true, false
-	was := &p.Report
-	*p = wire.RoomPast{More: more, Life: r.life.full, Report: wire.RoomReport{
-		Room: r.ID, Permits: wire.Permits{Sessions: r.permits.sessions.Told(), Rate: r.permits.rate.Told()},
-		Spent: r.permits.spent, RateIdle: r.permits.rate.idle(now), RateOwed: r.permits.past.owed(now),
-		RateUsed: r.permits.rate.ages(now, was.RateUsed[:0]), Renewed: r.permits.renewed, RenewCeil: r.permits.renewCeil,
-		Sessions: r.sessions.report(was.Sessions[:0]), FirstMove: r.moves.first + uint64(len(r.moves.list)),
-		Ends: r.ended.list(was.Ends[:0], wire.MaxEnds), Passes: r.passes.Tell(r.edge.up.seen), Admitted: r.admitted,
-		Joined: r.queue.joined, Entered: r.entered, Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(was.Counts[:0]),
-	}}
-	return true
-}
-
-// Snapshotted records that the newest snapshot is in the data folder. The caller then calls Release.
-func (e *Engine) Snapshotted(now fleettime.Mono) {
-	s := &e.snapshots
+// Written records that the newest snapshot is in the data folder. The caller then calls Release.
+func (s *Snapshots) Written(now fleettime.Mono) {
 	s.taking = false
 	if !s.enforced { // more may have been stamped since it was taken
 		s.wanted = true
 		return
 	}
 	if s.void || s.stored == 0 {
-		e.reportSoon(now)
+		s.edge.reportSoon(now)
 	}
 	s.stored, s.until, s.void, s.voidSeq = s.number, s.takingUntil, false, 0
-	for _, r := range e.order {
-		if c := &r.ceiling; c.pending {
+	for _, r := range s.rooms.order {
+		if c := &r.account.ceiling; c.pending {
 			c.most, c.life, c.pending = c.nextMost, c.nextLife, false
 		}
 	}
 }
 
-// SnapshotFailed records that the newest snapshot was not written, or only in part. emptied says that the folder has no
+// Failed records that the newest snapshot was not written, or only in part. emptied says that the folder has no
 // snapshot any more.
-func (e *Engine) SnapshotFailed(now fleettime.Mono, emptied bool) {
-	e.snapshots.taking = false
-	e.FolderLags(now)
-	e.snapshots.unable(emptied)
+func (s *Snapshots) Failed(now fleettime.Mono, emptied bool) {
+	s.taking = false
+	s.Lag(now)
+	s.unable(emptied)
 }
 
-// FolderLags records that the newest snapshot is still being written: the data folder must settle nothing. The caller
-// calls Snapshotted or SnapshotFailed later.
-func (e *Engine) FolderLags(now fleettime.Mono) {
-	e.snapshots.unable(false)
-	e.up.reportSoon(now, 0)
+// Lag records that the newest snapshot is still being written: the data folder must settle nothing. The caller
+// calls Written or Failed later.
+func (s *Snapshots) Lag(now fleettime.Mono) {
+	s.unable(false)
+	s.edge.up.reportSoon(now, 0)
 }
 
-// unsnapshot ends the ceilings, for a new instance: no snapshot is about it.
-func (e *Engine) unsnapshot() {
-	s := &e.snapshots
+// reset ends the ceilings, for a new instance: no snapshot is about it.
+func (s *Snapshots) reset() {
 	s.enforced, s.stored, s.voidSeq = false, 0, 0
-	for _, r := range e.order {
-		r.ceiling = ceiling{}
+	for _, r := range s.rooms.order {
+		r.account.ceiling = ceiling{}
 	}
+}
+
+// unable records that the folder must settle nothing. emptied says that it has no snapshot any more. Otherwise the
+// ceilings apply until the regional has stored that the folder is void.
+func (s *Snapshots) unable(emptied bool) {
+	s.void, s.voidSeq = true, 0
+	if emptied {
+		s.enforced = false
+	}
+}
+
+// hear applies a grant's word on the data folder.
+func (s *Snapshots) hear(g *wire.Grant) {
+	if s.void && s.voidSeq != 0 && g.Acked >= s.voidSeq && g.Folder == wire.FolderVoid {
+		s.enforced = false
+	}
+}
+
+// settles returns Report.Stored. While fleet time is a guess the folder settles nothing: sessions that may have
+// been stamped since the snapshot would count until a time that may be far off.
+func (s *Snapshots) settles() uint64 {
+	if s.void || s.edge.clock.guessed {
+		return 0
+	}
+	return s.stored
 }

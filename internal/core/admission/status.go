@@ -31,9 +31,12 @@ type Ledger struct {
 	Guests  int        `json:"sessions_of_other_edges"`
 	Copied  uint64     `json:"sessions_copied"` // sessions with a detected ticket copy
 	Partial bool       `json:"partial"`         // waiting visitors are being recounted: the fleet was restarted
-	Paused  bool       `json:"paused"`          // admissions are stopped, see Engine.Pause
+	Paused  bool       `json:"paused"`          // admissions are stopped, see Rooms.Pause
 	Life    uint32     `json:"ticket_life_seconds"`
 	View    *wire.View `json:"view"`
+
+	Usable bool        `json:"-"` // the permits can be used: there is a lease, and the edge may stamp tickets
+	Passes wire.Passes `json:"-"` // of the newest known release
 }
 
 // Credit returns the unspent permits of T.
@@ -42,24 +45,31 @@ func (l Ledger) Credit() uint64 {
 	return sessions.Unused(l.Spent)
 }
 
-// Rooms returns the number of rooms with a state, also of removed ones.
-func (e *known) Rooms() int { return len(e.order) }
+// Spendable returns the usable permits of T and of R.
+func (l Ledger) Spendable() (credit, rate uint64) {
+	if !l.Usable {
+		return 0, 0
+	}
+	return l.Credit(), l.RateIdle
+}
 
 // Ledger returns the snapshot of a room, or the zero value for an unknown one.
-func (e *known) Ledger(now fleettime.Mono, id room.ID) Ledger {
-	r := e.rooms[id]
+func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
+	r := e.Rooms.byID[id]
 	if r == nil {
 		return Ledger{}
 	}
-	k := &r.permits
+	a, k := &r.account, &r.account.permits
 	return Ledger{
 		Granted: k.sessions.Granted, Spent: k.spent, Returned: k.sessions.Returned, Keep: k.sessions.Keep,
 		RateGranted: k.rate.Granted, RateReturned: k.rate.Returned, RateIdle: k.rate.idle(now), RateKeep: k.rate.Keep,
-		Renewed: k.renewed, RenewCeil: k.renewCeil, Stampable: r.stampable(),
-		Sessions: r.sessions.live, Held: len(r.held.visits), Waiting: r.queue.wait.sum, Admitted: r.admitted,
-		LetIn: r.alone.letIn, Guests: r.alone.guests, Copied: r.tickets.copied, Paused: r.paused,
-		Life: r.life.full, View: r.view,
-		Partial: r.view != nil && r.partial(r.edge.Time(now), r.elder == r.since()),
+		Renewed: k.renewed, RenewCeil: k.renewCeil, Stampable: a.ceiling.left(e.Snapshots, a.life.full),
+		Sessions: a.sessions.live, Held: len(r.line.held.visits), Waiting: r.line.queue.wait.sum,
+		Admitted: a.tally.admitted, LetIn: a.alone.letIn, Guests: a.alone.guests, Copied: a.tickets.copied,
+		Paused: r.paused, Life: a.life.full, View: r.line.view,
+		Usable:  a.life.full != 0 && e.up.leased(now),
+		Passes:  a.passes.Passes,
+		Partial: r.line.view != nil && r.line.partial(e.Clock.Time(now), r.line.elder == r.line.since()),
 	}
 }
 
@@ -81,99 +91,79 @@ type Status struct {
 }
 
 // Status returns the state at now. It has no side effects.
-func (e *known) Status(now fleettime.Mono) Status {
-	m, l := e.at(now), &e.up
+func (e *Engine) Status(now fleettime.Mono) Status {
+	m, l := e.Clock.at(now), e.up
 	return Status{
 		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing,
-		ClusterID: l.clusterID, Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now), Twin: l.twin,
+		ClusterID: l.clusterID, Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.edge.isolated(now), Twin: l.twin,
 		Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}
 }
 
 // Outage returns why this edge admits nobody to a room even if its operators would, or None. It has no side effects.
-func (e *known) Outage(now fleettime.Mono, id room.ID) Reason {
-	var l life
-	if r := e.rooms[id]; r != nil {
-		if l = r.life; r.paused {
-			return OriginDown
-		}
+func (s *Rooms) Outage(now fleettime.Mono, id room.ID) Reason {
+	r := s.byID[id]
+	if r == nil {
+		return None
 	}
-	return e.outage(e.at(now), l, e.up.leased(now))
+	return r.outage(s.edge.clock.at(now), s.edge.up.leased(now))
 }
 
 // Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease
 // and the limits of the room. It has no side effects.
-func (e *known) Stop(now fleettime.Mono, id room.ID) stop.Stop {
-	r := e.rooms[id]
+func (s *Rooms) Stop(now fleettime.Mono, id room.ID) stop.Stop {
+	r := s.byID[id]
 	if r == nil {
 		return stop.Stop{}
 	}
-	switch e.Outage(now, id) {
+	switch leased := s.edge.up.leased(now); r.outage(s.edge.clock.at(now), leased) {
 	case OriginDown:
-		return stop.Stop{Reason: stop.SiteDown, Edges: 1, Centre: e.cfg.DC}
+		return stop.Stop{Reason: stop.SiteDown, Edges: 1, Centre: s.edge.cfg.DC}
 	case Unsure:
-		if !e.up.leased(now) {
-			return e.unleased(now)
+		if !leased {
+			return s.edge.unleased(now)
 		}
-		return stop.Stop{Reason: stop.ClockUncertain, Centre: e.cfg.DC}
+		return stop.Stop{Reason: stop.ClockUncertain, Centre: s.edge.cfg.DC}
 	case Isolated:
-		return e.unleased(now)
+		return s.edge.unleased(now)
 	case Drains:
 		why := stop.Unlisted
-		if e.up.standing == wire.Draining {
+		if s.edge.up.standing == wire.Draining {
 			why = stop.Draining
 		}
-		return stop.Stop{Reason: why, Centre: e.cfg.DC}
+		return stop.Stop{Reason: why, Centre: s.edge.cfg.DC}
 	default:
 	}
-	if v := r.view; v != nil && v.Slots <= 0 && r.permits.credit() == 0 {
+	if v := r.line.view; v != nil && v.Slots <= 0 && r.account.permits.credit() == 0 {
 		return stop.Stop{Reason: stop.Full}
 	}
 	return stop.Stop{}
 }
 
-func (e *known) unleased(now fleettime.Mono) stop.Stop {
+func (e *edge) unleased(now fleettime.Mono) stop.Stop {
 	s := stop.Stop{Reason: stop.NoLease, Centre: e.cfg.DC}
 	if alone := e.up.alone; alone != 0 && e.clock.Bound(now) != fleettime.Unsynced {
-		s.Since = e.clock.Now(now).Add(alone.Sub(now))
+		s.Since = e.clock.fleet.Now(now).Add(alone.Sub(now))
 	}
 	return s
 }
 
-// Spendable returns the usable permits of T and of R at now: none without a lease, or if the edge may not stamp
-// tickets.
-func (e *known) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
-	r := e.rooms[id]
-	if r == nil || r.life.full == 0 || !e.up.leased(now) {
-		return 0, 0
-	}
-	return r.permits.credit(), r.permits.rate.idle(now)
-}
-
-// Passes returns the edge's passes of the newest known release.
-func (e *known) Passes(id room.ID) wire.Passes {
-	if r := e.rooms[id]; r != nil {
-		return r.passes.Passes
-	}
-	return wire.Passes{}
-}
-
 // Ended returns how the session of ticket t was revoked, as known here: wire.Left if it is rejected, wire.Moved if
 // it is served but not renewed, or 0.
-func (e *known) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
-	r := e.rooms[id]
+func (s *Rooms) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
+	r := s.byID[id]
 	if r == nil {
 		return 0
 	}
-	return r.ended.of(&t)
+	return r.account.ended.of(&t)
 }
 
 // AllEnded returns all known revocations.
-func (e *known) AllEnded() Ended {
+func (s *Rooms) AllEnded() Ended {
 	out := Ended{}
-	for _, r := range e.order {
-		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
-			out[r.ID] = ends
+	for _, r := range s.order {
+		if ends := r.account.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
+			out[r.settings.ID] = ends
 		}
 	}
 	return out

@@ -27,11 +27,11 @@ func TestAnEdgeSaysWhyNobodyEnters(t *testing.T) {
 		},
 		"the last permit": {1, func(_ *Engine, r *regional) { r.held.View = full; r.room(at(0), r.held) }, 0, stop.Stop{}},
 		"its site is down": {
-			1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true) }, 0,
+			1, func(e *Engine, _ *regional) { e.Rooms.Pause(at(0), sale, true) }, 0,
 			stop.Stop{Reason: stop.SiteDown, Centre: "nairobi", Edges: 1},
 		},
 		"the site is back": {
-			1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true); e.Pause(at(0), sale, false) }, 0,
+			1, func(e *Engine, _ *regional) { e.Rooms.Pause(at(0), sale, true); e.Rooms.Pause(at(0), sale, false) }, 0,
 			stop.Stop{},
 		},
 		"draining": {
@@ -49,19 +49,19 @@ func TestAnEdgeSaysWhyNobodyEnters(t *testing.T) {
 			c.do(e, r)
 		}
 		now := at(0).Add(c.after)
-		if got := e.Stop(now, sale); got != c.want {
+		if got := e.Rooms.Stop(now, sale); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 	e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))})
 	e.SetRooms(at(0), []Room{{ID: sale}})
-	if got := e.Stop(at(0), sale); got.Reason != stop.NoLease || got.Since != 0 {
+	if got := e.Rooms.Stop(at(0), sale); got.Reason != stop.NoLease || got.Since != 0 {
 		t.Errorf("before the first grant: %+v", got)
 	}
 	e, _ = newEdge(t, at(0), 1, 10)
 	lapsed := at(0).Add(4 * time.Second)
 	e.Arrive(lapsed, sale, waiting(7, time.Minute)) // notices that
-	got := e.Stop(lapsed.Add(time.Minute), sale)
+	got := e.Rooms.Stop(lapsed.Add(time.Minute), sale)
 	if got.Reason != stop.NoLease || got.Since != day.Add(4*time.Second)+fleettime.Time(at(0)/1e6) {
 		t.Errorf("a minute after the lease was missed: %+v", got)
 	}
@@ -71,7 +71,7 @@ func TestAnEdgeSaysWhyNobodyEnters(t *testing.T) {
 func TestAReportSaysThatTheSiteIsDown(t *testing.T) {
 	e, r := newEdge(t, at(0), 1, 10)
 	for _, down := range []bool{true, false} {
-		e.Pause(at(1), sale, down)
+		e.Rooms.Pause(at(1), sale, down)
 		if got := r.hear(at(1)).Rooms[0].SiteDown; (got == 1) != down {
 			t.Errorf("down %v: %d", down, got)
 		}

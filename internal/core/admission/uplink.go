@@ -2,6 +2,7 @@ package admission
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -13,9 +14,10 @@ import (
 // Invariants: seen never returns to a lower term; a lapsed lease stays lapsed for its epoch; nothing is admitted
 // while retired.
 type uplink struct {
-	instance   uint64 // instance ID of the process, or its replacement after the regional forgot it
-	leaseEpoch uint64 // lease epoch within instance, from 1
-	seq        uint64 // of the newest report
+	past       []uint64 // ended instances before this one, newest last
+	instance   uint64   // instance ID of the process, or its replacement after the regional forgot it
+	leaseEpoch uint64   // lease epoch within instance, from 1
+	seq        uint64   // of the newest report
 
 	seen   wire.Term  // the parent that we promised to follow
 	joined bool       // seen has accepted us
@@ -28,6 +30,7 @@ type uplink struct {
 	leaseEnd fleettime.Mono // 0 before the first lease of the epoch
 	retired  bool           // the lease of the epoch has lapsed
 	leaving  bool           // the process is about to exit
+	bye      bool           // this is its last report
 	alone    fleettime.Mono // since when the missing lease is known, 0 under a lease
 
 	reported fleettime.Mono // time of the newest report
@@ -46,6 +49,11 @@ func (l *uplink) newInstance(rng *rand.Rand) {
 	l.grants = wire.Parts{}
 	l.leaseEnd, l.retired = 0, false
 	l.twin = false
+}
+
+// instances returns the instance IDs, the current one last.
+func (l *uplink) instances() []uint64 {
+	return fleettime.Newest(append(slices.Clone(l.past), l.instance))
 }
 
 // check retires an expired lease, and reports whether the edge may use its permits at now. A lapsed lease stays

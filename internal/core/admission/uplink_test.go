@@ -43,7 +43,7 @@ func TestALeaseThatLapsedStaysLapsedForItsLeaseEpoch(t *testing.T) {
 		if d := e.Arrive(late, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
 			t.Errorf("looked at meanwhile %v: %v (%v) under a lease that had lapsed", looked, d.Verdict, d.Reason)
 		}
-		if e.Due() > late.Add(e.cfg.Params.ReportGap) {
+		if e.Due() > late.Add(e.edge.cfg.Params.ReportGap) {
 			t.Errorf("looked at meanwhile %v: the final report is not hurried", looked)
 		}
 		rep := r.hear(late)
@@ -67,7 +67,7 @@ func TestTheFinalReportEndsALeaseEpoch(t *testing.T) {
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Reason != Isolated {
 		t.Errorf("fenced, and yet %v (%v)", d.Verdict, d.Reason)
 	}
-	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
+	if e.Due() > at(0).Add(e.edge.cfg.Params.ReportGap) {
 		t.Error("fenced, and the final report is not hurried")
 	}
 	rep := r.hear(at(0))
@@ -115,8 +115,8 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 		if got := state(e, at(0)); got != before {
 			t.Errorf("a parent %s changed %+v to %+v", why, before, got)
 		}
-		if e.Time(at(0)) != present {
-			t.Errorf("a parent %s moved fleet time to %v", why, e.Time(at(0)))
+		if e.Clock.Time(at(0)) != present {
+			t.Errorf("a parent %s moved fleet time to %v", why, e.Clock.Time(at(0)))
 		}
 	}
 
@@ -235,7 +235,7 @@ func TestFleetTimeIsNeverBehindTheWatermark(t *testing.T) {
 	d := e.Arrive(at(0), sale, ticket.Ticket{})
 	r.hear(at(0))
 	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: present + 150})
-	if got := e.Time(at(0)); got != present+150 {
+	if got := e.Clock.Time(at(0)); got != present+150 {
 		t.Errorf("fleet time is %v, want the watermark", got)
 	}
 	end := fleettime.Time(int64(d.Ticket.Until) * 1000)
@@ -257,7 +257,7 @@ func TestFleetTimeIsNeverBehindTheWatermark(t *testing.T) {
 func TestADeadInstanceStartsANewOne(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	d := e.Arrive(at(0), sale, ticket.Ticket{})
-	e.Hold(at(0), &Visit{Room: sale, Ticket: waiting(9, time.Minute)})
+	e.Rooms.Hold(at(0), &Visit{Room: sale, Ticket: waiting(9, time.Minute)})
 	rep := r.hear(at(0))
 	old := r.instance
 	r.say(at(0), wire.Grant{Handshake: wire.Dead})
@@ -298,14 +298,14 @@ func TestLeavingReturnsEverything(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	e.Arrive(at(0), sale, ticket.Ticket{})
 	v, w := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}, &Visit{Room: sale, Ticket: waiting(8, time.Hour)}
-	e.Hold(at(0), v)
-	e.Hold(at(0), w)
-	drained := e.Drain(at(0))
+	e.Rooms.Hold(at(0), v)
+	e.Rooms.Hold(at(0), w)
+	drained := e.Rooms.Drain(at(0))
 	if len(drained) != 2 || drained[0] != w || drained[1] != v || v.Decision.Verdict != Queue ||
 		v.Decision.Reason != GaveUp || v.Decision.Ticket.Joined != v.Ticket.Joined {
 		t.Errorf("drained %d, the first decided %+v", len(drained), v.Decision)
 	}
-	if again := e.Drain(at(0)); len(again) != 0 || e.Ledger(at(0), sale).Held != 0 {
+	if again := e.Rooms.Drain(at(0)); len(again) != 0 || e.Ledger(at(0), sale).Held != 0 {
 		t.Errorf("%d are held after draining", len(again))
 	}
 	rep := e.Leave(at(0))[0]
@@ -324,12 +324,12 @@ func TestARoomThatIsRemovedGivesItsPermitsBackAsTheyComeFree(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	d := e.Arrive(at(0), sale, ticket.Ticket{})
 	v := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
-	e.Hold(at(0), v)
+	e.Rooms.Hold(at(0), v)
 	e.SetRooms(at(0), nil)
-	if len(e.Release(at(0), nil)) != 0 {
+	if len(e.Rooms.Release(at(0), nil)) != 0 {
 		t.Error("admitted to a room that is gone")
 	}
-	if !e.GiveUp(at(0), v) {
+	if !e.Rooms.GiveUp(at(0), v) {
 		t.Error("who is held cannot be given up")
 	}
 	r.hear(at(0))
@@ -359,12 +359,12 @@ func TestWhoIsHeldWhenTicketsAreVoidedIsAdmittedWithAValidOne(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	visits := []*Visit{{Room: sale, Ticket: waiting(9, time.Minute)}, {Room: sale, Ticket: waiting(8, time.Hour)}}
 	for _, v := range visits {
-		e.Hold(at(0), v)
+		e.Rooms.Hold(at(0), v)
 	}
 	e.SetRooms(at(0), []Room{{ID: sale, Epoch: 4}})
 	r.hear(at(0))
 	r.grant(at(0), 5, 5)
-	if n := len(e.Release(at(0), nil)); n != 2 {
+	if n := len(e.Rooms.Release(at(0), nil)); n != 2 {
 		t.Fatalf("%d released, want 2", n)
 	}
 	for _, v := range visits {
@@ -434,12 +434,12 @@ func TestMovesAreForgottenOnlyWhenTaken(t *testing.T) {
 	for _, seq := range seqs {
 		r.last.Seq = seq
 		r.say(at(0), wire.Grant{Lease: 3 * time.Second})
-		if first := e.rooms[sale].moves.first; first > told[seq] {
+		if first := stateOf(e).account.moves.first; first > told[seq] {
 			t.Fatalf("report %d carried moves before %d, and those before %d were forgotten", seq, told[seq], first)
 		}
 	}
-	if s := e.rooms[sale]; len(s.moves.list) != 0 || s.moves.first != n+1 || len(s.moves.sent) != 0 {
-		t.Errorf("%d moves are kept after all were taken", len(s.moves.list))
+	if s := stateOf(e); len(s.account.moves.list) != 0 || s.account.moves.first != n+1 || len(s.account.moves.sent) != 0 {
+		t.Errorf("%d moves are kept after all were taken", len(s.account.moves.list))
 	}
 }
 
@@ -448,7 +448,7 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 	r.hear(at(0))
 	r.held.Permits.Sessions.Keep, r.held.Permits.Rate.Keep = 30, 40
 	r.room(at(0), r.held)
-	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
+	if e.Due() > at(0).Add(e.edge.cfg.Params.ReportGap) {
 		t.Error("somebody else wants the permits, and nobody hurries")
 	}
 	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Permits.Sessions.Returned != 70 ||
@@ -482,11 +482,11 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 	r.hear(now)
 	r.grant(now, 0, 0)
 	r.hear(now)
-	if e.Due() <= now.Add(e.cfg.Params.ReportGap) {
+	if e.Due() <= now.Add(e.edge.cfg.Params.ReportGap) {
 		t.Error("hurries with more in hand than half of what is wanted")
 	}
 	e.Arrive(now, sale, ticket.Ticket{})
-	if e.Due() > now.Add(e.cfg.Params.ReportGap) {
+	if e.Due() > now.Add(e.edge.cfg.Params.ReportGap) {
 		t.Errorf("%d permits left of %d wanted, and the refill is not hurried", e.Ledger(now, sale).Credit(), want)
 	}
 
@@ -498,7 +498,7 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 		}
 		r.say(now, wire.Grant{Lease: 3 * time.Second})
 	}
-	if e.rooms[sale].permits.want != 0 {
-		t.Errorf("%d permits are wanted a minute after the last visitor", e.rooms[sale].permits.want)
+	if stateOf(e).account.permits.want != 0 {
+		t.Errorf("%d permits are wanted a minute after the last visitor", stateOf(e).account.permits.want)
 	}
 }

@@ -87,18 +87,18 @@ func TestEveryVerdict(t *testing.T) {
 		}, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
 		{"a permit came, but somebody is held who joined earlier", func(e *Engine, r *regional) {
 			spent(e, r)
-			e.Hold(now, &Visit{Room: sale, Ticket: waiting(6, time.Minute)})
+			e.Rooms.Hold(now, &Visit{Room: sale, Ticket: waiting(6, time.Minute)})
 			r.grant(now, 1, 1)
 		}, "somebody who joined later", waiting(7, 30*time.Second), Hold, Full, Kept},
 		{"a permit came, and somebody is held who joined later", func(e *Engine, r *regional) {
 			spent(e, r)
-			e.Hold(now, &Visit{Room: sale, Ticket: waiting(6, 30*time.Second)})
+			e.Rooms.Hold(now, &Visit{Room: sale, Ticket: waiting(6, 30*time.Second)})
 			r.grant(now, 1, 1)
 		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"as many are held as may be", func(e *Engine, r *regional) {
 			spent(e, r)
-			for id := range e.cfg.Limits.Held {
-				e.Hold(now, &Visit{Room: sale, Ticket: waiting(uint64(1000+id), time.Minute)})
+			for id := range e.edge.cfg.Limits.Held {
+				e.Rooms.Hold(now, &Visit{Room: sale, Ticket: waiting(uint64(1000+id), time.Minute)})
 			}
 		}, "somebody new", ticket.Ticket{}, Queue, Crowded, Newcomer},
 
@@ -134,26 +134,26 @@ func TestEveryVerdict(t *testing.T) {
 			e.Lapse(now.Add(-time.Minute))
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Uncounted, Kept},
 		{
-			"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody new",
+			"the site does not answer", func(e *Engine, r *regional) { e.Rooms.Pause(now, sale, true) }, "somebody new",
 			ticket.Ticket{},
 			Queue, OriginDown, Newcomer,
 		},
 		{
-			"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody who waited",
+			"the site does not answer", func(e *Engine, r *regional) { e.Rooms.Pause(now, sale, true) }, "somebody who waited",
 			waiting(7, time.Minute), Queue, OriginDown, Kept,
 		},
 		{
-			"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "a visitor with a session",
-			inside(7, 100), Serve, Session, Kept,
+			"the site does not answer", func(e *Engine, r *regional) { e.Rooms.Pause(now, sale, true) },
+			"a visitor with a session", inside(7, 100), Serve, Session, Kept,
 		},
 		{"the site answers again", func(e *Engine, r *regional) {
-			e.Pause(now, sale, true)
-			e.Pause(now, sale, false)
-			e.Pause(now, 4711, true) // no such room
+			e.Rooms.Pause(now, sale, true)
+			e.Rooms.Pause(now, sale, false)
+			e.Rooms.Pause(now, 4711, true) // no such room
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
-			e.clock = fleettime.Clock{}
-			e.clock.Set(now, present, fleettime.Rough+1)
+			e.Clock.fleet = fleettime.Clock{}
+			e.Clock.fleet.Set(now, present, fleettime.Rough+1)
 		}, "somebody new", ticket.Ticket{}, Queue, Unsure, Newcomer},
 		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) {
 			e.Arrive(now, sale, waiting(7, time.Minute))
@@ -180,11 +180,11 @@ func TestEveryVerdict(t *testing.T) {
 
 	e, _ := newEdge(t, now, 0, 0)
 	v := &Visit{Room: sale, Ticket: e.Arrive(now, sale, ticket.Ticket{}).Ticket}
-	e.Hold(now, v)
-	if !e.GiveUp(at(time.Second), v) || v.Decision.Verdict != Queue || v.Decision.Reason != GaveUp {
+	e.Rooms.Hold(now, v)
+	if !e.Rooms.GiveUp(at(time.Second), v) || v.Decision.Verdict != Queue || v.Decision.Reason != GaveUp {
 		t.Errorf("held for a second without a permit: %v (%v), want queue (gave_up)", v.Decision.Verdict, v.Decision.Reason)
 	}
-	if e.GiveUp(at(time.Second), v) {
+	if e.Rooms.GiveUp(at(time.Second), v) {
 		t.Error("gave up twice")
 	}
 	reasons[GaveUp] = true
@@ -192,17 +192,17 @@ func TestEveryVerdict(t *testing.T) {
 	// A visitor that is held when the site fails enters when it is back, and no permit is wanted meanwhile.
 	e, r := newEdge(t, now, 0, 0)
 	v = &Visit{Room: sale, Ticket: e.Arrive(now, sale, ticket.Ticket{}).Ticket}
-	e.Hold(now, v)
-	e.Pause(now, sale, true)
+	e.Rooms.Hold(now, v)
+	e.Rooms.Pause(now, sale, true)
 	r.grant(now, 5, 5)
-	if out := e.Release(now, nil); len(out) > 0 {
+	if out := e.Rooms.Release(now, nil); len(out) > 0 {
 		t.Errorf("let in %d while the site does not answer", len(out))
 	}
 	if told := r.hear(now).Rooms[0]; told.HeldPeople != 0 || told.Want != 0 || len(told.HeldJoined) > 0 {
 		t.Errorf("wishes for permits while the site does not answer: %+v", told)
 	}
-	e.Pause(now, sale, false)
-	if out := e.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {
+	e.Rooms.Pause(now, sale, false)
+	if out := e.Rooms.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {
 		t.Errorf("let in %d when the site answers again", len(out))
 	}
 	if told := r.hear(now).Rooms[0]; told.Admitted != 1 {
@@ -245,7 +245,7 @@ func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 		Rand: rand.New(rand.NewPCG(1, 2)),
 	})
 	e.SetRooms(now, []Room{{ID: sale}})
-	e.Guess(now, present)
+	e.Clock.Guess(now, present)
 	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Unsure || d.Reseal {
 		t.Errorf("somebody new: %v (%v), resealed %v", d.Verdict, d.Reason, d.Reseal)
 	}
@@ -256,7 +256,7 @@ func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 	if st := e.Status(now); st.Synced || st.Sure || st.Leased || st.Joined || st.Time != present {
 		t.Errorf("%+v", st)
 	}
-	if e.TimeBound(now) != fleettime.Unsynced || e.Ledger(now, 99) != (Ledger{}) {
+	if e.Clock.Bound(now) != fleettime.Unsynced || e.Ledger(now, 99) != (Ledger{}) {
 		t.Error("knows a time or a room that it was not told")
 	}
 }
@@ -270,7 +270,7 @@ func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
 		Rand: rand.New(rand.NewPCG(1, 2)),
 	})
 	e.SetRooms(now, []Room{{ID: sale}})
-	e.Guess(now, present.Add(time.Minute))
+	e.Clock.Guess(now, present.Add(time.Minute))
 	brought := waiting(7, time.Minute)
 	if d := e.Arrive(now, sale, brought); d.Ticket != brought || d.Reseal {
 		t.Errorf("the ticket became %+v (%v)", d.Ticket, d.Fresh)
@@ -321,8 +321,8 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	}
 }
 
-// TestAHeldPollEndsWhenTheNextPollWouldCome: the poll of a visitor whose turn is not near is answered as soon as without
-// a hold; near the turn it is held for the longest time.
+// TestAHeldPollEndsWhenTheNextPollWouldCome: the poll of a visitor whose turn is not near is answered as soon as
+// without a hold; near the turn it is held for the longest time.
 func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	g := r.held
@@ -399,7 +399,7 @@ func TestWhoJoinsIsNotLetIn(t *testing.T) {
 			e.SetRooms(now, []Room{{ID: sale, Session: 5 * time.Minute, OnIsolation: room.IsolationOpen, IsolationLimit: 1}})
 			e.Lapse(now.Add(-time.Minute))
 		}, Isolated},
-		{"the site does not answer", func(e *Engine) { e.Pause(now, sale, true) }, OriginDown},
+		{"the site does not answer", func(e *Engine) { e.Rooms.Pause(now, sale, true) }, OriginDown},
 		{"the edge knows no room", func(e *Engine) { e.SetRooms(now, nil) }, Unknown},
 	} {
 		e, _ := newEdge(t, now, 10, 10)

@@ -43,7 +43,10 @@ func newBig() *big {
 	g.root.SetTime(g.now, dawn)
 	var rooms []ledger.RoomConfig
 	for r := range bigRooms {
-		rooms = append(rooms, ledger.RoomConfig{ID: room.IDOf(fmt.Sprint("room", r)), Total: 100_000, Rate: 60_000, Session: 5 * time.Minute})
+		rooms = append(rooms, ledger.RoomConfig{
+			ID: room.IDOf(fmt.Sprint("room", r)), Total: 100_000, Rate: 60_000,
+			Session: 5 * time.Minute,
+		})
 	}
 	g.root.SetRooms(g.now, rooms)
 	g.seq, g.acked = make([]uint64, bigCentres), make([]uint64, bigCentres)
@@ -53,10 +56,16 @@ func newBig() *big {
 		for r := range bigRooms {
 			var h estimate.Histogram
 			for s := range bigSlices {
-				h = append(h, estimate.Slice{Start: dawn - fleettime.Time(1000*(bigSlices-s)), Width: 1000, N: float64(1 + (s+d)%5)})
+				h = append(h, estimate.Slice{
+					Start: dawn - fleettime.Time(1000*(bigSlices-s)), Width: 1000,
+					N: float64(1 + (s+d)%5),
+				})
 			}
 			pack.Add(wire.RoomReport{
-				Room: rooms[r].ID, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 3000}, Rate: wire.Allocation{Granted: 2000}}, Active: 3000, Waiting: h, Want: 3,
+				Room: rooms[r].ID, Permits: wire.Permits{
+					Sessions: wire.Allocation{Granted: 3000},
+					Rate:     wire.Allocation{Granted: 2000},
+				}, Active: 3000, Waiting: h, Want: 3,
 				Arrivals: []wire.Minute{{Start: dawn.Minute().Add(-2 * time.Minute), N: uint64(10 + d)}},
 			})
 		}
@@ -141,7 +150,10 @@ func BenchmarkRegionalReport(b *testing.B) {
 	const edges, rooms = 10, 100
 	now := fleettime.Mono(time.Hour)
 	params := wire.DefaultParams()
-	agg := region.New(now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true, ClusterID: 1}, wire.Durable{})
+	agg := region.New(now, region.Config{
+		DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true,
+		ClusterID: 1,
+	}, wire.Durable{})
 	agg.SetLease(fleettime.Never)
 	var set []ledger.RoomConfig
 	var edgeSet []admission.Room
@@ -161,7 +173,8 @@ func BenchmarkRegionalReport(b *testing.B) {
 	var cores []*admission.Engine
 	for k := range edges {
 		e := admission.New(admission.Config{
-			Edge: fmt.Sprint("edge", k), DC: "dublin", Params: params, Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, uint64(k))),
+			Edge: fmt.Sprint("edge", k), DC: "dublin", Params: params, Limits: admission.DefaultLimits(),
+			Rand: rand.New(rand.NewPCG(1, uint64(k))),
 		})
 		e.SetRooms(now, edgeSet)
 		cores = append(cores, e)

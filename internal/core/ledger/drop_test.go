@@ -22,7 +22,7 @@ func (h *house) left() (n []int) {
 		n = append(n, len(r.Rooms))
 	}
 	for _, e := range h.edges {
-		n = append(n, e.Rooms())
+		n = append(n, e.Rooms.Len())
 	}
 	return n
 }
@@ -54,7 +54,7 @@ func (h *house) visit(ids []room.ID) (in int) {
 			in++
 		case admission.Hold:
 			v := &admission.Visit{Room: id, Ticket: d.Ticket}
-			e.Hold(h.now, v)
+			e.Rooms.Hold(h.now, v)
 			held = append(held, v)
 		case admission.Queue, admission.Serve:
 		}
@@ -111,8 +111,8 @@ func (h *house) makeAndRemove(t *testing.T, ids []room.ID) {
 	}
 }
 
-// TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before never reports that a room is removed. Its data centre
-// keeps the room with it.
+// TestRemovedRoomsStayAtAnOlderEdge: an edge of the release before never reports that a room is removed. Its data
+// centre keeps the room with it.
 func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1)
@@ -126,7 +126,7 @@ func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 	}
 	h.alter = old
 	h.makeAndRemove(t, ids)
-	if h.edges[0].Rooms() != 2 || h.edges[1].Rooms() != 0 || h.agg.Rooms() != 2 || h.root.Rooms() != 2 {
+	if h.edges[0].Rooms.Len() != 2 || h.edges[1].Rooms.Len() != 0 || h.agg.Rooms() != 2 || h.root.Rooms() != 2 {
 		t.Fatalf("%v rooms are left", h.left())
 	}
 	h.alter = func(*wire.Report) {} // the new release
@@ -141,24 +141,24 @@ func TestRemovedRoomsStayAtAnOlderEdge(t *testing.T) {
 func TestRule13ADroppedRoomStartsAnew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(wire.DefaultParams(), []string{"dublin", "nairobi"}, 2)
-	r := w.addRoom("sale", 4, 60, 5*time.Second)
+	r := w.rooms.add("sale", 4, 60, 5*time.Second)
 	w.begin(true)
 	w.run(2 * time.Second)
 	left := 0
 	for round := range 3 {
 		from := w.now
 		for i := range 12 {
-			w.arrive(fmt.Sprint(round, i), r, w.edges[i%len(w.edges)])
+			w.people.arrive(fmt.Sprint(round, i), r, w.edges[i%len(w.edges)])
 		}
 		w.run(4 * time.Second)
-		if w.broken != "" {
-			t.Fatalf("round %d: %s", round, w.broken)
+		if w.oracle.broken != "" {
+			t.Fatalf("round %d: %s", round, w.oracle.broken)
 		}
 		if n := r.since(from); n != int(r.total) {
 			t.Fatalf("round %d: %d were let in, want %d", round, n, r.total)
 		}
-		w.leave(false)
-		w.leave(true)
+		w.people.leave(false)
+		w.people.leave(true)
 		r.gone = true
 		w.setRooms()
 		w.run(2 * time.Minute)
@@ -179,15 +179,15 @@ func TestRule13ADroppedRoomStartsAnew(t *testing.T) {
 func newRemovedRoom(seed uint64) (*world, *roomTruth) {
 	w := newWorld(wire.DefaultParams(), []string{"dublin", "nairobi"}, 2)
 	w.rng = rand.New(rand.NewPCG(seed, 3))
-	r := w.addRoom("sale", 4, 60, 5*time.Second)
+	r := w.rooms.add("sale", 4, 60, 5*time.Second)
 	w.begin(true)
 	w.run(2 * time.Second)
 	for i := range 6 {
-		w.arrive(fmt.Sprint(i), r, w.edges[i%len(w.edges)])
+		w.people.arrive(fmt.Sprint(i), r, w.edges[i%len(w.edges)])
 	}
 	w.run(2 * time.Second)
-	w.leave(false)
-	w.leave(true)
+	w.people.leave(false)
+	w.people.leave(true)
 	r.gone = true
 	w.setRooms()
 	return w, r
@@ -201,7 +201,7 @@ func (w *world) dropped() (n, of int) {
 		}
 	}
 	for _, e := range w.edges {
-		count(e.core.Rooms())
+		count(e.core.Rooms.Len())
 	}
 	for _, s := range w.centres {
 		count(s.newest().core.Rooms())
@@ -237,7 +237,7 @@ func TestARoomComesBackWhileItIsDropped(t *testing.T) {
 		until := func(at time.Duration) { w.run(max(0, at-time.Duration(w.now))) }
 		until(first - time.Second)
 		if rng.IntN(2) == 0 {
-			w.chaos = chaos{loss: 0.3 * rng.Float64(), double: 0.2, late: 0.2, most: time.Second}
+			w.net.chaos = chaos{loss: 0.3 * rng.Float64(), double: 0.2, late: 0.2, most: time.Second}
 		}
 		back := first - 300*time.Millisecond + time.Duration(rng.Float64()*float64(last-first+time.Second))
 		cut := back - time.Duration(rng.Float64()*float64(500*time.Millisecond))
@@ -269,23 +269,23 @@ func TestARoomComesBackWhileItIsDropped(t *testing.T) {
 		r.gone = false
 		w.setLimits(r, r.total, r.rate)
 		for i := range 8 {
-			w.arrive(fmt.Sprint("back", i), r, w.edges[i%len(w.edges)])
+			w.people.arrive(fmt.Sprint("back", i), r, w.edges[i%len(w.edges)])
 		}
 		w.run(time.Duration(rng.Float64() * float64(2*time.Second)))
 		for _, l := range links {
 			l.cut = false
 		}
-		w.chaos = chaos{}
+		w.net.chaos = chaos{}
 		w.run(5 * time.Second)
-		w.leave(false)
+		w.people.leave(false)
 		w.run(75 * time.Second)
 		from := w.now
 		for i := range 8 {
-			w.arrive(fmt.Sprint("then", i), r, w.edges[i%len(w.edges)])
+			w.people.arrive(fmt.Sprint("then", i), r, w.edges[i%len(w.edges)])
 		}
 		w.run(4 * time.Second)
-		if w.broken != "" {
-			t.Fatalf("seed %d: %s", seed, w.broken)
+		if w.oracle.broken != "" {
+			t.Fatalf("seed %d: %s", seed, w.oracle.broken)
 		}
 		if n := r.since(from); n != int(r.total) {
 			t.Fatalf("seed %d: %d were let in, want %d", seed, n, r.total)

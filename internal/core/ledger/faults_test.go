@@ -31,27 +31,30 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		params.EdgeLease, params.ReportIdle = time.Second, 300*time.Millisecond // a lease outlives several reports
 		params.RegionalLease = 8 * time.Second
 		w := newWorld(params, []string{"dublin", "nairobi"}, 2)
-		w.cap = rapid.Bool().Draw(t, "cap")
-		w.probation = rapid.SampledFrom([]time.Duration{0, 2 * time.Second}).Draw(t, "probation")
-		r := w.addRoom("sale", rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"), rapid.SampledFrom([]time.Duration{5, 10}).Draw(t, "session")*time.Second)
+		w.rooms.cap = rapid.Bool().Draw(t, "cap")
+		w.rooms.probation = rapid.SampledFrom([]time.Duration{0, 2 * time.Second}).Draw(t, "probation")
+		r := w.rooms.add("sale", rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"),
+			rapid.SampledFrom([]time.Duration{5, 10}).Draw(t, "session")*time.Second)
 		for _, e := range w.edges {
 			e.drift = rapid.SampledFrom([]float64{0, 90e-6, -90e-6}).Draw(t, "drift")
 		}
-		w.chaos = chaos{
-			loss: rapid.SampledFrom([]float64{0, 0.02, 0.3}).Draw(t, "loss"), double: rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "double"),
-			late: rapid.SampledFrom([]float64{0, 0.1, 0.3}).Draw(t, "late"), most: rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 4 * time.Second}).Draw(t, "most"),
+		w.net.chaos = chaos{
+			loss:   rapid.SampledFrom([]float64{0, 0.02, 0.3}).Draw(t, "loss"),
+			double: rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "double"),
+			late:   rapid.SampledFrom([]float64{0, 0.1, 0.3}).Draw(t, "late"),
+			most:   rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 4 * time.Second}).Draw(t, "most"),
 		}
-		w.clicking = 2 * time.Second
+		w.people.clicking = 2 * time.Second
 		var story []string
 		w.tell = func(format string, args ...any) {
 			story = append(story, fmt.Sprintf("%8.3f  ", time.Duration(w.now).Seconds())+fmt.Sprintf(format, args...))
 		}
 		check := func() {
-			if w.broken != "" {
+			if w.oracle.broken != "" {
 				for _, line := range story {
 					t.Log(line)
 				}
-				t.Fatal(w.broken)
+				t.Fatal(w.oracle.broken)
 			}
 		}
 		edge := func() *edgeProc { return w.edges[rapid.IntRange(0, 3).Draw(t, "edge")] }
@@ -81,16 +84,16 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				e := edge()
 				for range rapid.IntRange(1, 6).Draw(t, "n") {
 					visitors++
-					w.arrive(fmt.Sprint(visitors), r, e)
+					w.people.arrive(fmt.Sprint(visitors), r, e)
 				}
 			case "crash edge":
 				e := edge()
 				w.tell("%s crashes", e.name)
-				w.stopEdge(e)
+				e.stop(w)
 			case "start edge":
 				if e := edge(); e.gone {
 					w.tell("%s starts", e.name)
-					w.startEdge(e)
+					e.start(w)
 				}
 			case "cut edge":
 				e := edge()
@@ -122,7 +125,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				s.diskless = !s.diskless
 				w.tell("%s: store stands still: %v", s.name, s.diskless)
 				for _, n := range s.procs {
-					w.store(n)
+					n.store(w)
 				}
 			case "limits":
 				w.setLimits(r, rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"))
@@ -138,32 +141,32 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			case "long wait": // nodes may drop a room
 				w.run(70 * time.Second)
 			case "roam":
-				if w.cap { // under serve a visitor that leaves a cut-off edge may exceed T: that is expected and counted
-					for _, p := range w.people {
+				if w.rooms.cap { // under serve a visitor that leaves a cut-off edge may exceed T: that is expected and counted
+					for _, p := range w.people.all {
 						if p.visit == nil {
 							p.edge = edge()
 						}
 					}
 				}
 			case "leave":
-				w.leave(false)
+				w.people.leave(false)
 			case "quit":
 				for range rapid.IntRange(1, 6).Draw(t, "n") {
-					if len(w.people) > 0 {
-						w.quit(w.people[rapid.IntRange(0, len(w.people)-1).Draw(t, "who")])
+					if len(w.people.all) > 0 {
+						w.people.quit(w.people.all[rapid.IntRange(0, len(w.people.all)-1).Draw(t, "who")])
 					}
 				}
 			case "copy":
-				if n := len(w.people); n > 0 && n < 40 && w.cap {
-					w.copyOf(w.people[rapid.IntRange(0, n-1).Draw(t, "who")], edge())
+				if n := len(w.people.all); n > 0 && n < 40 && w.rooms.cap {
+					w.people.copyOf(w.people.all[rapid.IntRange(0, n-1).Draw(t, "who")], edge())
 				}
 			}
 			w.run(time.Duration(rapid.SampledFrom([]int{1, 30, 300, 1500, 6000}).Draw(t, "ms")) * time.Millisecond)
 			check()
 		}
 		// Everything is mended.
-		w.chaos = chaos{}
-		w.leave(false)
+		w.net.chaos = chaos{}
+		w.people.leave(false)
 		w.tell("everything is mended")
 		if r.gone {
 			r.gone = false
@@ -174,19 +177,19 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			if s.newest().gone {
 				w.startAgg(s, false)
 			}
-			w.store(s.newest())
+			s.newest().store(w)
 		}
 		for _, e := range w.edges {
 			e.up.cut, e.down.cut = false, false
 			if e.gone {
-				w.startEdge(e)
+				e.start(w)
 			}
 		}
 		w.run(10 * time.Second)
 		check()
 		for _, e := range w.edges {
 			if st := e.core.Status(e.read(w.now)); !st.Leased || st.Follows.N != e.dc.newest().term {
-				w.broken = fmt.Sprintf("%s follows %d of %d, leased %v", e.name, st.Follows.N, e.dc.newest().term, st.Leased)
+				w.oracle.broken = fmt.Sprintf("%s follows %d of %d, leased %v", e.name, st.Follows.N, e.dc.newest().term, st.Leased)
 				for _, o := range e.dc.newest().core.Status(e.dc.newest().read(w.now)).Edges {
 					w.tell("%s: %+v", e.dc.name, o)
 				}
@@ -199,7 +202,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		from := w.now
 		for range r.total {
 			visitors++
-			w.arrive(fmt.Sprint(visitors), r, w.edges[visitors%len(w.edges)])
+			w.people.arrive(fmt.Sprint(visitors), r, w.edges[visitors%len(w.edges)])
 		}
 		w.run(60 * time.Second)
 		check()
@@ -208,7 +211,8 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			w.tell("root: free %d/%d, lent %+v", root.Free, root.RateFree, root.Centres)
 			for _, s := range w.centres {
 				l := s.newest().core.Ledger(r.id)
-				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d reserved %d credit %d", s.name, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Reserved, l.Credit)
+				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d reserved %d credit %d", s.name, l.Granted,
+					l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Reserved, l.Credit)
 			}
 			for _, s := range w.centres {
 				w.tell("%s: %+v", s.name, s.newest().core.Status(s.newest().read(w.now)))
@@ -217,7 +221,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				w.tell("%s: %+v %+v", e.name, e.core.Status(e.read(w.now)), e.core.Ledger(e.read(w.now), r.id))
 			}
 			w.tell("view %+v", root.View)
-			w.broken = fmt.Sprintf("%d were let in once everything was mended, want %d of %d", got, want, r.total)
+			w.oracle.broken = fmt.Sprintf("%d were let in once everything was mended, want %d of %d", got, want, r.total)
 			check()
 		}
 	})
@@ -226,7 +230,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 // having returns the number of edges that have any room, also a removed one.
 func (w *world) having() (n int) {
 	for _, e := range w.edges {
-		if !e.gone && e.core.Rooms() > 0 {
+		if !e.gone && e.core.Rooms.Len() > 0 {
 			n++
 		}
 	}

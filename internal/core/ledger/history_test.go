@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// The history has the admissions of all edges: a coordinator and an aggregator continue the sums of those before, and what
-// edges tell nobody, or only one that is not heard any more, is told to the next.
+// The history has the admissions of all edges: a coordinator and an aggregator continue the sums of those before, and
+// what edges tell nobody, or only one that is not heard any more, is told to the next.
 func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(w *world, s *dataCentre, sell func(time.Duration))
@@ -34,7 +34,7 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 			s.up = link{}
 			sell(time.Second)
 			for _, take := range pile {
-				w.send(&s.up, take)
+				w.net.send(&s.up, take)
 			}
 		}, 2},
 		"a data centre is cut off": {func(w *world, s *dataCentre, sell func(time.Duration)) {
@@ -47,7 +47,7 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 			params := wire.DefaultParams()
 			params.SyncFast, params.SyncIdle = 100*time.Millisecond, 100*time.Millisecond
 			w := newWorld(params, []string{"dublin", "nairobi"}, 2)
-			r := w.addRoom("sale", 5000, 6000, 10*time.Minute)
+			r := w.rooms.add("sale", 5000, 6000, 10*time.Minute)
 			w.begin(true)
 			recorders := map[*rootProc]*history.Recorder{}
 			var log []history.State
@@ -57,7 +57,8 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 				}
 				for i := range m.Rooms {
 					c := &m.Rooms[i]
-					recorders[n].Observe(m.From, uint64(c.Room), history.Report{Term: m.Instance, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Counts: c.Counts})
+					recorders[n].Observe(m.From, uint64(c.Room),
+						history.Report{Term: m.Instance, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Counts: c.Counts})
 				}
 				recorders[n].Heard(m.From)
 			}
@@ -71,7 +72,7 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 			crowd := 0
 			sell := func(d time.Duration) {
 				for end := w.now + int64(d); w.now < end; w.run(100 * time.Millisecond) {
-					w.arrive(fmt.Sprint("guest", crowd), r, w.edges[crowd%len(w.edges)])
+					w.people.arrive(fmt.Sprint("guest", crowd), r, w.edges[crowd%len(w.edges)])
 					crowd++
 				}
 			}
@@ -84,11 +85,12 @@ func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 				sell(3 * time.Second)
 				w.run(3 * time.Second)
 				if off := record() - len(r.admitted); off > x.off*(i+1) || -off > x.off*(i+1) {
-					t.Fatalf("change %d: the history differs by %d of %d admissions, %d before the change", i, off, len(r.admitted), was)
+					t.Fatalf("change %d: the history differs by %d of %d admissions, %d before the change", i, off, len(r.admitted),
+						was)
 				}
 			}
-			if w.broken != "" {
-				t.Fatal(w.broken)
+			if w.oracle.broken != "" {
+				t.Fatal(w.oracle.broken)
 			}
 			t.Logf("%d admissions, %d in the history", len(r.admitted), record())
 		})

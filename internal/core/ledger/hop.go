@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Tick is how often the aggregator and the allocator look at their books when
+// Tick is how often the aggregator and the allocator look at their ledgers when
 // nothing arrives: leases lapse and seconds are freed by time alone.
 const Tick = 100 * time.Millisecond
 

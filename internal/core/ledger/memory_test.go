@@ -33,17 +33,24 @@ type house struct {
 func newHouse(tb testing.TB, total uint64) *house {
 	h := &house{now: fleettime.Mono(time.Hour), room: room.IDOf("sale")}
 	params := wire.DefaultParams()
-	h.root = root.New(h.now, root.Config{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
+	h.root = root.New(h.now, root.Config{
+		Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: params,
+		Bootstrap: true,
+	})
 	h.root.SetLease(fleettime.Never)
 	h.root.SetTime(h.now, dawn)
 	rooms := []ledger.RoomConfig{{ID: h.room, Total: total, Rate: 10_000_000, Session: 5 * time.Minute}}
 	h.root.SetRooms(h.now, rooms)
-	h.agg = region.New(h.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true, ClusterID: 1}, wire.Durable{})
+	h.agg = region.New(h.now, region.Config{
+		DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true,
+		ClusterID: 1,
+	}, wire.Durable{})
 	h.agg.SetLease(fleettime.Never)
 	h.agg.SetRooms(h.now, rooms)
 	for k := range 4 {
 		e := admission.New(admission.Config{
-			Edge: fmt.Sprint("edge", k), DC: "dublin", Params: params, Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, uint64(k))),
+			Edge: fmt.Sprint("edge", k), DC: "dublin", Params: params, Limits: admission.DefaultLimits(),
+			Rand: rand.New(rand.NewPCG(1, uint64(k))),
 		})
 		e.SetRooms(h.now, []admission.Room{{ID: h.room}})
 		h.edges = append(h.edges, e)
@@ -88,7 +95,7 @@ func (h *house) talk(tb testing.TB) {
 		}
 	}
 	for _, e := range h.edges {
-		e.Release(h.now, nil)
+		e.Rooms.Release(h.now, nil)
 	}
 }
 
@@ -97,8 +104,11 @@ func (h *house) wait(tb testing.TB, n int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		e := h.edges[i%len(h.edges)]
-		joined := e.Time(h.now).Add(-time.Duration(rng.Int64N(int64(10 * time.Minute))))
-		t := ticket.Ticket{ID: rng.Uint64() | 1, Joined: joined, Seen: uint32(max(joined.Second(), e.Time(h.now).Second()-20))}
+		joined := e.Clock.Time(h.now).Add(-time.Duration(rng.Int64N(int64(10 * time.Minute))))
+		t := ticket.Ticket{
+			ID: rng.Uint64() | 1, Joined: joined,
+			Seen: uint32(max(joined.Second(), e.Clock.Time(h.now).Second()-20)),
+		}
 		if d := e.Arrive(h.now, h.room, t); d.Enters() {
 			tb.Fatal("there is no slot, and somebody entered")
 		}
@@ -126,7 +136,7 @@ func fullHouse(tb testing.TB) *house {
 	v := &admission.Visit{Room: h.room}
 	d := h.edges[0].Arrive(h.now, h.room, ticket.Ticket{})
 	if v.Ticket = d.Ticket; d.Verdict == admission.Hold {
-		h.edges[0].Hold(h.now, v)
+		h.edges[0].Rooms.Hold(h.now, v)
 	}
 	for range 8 {
 		h.talk(tb)

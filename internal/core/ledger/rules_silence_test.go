@@ -289,23 +289,23 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 		advance 1s clicking=2s
 		arrive d2 n=10
 		advance 1s clicking=2s`)
-	r := w.rooms[0]
-	if n := w.active(r, nil); n > 10 {
+	r := w.rooms.all[0]
+	if n := w.oracle.active(r, nil); n > 10 {
 		t.Errorf("%d sessions are valid of 10: somebody was let in beside those who were there", n)
 	}
 	core := w.centres[0].newest().core
 	if e := core.Edges(); e.Unknown != 1 || e.LastUnknown != "d1" {
 		t.Errorf("%d unknown edges, the last by %q, want one by d1", e.Unknown, e.LastUnknown)
 	}
-	if l := core.Ledger(r.id); l.Active < int64(w.active(r, nil)) {
-		t.Errorf("%d sessions are counted of %d", l.Active, w.active(r, nil))
+	if l := core.Ledger(r.id); l.Active < int64(w.oracle.active(r, nil)) {
+		t.Errorf("%d sessions are counted of %d", l.Active, w.oracle.active(r, nil))
 	}
 }
 
 // overcommit returns the number of sessions beyond T in the first room, and how many may be as its data centre reports.
-func (w *world) overcommit() (over, told int64) {
-	r := w.rooms[0]
-	return int64(w.active(r, nil)) - int64(r.total), w.centres[0].newest().core.Ledger(r.id).Overcommit
+func (o *oracle) overcommit() (over, told int64) {
+	r := o.w.rooms.all[0]
+	return int64(o.active(r, nil)) - int64(r.total), o.w.centres[0].newest().core.Ledger(r.id).Overcommit
 }
 
 // The possible overcommit by an edge that was declared lost is reported until an operator declares the edge ended and
@@ -322,16 +322,16 @@ func TestRule5WhatWasLostIsTold(t *testing.T) {
 		arrive d2 n=20
 		advance 5s clicking=2s
 		`
-	if over, told := scenario(t, lost).overcommit(); over <= 0 || told < over {
+	if over, told := scenario(t, lost).oracle.overcommit(); over <= 0 || told < over {
 		t.Errorf("%d sessions beyond T, %d are told", over, told)
 	}
 	w := scenario(t, lost+`crash d1
 		forget d1`)
-	if _, told := w.overcommit(); told == 0 {
+	if _, told := w.oracle.overcommit(); told == 0 {
 		t.Error("its last tickets may be valid, and nothing is told")
 	}
 	w.run(26 * time.Second)
-	if _, told := w.overcommit(); told != 0 {
+	if _, told := w.oracle.overcommit(); told != 0 {
 		t.Errorf("its last tickets have expired, and %d are told", told)
 	}
 }
@@ -352,7 +352,7 @@ func TestRule5WhoMovedFromAnEndedEdgeIsToldForATicketLife(t *testing.T) {
 		forget d1`)
 	for _, want := range []int64{1, 0} {
 		w.run(35 * time.Second)
-		if _, told := w.overcommit(); told != want {
+		if _, told := w.oracle.overcommit(); told != want {
 			t.Errorf("%d are told, want %d", told, want)
 		}
 	}
@@ -366,7 +366,8 @@ func TestForgetNamesTheSilentEdges(t *testing.T) {
 		crash d1
 		advance 5s`)
 	n := w.centres[0].newest()
-	if _, err := n.core.Forget(n.read(w.now), "d", 0, false); !errors.Is(err, region.ErrUnknown) || !strings.HasSuffix(err.Error(), "; silent are: d1") {
+	if _, err := n.core.Forget(n.read(w.now), "d", 0, false); !errors.Is(err, region.ErrUnknown) ||
+		!strings.HasSuffix(err.Error(), "; silent are: d1") {
 		t.Errorf("%v", err)
 	}
 }
@@ -390,7 +391,7 @@ func TestAnEdgeEndsAgainAfterAWrongWord(t *testing.T) {
 		advance 5s
 		forget d1
 		advance 30s`)
-	r := w.rooms[0]
+	r := w.rooms.all[0]
 	if l := w.centres[0].newest().core.Ledger(r.id); l.Active != 0 || l.Overcommit != 0 {
 		t.Errorf("%d sessions count and %d may be valid beyond, want none", l.Active, l.Overcommit)
 	}
@@ -435,7 +436,7 @@ func TestRule6Cap(t *testing.T) {
 			advance 160s
 			arrive n1 n=6
 			advance 3s`,
-		"what an edge was lent before the books were voided": `
+		"what an edge was lent before the permits were voided": `
 			fleet total=20 rate=120 session=1m centres=dublin,nairobi policy=cap
 			advance 2s
 			catch d1 down

@@ -131,7 +131,7 @@ func TestRule8Fencing(t *testing.T) {
 			disk dublin goes
 			start dublin
 			advance 2s`,
-		"books are voided once": `
+		"permits are voided once": `
 			fleet total=6 rate=60 session=10s centres=dublin,nairobi policy=cap
 			advance 2s
 			arrive d1 n=4
@@ -162,7 +162,10 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 		a.Observe(now, wire.Report{
 			From: "dublin", Instance: instance, Seq: seq, Parts: 1, Seen: term, Join: seq == 1,
-			Rooms: []wire.RoomReport{{Room: id, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Returned: returned}, Rate: wire.Allocation{Granted: 60}}}},
+			Rooms: []wire.RoomReport{{Room: id, Permits: wire.Permits{
+				Sessions: wire.Allocation{Granted: 10, Returned: returned},
+				Rate:     wire.Allocation{Granted: 60},
+			}}},
 		})
 	}
 	say(1, 1, 0)
@@ -170,7 +173,8 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 	before := a.Ledger(id)
 	say(1, 2, 4)
 	if got := a.Ledger(id); got.Free != before.Free || got.Centres[0].Held != 10 {
-		t.Errorf("after a late word of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free, got.Centres[0].Held, before.Free)
+		t.Errorf("after a late word of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free,
+			got.Centres[0].Held, before.Free)
 	}
 }
 
@@ -190,7 +194,7 @@ func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
 			advance 40s
 			mend nairobi
 			advance 3s`,
-		"books that are lost with it": `
+		"a ledger that is lost with it": `
 			fleet total=6 rate=120 centres=dublin,nairobi edges=2 policy=cap
 			advance 2s
 			arrive d1 n=4
@@ -201,7 +205,7 @@ func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
 			advance 1s
 			arrive n1 n=6
 			advance 1s`,
-		"books that were only reckoned": `
+		"a ledger that was only reckoned": `
 			fleet total=4 rate=120 session=1m centres=dublin,nairobi edges=2 policy=cap
 			advance 2s
 			arrive n1 n=3

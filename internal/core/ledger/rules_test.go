@@ -27,8 +27,8 @@ func scenario(t *testing.T, text string) *world {
 			t.Fatalf("line %d: %v", n, err)
 		}
 		s.do(t, &datadriven.TestData{Cmd: cmd, CmdArgs: args})
-		if s.w.broken != "" {
-			t.Fatalf("line %d (%s): broken: %s", n, line, s.w.broken)
+		if s.w.oracle.broken != "" {
+			t.Fatalf("line %d (%s): broken: %s", n, line, s.w.oracle.broken)
 		}
 	}
 	return s.w

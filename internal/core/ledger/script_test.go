@@ -63,9 +63,9 @@ func TestScripts(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()
 			s.do(t, d)
-			if s.w != nil && s.w.broken != "" {
-				t.Errorf("%s: broken: %s", d.Pos, s.w.broken)
-				s.w.broken = ""
+			if s.w != nil && s.w.oracle.broken != "" {
+				t.Errorf("%s: broken: %s", d.Pos, s.w.oracle.broken)
+				s.w.oracle.broken = ""
 			}
 			if s.out.Len() == 0 {
 				return "ok\n"
@@ -119,8 +119,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	words, arg, is, length := c.Words, c.Value, c.Is, c.Length
 	number := func(key string, def int) int { return c.Number(arg(key, strconv.Itoa(def))) }
 	theRoom := func() *roomTruth {
-		name := arg("room", w.rooms[0].name)
-		for _, r := range w.rooms {
+		name := arg("room", w.rooms.all[0].name)
+		for _, r := range w.rooms.all {
 			if r.name == name {
 				return r
 			}
@@ -134,27 +134,27 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		centres := strings.Split(arg("centres", "dublin"), ",")
 		s.w = newWorld(wire.DefaultParams(), centres, number("edges", 1))
 		w = s.w
-		w.cap = arg("policy", "serve") == "cap"
-		w.lost = length(arg("lost_after", "15m"))
-		w.probation = length(arg("probation", "0s"))
+		w.rooms.cap = arg("policy", "serve") == "cap"
+		w.rooms.lost = length(arg("lost_after", "15m"))
+		w.rooms.probation = length(arg("probation", "0s"))
 		for i, s := range w.centres {
 			s.drift = float64(number("drift", 0)*(1-2*(i%2))) / 1e6
 		}
 		for _, e := range w.edges {
 			e.drift = e.dc.drift
 		}
-		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
+		w.rooms.add("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.begin(arg("bootstrap", "true") == "true")
 		w.tell = func(format string, args ...any) {
 			s.printf("%8.2fs  %s", time.Duration(w.now).Seconds(), fmt.Sprintf(format, args...))
 		}
-		w.met = func(p *person, what string) { s.met = append(s.met, event{w.now, p.name + " " + what, what}) }
+		w.people.met = func(p *person, what string) { s.met = append(s.met, event{w.now, p.name + " " + what, what}) }
 	case "advance":
 		if c, ok := d.Arg("clicking"); ok {
-			w.clicking = length(c.Vals[0])
-			for _, p := range w.people {
+			w.people.clicking = length(c.Vals[0])
+			for _, p := range w.people.all {
 				if p.in {
-					w.click(p)
+					w.people.click(p)
 				}
 			}
 		}
@@ -169,7 +169,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		}
 		var what []string
 		for _, name := range names {
-			p := w.arrive(name, theRoom(), e)
+			p := w.people.arrive(name, theRoom(), e)
 			state := "waits"
 			if p.in {
 				state = "is let in"
@@ -197,13 +197,13 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			}
 		}
 	case "click":
-		for _, p := range w.people {
+		for _, p := range w.people.all {
 			if is(p.name) {
 				if at := arg("at", ""); at != "" {
 					p.edge = s.edge(t, d, at)
 				}
 				until := p.ticket.Until
-				w.ask(p)
+				w.people.ask(p)
 				s.met = nil
 				switch {
 				case p.in && p.ticket.Until > until:
@@ -214,18 +214,18 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			}
 		}
 	case "quit", "copy":
-		for _, p := range slices.Clone(w.people) {
+		for _, p := range slices.Clone(w.people.all) {
 			switch {
 			case !is(p.name):
 			case d.Cmd == "copy":
-				w.copyOf(p, s.edge(t, d, arg("at", "")))
-			case !w.quit(p):
+				w.people.copyOf(p, s.edge(t, d, arg("at", "")))
+			case !w.people.quit(p):
 				s.printf("%s has nothing to leave", p.name)
 			}
 		}
 	case "leave":
-		w.leave(is("inside"))
-		w.clicking = 0
+		w.people.leave(is("inside"))
+		w.people.clicking = 0
 	case "cut", "mend":
 		up, down, _ := s.links(t, d, words[0])
 		if !is("down") {
@@ -263,7 +263,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		for range number("times", 1) {
 			for _, take := range pile {
 				if later := length(arg("later", "0s")); later > 0 {
-					w.post(int64(later), take)
+					w.net.post(int64(later), take)
 				} else {
 					take()
 				}
@@ -280,7 +280,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "twin":
 		e := w.twin(s.edge(t, d, words[0]), arg("name", ""))
 		s.folder(t, d, e, is)
-		w.startEdge(e)
+		e.start(w)
 	case "forget":
 		e := s.edge(t, d, words[0])
 		n := e.dc.newest()
@@ -312,7 +312,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		_, _, dc := s.links(t, d, words[0])
 		dc.diskless = is("stops")
 		for _, n := range dc.procs {
-			w.store(n)
+			n.store(w)
 		}
 	case "limits":
 		r := theRoom()
@@ -321,22 +321,22 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		theRoom().session = length(words[0])
 		w.setRooms()
 	case "remove":
-		for _, r := range w.rooms {
+		for _, r := range w.rooms.all {
 			r.gone = r.gone || is(r.name)
 		}
 		w.setRooms()
 	case "add":
-		for _, r := range w.rooms {
+		for _, r := range w.rooms.all {
 			if r.name == words[0] {
 				r.gone = false
 				w.setLimits(r, uint64(number("total", int(r.total))), uint64(number("rate", int(r.rate))))
 				return
 			}
 		}
-		w.addRoom(words[0], uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
+		w.rooms.add(words[0], uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.setRooms()
 	case "excuse":
-		w.excuse = true
+		w.oracle.excuse = true
 	case "ledger":
 		r := theRoom()
 		all := len(words) == 0
@@ -359,7 +359,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.time()
 	case "truth":
 		r := theRoom()
-		s.printf("%d sessions valid of %d, %d admitted in the last minute of %d", w.active(r, nil), r.total, w.used(r, nil), r.rate)
+		s.printf("%d sessions valid of %d, %d admitted in the last minute of %d", w.oracle.active(r, nil), r.total,
+			w.oracle.used(r, nil), r.rate)
 	default:
 		d.Fatalf(t, "unknown command")
 	}
@@ -421,9 +422,9 @@ func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, i
 	e := s.edge(t, d, words[0])
 	if start {
 		s.folder(t, d, e, is)
-		w.startEdge(e)
+		e.start(w)
 	} else {
-		w.stopEdge(e)
+		e.stop(w)
 	}
 }
 
@@ -462,7 +463,8 @@ func (s *script) rootLedger(r *roomTruth) {
 		if !c.Adopted {
 			gen += " not adopted"
 		}
-		s.printf("  %s: lent %d/%d idle %d/%d keep %d/%d%s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, gen)
+		s.printf("  %s: lent %d/%d idle %d/%d keep %d/%d%s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep,
+			c.RateKeep, gen)
 	}
 }
 
@@ -484,8 +486,10 @@ func (s *script) centreLedger(c *dataCentre, r *roomTruth) {
 	if wm > 0 {
 		ago = fmt.Sprintf("%.1fs ago", max(0, s.w.fleetTime().Sub(wm)).Seconds())
 	}
-	s.printf("%s: granted %d/%d returned %d/%d held %d/%d free %d/%d credit %d active %d reserved %d, watermark %s%s", c.name,
-		l.Granted, l.RateGranted, l.Returned, l.RateReturned, int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned),
+	s.printf("%s: granted %d/%d returned %d/%d held %d/%d free %d/%d credit %d active %d reserved %d, watermark %s%s",
+		c.name,
+		l.Granted, l.RateGranted, l.Returned, l.RateReturned, int64(l.Granted)-int64(l.Returned),
+		int64(l.RateGranted)-int64(l.RateReturned),
 		l.Free, l.RateFree, l.Credit, l.Active, l.Reserved, ago, state)
 }
 
@@ -500,8 +504,10 @@ func (s *script) edgeLedger(e *edgeProc, r *roomTruth) {
 	if !st.Leased {
 		lease = "no lease"
 	}
-	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, lease epoch %d, %s", e.name,
-		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held, st.LeaseEpoch, lease)
+	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, lease epoch %d, %s",
+		e.name,
+		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held,
+		st.LeaseEpoch, lease)
 }
 
 func (s *script) time() {
@@ -526,7 +532,7 @@ func (s *script) time() {
 	for _, e := range w.edges {
 		if !e.gone {
 			now := e.read(w.now)
-			say(e.name, e.core.Time(now), e.core.TimeBound(now))
+			say(e.name, e.core.Clock.Time(now), e.core.Clock.Bound(now))
 		}
 	}
 }

@@ -23,31 +23,52 @@ import (
 // watches every step. internal/lab/sim is the big brother with demand and meters.
 type world struct {
 	params wire.Params
-	cap    bool
-	lost   time.Duration
 	now    int64 // true nanoseconds since the start
-	count  int   // letters sent, for order among equals
 
 	folders uint64 // number of data folders so far
 
-	rooms   []*roomTruth // the set that is in force, and those that went
-	mail    []letter     // under way
+	rooms   roomSet
+	net     network
 	roots   []*rootProc
 	centres []*dataCentre
 	edges   []*edgeProc
-	people  []*person
+	people  people
+	oracle  oracle
+	rng     *rand.Rand
 
-	chaos chaos
-	rng   *rand.Rand
+	tell    func(format string, args ...any)
+	history func(n *rootProc, m wire.Report) // nil for none
+}
 
+// roomSet are the rooms of a world.
+type roomSet struct {
+	all       []*roomTruth // the set that is in force, and those that went
+	cap       bool
+	lost      time.Duration
 	probation time.Duration
+}
 
+// network carries messages.
+type network struct {
+	w     *world
+	count int      // letters sent, for order among equals
+	mail  []letter // under way
+	chaos chaos
+}
+
+// people are the visitors of a world.
+type people struct {
+	w        *world
+	all      []*person
 	clicking time.Duration // everybody inside asks for a page so often; 0 for never
-	tell     func(format string, args ...any)
 	met      func(p *person, what string)
-	history  func(n *rootProc, m wire.Report) // nil for none
-	broken   string                           // the first promise that was broken
-	excuse   bool                             // sessions beyond T are allowed here: the script says why
+}
+
+// oracle watches every step: see judge.
+type oracle struct {
+	w      *world
+	broken string // the first promise that was broken
+	excuse bool   // sessions beyond T are allowed here: the script says why
 }
 
 // chaos holds the network's faults per message.
@@ -104,7 +125,8 @@ type dataCentre struct {
 	diskless bool // writes wait
 	up, down link
 	follows  uint64 // highest term that an aggregator of it has followed
-	forgot   int64  // when an aggregator began that knows of no session that had ended; 0 once it has heard an edge that does
+	// when an aggregator began that knows of no session that had ended; 0 once it has heard an edge that does
+	forgot int64
 }
 
 type aggProc struct {
@@ -114,7 +136,7 @@ type aggProc struct {
 	core    *region.Aggregator
 	writing bool
 	wm      fleettime.Time
-	books   map[room.ID]region.Ledger // as of the last check
+	ledgers map[room.ID]region.Ledger // as of the last check
 }
 
 func (s *dataCentre) newest() *aggProc { return s.procs[len(s.procs)-1] }
@@ -174,7 +196,11 @@ type roomTruth struct {
 const dawn = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 func newWorld(params wire.Params, centres []string, edges int) *world {
-	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}, met: func(*person, string) {}}
+	w := &world{
+		params: params, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {},
+		rooms: roomSet{lost: 15 * time.Minute}, people: people{met: func(*person, string) {}},
+	}
+	w.net.w, w.people.w, w.oracle.w = w, w, w
 	for _, name := range centres {
 		s := &dataCentre{name: name, id: uint64(len(w.centres)) + 1}
 		w.centres = append(w.centres, s)
@@ -199,12 +225,13 @@ func (w *world) twin(e *edgeProc, name string) *edgeProc {
 	return t
 }
 
-func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
+func (rs *roomSet) add(name string, total, rate uint64, session time.Duration) *roomTruth {
 	r := &roomTruth{
 		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
-		until: map[uint64]uint32{}, home: map[uint64]*dataCentre{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate, lentT: total, lentR: rate,
+		until: map[uint64]uint32{}, home: map[uint64]*dataCentre{}, stamped: map[uint64]map[ticket.DC]uint32{},
+		quit: map[uint64]int64{}, bindT: total, bindR: rate, lentT: total, lentR: rate,
 	}
-	w.rooms = append(w.rooms, r)
+	rs.all = append(rs.all, r)
 	return r
 }
 
@@ -215,7 +242,7 @@ func (w *world) begin(bootstrap bool) {
 		w.startAgg(s, bootstrap)
 	}
 	for _, e := range w.edges {
-		w.startEdge(e)
+		e.start(w)
 	}
 }
 
@@ -231,14 +258,14 @@ func (w *world) startRoot(bootstrap bool) {
 		Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Centres: names, Params: w.params, Bootstrap: bootstrap,
 	})
 	n.core.SetLease(fleettime.Never)
-	n.core.SetRooms(n.read(w.now), w.roomSet())
+	n.core.SetRooms(n.read(w.now), w.rooms.configs())
 	w.roots = append(w.roots, n)
 }
 
 func (w *world) root() *rootProc { return w.roots[len(w.roots)-1] }
 
 func (w *world) startAgg(s *dataCentre, bootstrap bool) {
-	n := &aggProc{proc: w.clock(), dc: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]region.Ledger{}}
+	n := &aggProc{proc: w.clock(), dc: s, term: uint64(len(s.procs)) + 1, ledgers: map[room.ID]region.Ledger{}}
 	n.drift = s.drift
 	s.forgot = w.now
 	for _, e := range w.edges {
@@ -250,12 +277,12 @@ func (w *world) startAgg(s *dataCentre, bootstrap bool) {
 		ClusterID: s.id,
 	}, s.stored)
 	n.core.SetLease(fleettime.Never)
-	n.core.SetRooms(n.read(w.now), w.roomSet())
+	n.core.SetRooms(n.read(w.now), w.rooms.configs())
 	s.procs = append(s.procs, n)
-	w.store(n)
+	n.store(w)
 }
 
-func (w *world) startEdge(e *edgeProc) {
+func (e *edgeProc) start(w *world) {
 	drift := e.drift
 	e.proc = w.clock()
 	e.drift = drift
@@ -266,8 +293,8 @@ func (w *world) startEdge(e *edgeProc) {
 	})
 	e.keep()
 	e.follows, e.time, e.known, e.givenUp, e.knows = 0, 0, false, false, false
-	e.core.Guess(e.read(w.now), w.fleetTime())
-	e.core.SetRooms(e.read(w.now), w.edgeRooms())
+	e.core.Clock.Guess(e.read(w.now), w.fleetTime())
+	e.core.SetRooms(e.read(w.now), w.rooms.forEdges())
 }
 
 // keep stores the edge's instance IDs in its folder.
@@ -275,30 +302,33 @@ func (e *edgeProc) keep() {
 	e.folder = fleettime.Lives{Place: e.place, Instances: e.core.Instances()}
 }
 
-func (w *world) stopEdge(e *edgeProc) {
+func (e *edgeProc) stop(w *world) {
 	e.gone = true
-	for _, p := range w.people {
+	for _, p := range w.people.all {
 		if p.edge == e && p.visit != nil {
 			p.visit, p.next = nil, w.now+int64(time.Second)
 		}
 	}
 }
 
-func (w *world) roomSet() []ledger.RoomConfig {
+func (rs *roomSet) configs() []ledger.RoomConfig {
 	var out []ledger.RoomConfig
-	for _, r := range w.rooms {
+	for _, r := range rs.all {
 		if !r.gone {
-			out = append(out, ledger.RoomConfig{ID: r.id, Total: r.total, Rate: r.rate, Session: r.session, Cap: w.cap, LostWait: w.lost})
+			out = append(out, ledger.RoomConfig{
+				ID: r.id, Total: r.total, Rate: r.rate, Session: r.session, Cap: rs.cap,
+				LostWait: rs.lost,
+			})
 		}
 	}
 	return out
 }
 
-func (w *world) edgeRooms() []admission.Room {
+func (rs *roomSet) forEdges() []admission.Room {
 	var out []admission.Room
-	for _, r := range w.rooms {
+	for _, r := range rs.all {
 		if !r.gone {
-			out = append(out, admission.Room{ID: r.id, Cap: w.cap, Probation: w.probation})
+			out = append(out, admission.Room{ID: r.id, Cap: rs.cap, Probation: rs.probation})
 		}
 	}
 	return out
@@ -308,19 +338,19 @@ func (w *world) edgeRooms() []admission.Room {
 func (w *world) setRooms() {
 	for _, n := range w.roots {
 		if !n.gone {
-			n.core.SetRooms(n.read(w.now), w.roomSet())
+			n.core.SetRooms(n.read(w.now), w.rooms.configs())
 		}
 	}
 	for _, s := range w.centres {
 		for _, n := range s.procs {
 			if !n.gone {
-				n.core.SetRooms(n.read(w.now), w.roomSet())
+				n.core.SetRooms(n.read(w.now), w.rooms.configs())
 			}
 		}
 	}
 	for _, e := range w.edges {
 		if !e.gone {
-			e.core.SetRooms(e.read(w.now), w.edgeRooms())
+			e.core.SetRooms(e.read(w.now), w.rooms.forEdges())
 		}
 	}
 }
@@ -339,7 +369,7 @@ func (w *world) setLimits(r *roomTruth, total, rate uint64) {
 }
 
 // send puts a message on its way.
-func (w *world) send(l *link, take func()) {
+func (x *network) send(l *link, take func()) {
 	if l.cut {
 		return
 	}
@@ -347,47 +377,47 @@ func (w *world) send(l *link, take func()) {
 		l.pile = append(l.pile, take)
 		return
 	}
-	c := &w.chaos
-	if c.loss > 0 && w.rng.Float64() < c.loss {
+	c := &x.chaos
+	if c.loss > 0 && x.w.rng.Float64() < c.loss {
 		return
 	}
 	const trip = int64(2 * time.Millisecond)
-	w.post(trip, take)
-	if c.double > 0 && w.rng.Float64() < c.double {
-		w.post(trip+w.rng.Int64N(int64(c.most)), take)
+	x.post(trip, take)
+	if c.double > 0 && x.w.rng.Float64() < c.double {
+		x.post(trip+x.w.rng.Int64N(int64(c.most)), take)
 	}
-	if c.late > 0 && w.rng.Float64() < c.late { // the first copy too
-		w.mail[len(w.mail)-1].at += w.rng.Int64N(int64(c.most))
+	if c.late > 0 && x.w.rng.Float64() < c.late { // the first copy too
+		x.mail[len(x.mail)-1].at += x.w.rng.Int64N(int64(c.most))
 	}
 }
 
-func (w *world) post(after int64, take func()) {
-	w.count++
-	w.mail = append(w.mail, letter{at: w.now + after, n: w.count, take: take})
+func (x *network) post(after int64, take func()) {
+	x.count++
+	x.mail = append(x.mail, letter{at: x.w.now + after, n: x.count, take: take})
 }
 
 // run advances time by d.
 func (w *world) run(d time.Duration) {
 	end := w.now + int64(d)
-	for w.broken == "" {
+	for w.oracle.broken == "" {
 		next := w.due()
 		if next > end {
 			break
 		}
 		w.now = max(w.now, next)
 		w.step()
-		w.judge()
+		w.oracle.judge()
 		w.now += int64(100 * time.Microsecond)
 	}
 	w.now = max(w.now, end)
-	w.judge()
+	w.oracle.judge()
 }
 
 // due returns when something happens next.
 func (w *world) due() int64 {
 	next := int64(1 << 62)
-	for i := range w.mail {
-		next = min(next, w.mail[i].at)
+	for i := range w.net.mail {
+		next = min(next, w.net.mail[i].at)
 	}
 	for _, n := range w.roots {
 		if !n.gone {
@@ -406,7 +436,7 @@ func (w *world) due() int64 {
 			next = min(next, e.when(e.core.Due()))
 		}
 	}
-	for _, p := range w.people {
+	for _, p := range w.people.all {
 		if p.next != 0 {
 			next = min(next, p.next)
 		}
@@ -418,37 +448,38 @@ func (w *world) due() int64 {
 func (w *world) step() {
 	for {
 		first := -1
-		for i := range w.mail {
-			if l := &w.mail[i]; l.at <= w.now && (first < 0 || l.at < w.mail[first].at || (l.at == w.mail[first].at && l.n < w.mail[first].n)) {
+		for i := range w.net.mail {
+			if l := &w.net.mail[i]; l.at <= w.now &&
+				(first < 0 || l.at < w.net.mail[first].at || (l.at == w.net.mail[first].at && l.n < w.net.mail[first].n)) {
 				first = i
 			}
 		}
 		if first < 0 {
 			break
 		}
-		l := w.mail[first]
-		w.mail = slices.Delete(w.mail, first, first+1)
+		l := w.net.mail[first]
+		w.net.mail = slices.Delete(w.net.mail, first, first+1)
 		l.take()
 	}
-	for _, p := range w.people {
+	for _, p := range w.people.all {
 		if p.next != 0 && p.next <= w.now {
-			w.ask(p)
+			w.people.ask(p)
 		}
 	}
 	for _, e := range w.edges {
-		w.runEdge(e)
+		e.run(w)
 	}
 	for _, s := range w.centres {
 		for _, n := range s.procs {
-			w.runAgg(n)
+			n.run(w)
 		}
 	}
 	for _, n := range w.roots {
-		w.runRoot(n)
+		n.run(w)
 	}
 }
 
-func (w *world) runEdge(e *edgeProc) {
+func (e *edgeProc) run(w *world) {
 	if e.gone {
 		return
 	}
@@ -457,7 +488,7 @@ func (w *world) runEdge(e *edgeProc) {
 		return
 	}
 	for _, m := range e.core.Report(now) {
-		w.send(&e.up, func() { w.toAggs(e.dc, m) })
+		w.net.send(&e.up, func() { w.toAggs(e.dc, m) })
 	}
 }
 
@@ -469,7 +500,7 @@ func (w *world) toAggs(s *dataCentre, m wire.Report) {
 	}
 }
 
-func (w *world) runAgg(n *aggProc) {
+func (n *aggProc) run(w *world) {
 	if n.gone {
 		return
 	}
@@ -483,15 +514,15 @@ func (w *world) runAgg(n *aggProc) {
 	reported := false
 	defer func() {
 		if text := n.core.Overlooked(now, reported); text != "" {
-			w.fail("%s/%d overlooks: %s", s.name, n.term, text)
+			w.oracle.fail("%s/%d overlooks: %s", s.name, n.term, text)
 		}
 	}()
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
-			w.watchGrant(n, g)
+			w.oracle.watchGrant(n, g)
 			for _, e := range w.edges {
 				if e.dc == s && e.bears == g.To {
-					w.send(&e.down, func() { w.toEdge(e, g) })
+					w.net.send(&e.down, func() { e.apply(w, g) })
 				}
 			}
 		}
@@ -499,8 +530,8 @@ func (w *world) runAgg(n *aggProc) {
 	if n.core.ReportDue() <= now {
 		for _, m := range n.core.Report(now) {
 			reported = true
-			w.watchReport(n, m)
-			w.send(&s.up, func() {
+			w.oracle.watchReport(n, m)
+			w.net.send(&s.up, func() {
 				for _, r := range w.roots {
 					if !r.gone && r.core.Observe(r.read(w.now), m) && w.history != nil {
 						w.history(r, m)
@@ -509,24 +540,24 @@ func (w *world) runAgg(n *aggProc) {
 			})
 		}
 	}
-	w.store(n)
+	n.store(w)
 }
 
-func (w *world) toEdge(e *edgeProc, g wire.Grant) {
+func (e *edgeProc) apply(w *world, g wire.Grant) {
 	if e.gone {
 		return
 	}
 	now := e.read(w.now)
 	e.core.Apply(now, g)
 	e.keep()
-	for _, v := range e.core.Release(now, nil) {
+	for _, v := range e.core.Rooms.Release(now, nil) {
 		p := v.Data.(*person)
-		w.decided(p, v.Decision)
+		w.people.decided(p, v.Decision)
 	}
 }
 
 // store begins to write the state that an aggregator must persist.
-func (w *world) store(n *aggProc) {
+func (n *aggProc) store(w *world) {
 	if n.writing || n.gone || n.dc.diskless {
 		return
 	}
@@ -535,10 +566,10 @@ func (w *world) store(n *aggProc) {
 		return
 	}
 	n.writing = true
-	w.post(int64(time.Millisecond), func() { w.written(n, d) })
+	w.net.post(int64(time.Millisecond), func() { n.written(w, d) })
 }
 
-func (w *world) written(n *aggProc, d wire.Durable) {
+func (n *aggProc) written(w *world, d wire.Durable) {
 	if n.gone {
 		return
 	}
@@ -549,10 +580,10 @@ func (w *world) written(n *aggProc, d wire.Durable) {
 	}
 	n.dc.stored, n.writing = d, false
 	n.core.Saved(n.read(w.now), d.Version)
-	w.store(n)
+	n.store(w)
 }
 
-func (w *world) runRoot(n *rootProc) {
+func (n *rootProc) run(w *world) {
 	if n.gone {
 		return
 	}
@@ -569,7 +600,7 @@ func (w *world) runRoot(n *rootProc) {
 	for _, g := range n.core.Grants(now) {
 		for _, s := range w.centres {
 			if s.name == g.To {
-				w.send(&s.down, func() {
+				w.net.send(&s.down, func() {
 					for _, a := range s.procs {
 						if !a.gone {
 							a.core.Apply(a.read(w.now), g)
@@ -584,86 +615,87 @@ func (w *world) runRoot(n *rootProc) {
 func (w *world) fleetTime() fleettime.Time { return dawn + fleettime.Time(w.now/1e6) }
 
 // arrive adds a new visitor.
-func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
+func (ps *people) arrive(name string, r *roomTruth, e *edgeProc) *person {
 	p := &person{name: name, room: r, edge: e}
-	w.people = append(w.people, p)
-	w.ask(p)
+	ps.all = append(ps.all, p)
+	ps.ask(p)
 	return p
 }
 
 // leave ends the visits of all, or of all admitted visitors; long-polled ones close the connection.
-func (w *world) leave(inside bool) {
-	for _, p := range w.people {
+func (ps *people) leave(inside bool) {
+	for _, p := range ps.all {
 		if !inside && p.visit != nil && !p.edge.gone {
-			p.edge.core.GiveUp(p.edge.read(w.now), p.visit)
+			p.edge.core.Rooms.GiveUp(p.edge.read(ps.w.now), p.visit)
 		}
 	}
-	w.people = slices.DeleteFunc(w.people, func(p *person) bool { return p.in || !inside })
+	ps.all = slices.DeleteFunc(ps.all, func(p *person) bool { return p.in || !inside })
 }
 
 // quit has an admitted visitor leave explicitly.
-func (w *world) quit(p *person) bool {
-	if p.edge.gone || !p.in || !p.edge.core.Quit(p.edge.read(w.now), p.room.id, p.ticket) {
+func (ps *people) quit(p *person) bool {
+	if p.edge.gone || !p.in || !p.edge.core.Quit(p.edge.read(ps.w.now), p.room.id, p.ticket) {
 		return false
 	}
-	p.room.quit[p.ticket.ID] = w.now
-	w.tell("%s leaves %s", p.name, p.edge.name)
-	w.people = slices.DeleteFunc(w.people, func(o *person) bool { return o == p })
+	p.room.quit[p.ticket.ID] = ps.w.now
+	ps.w.tell("%s leaves %s", p.name, p.edge.name)
+	ps.all = slices.DeleteFunc(ps.all, func(o *person) bool { return o == p })
 	return true
 }
 
 // copyOf adds a visitor with a copy of p's ticket.
-func (w *world) copyOf(p *person, e *edgeProc) {
-	w.tell("%s' comes to %s with a copy of %s's ticket", p.name, e.name, p.name)
-	w.people = append(w.people, &person{name: p.name + "'", room: p.room, edge: e, ticket: p.ticket, in: p.in, next: w.now + 1})
+func (ps *people) copyOf(p *person, e *edgeProc) {
+	ps.w.tell("%s' comes to %s with a copy of %s's ticket", p.name, e.name, p.name)
+	ps.all = append(ps.all, &person{name: p.name + "'", room: p.room, edge: e, ticket: p.ticket, in: p.in, next: ps.w.now +
+		1})
 }
 
 // ask has a visitor ask for a page, or give up while held.
-func (w *world) ask(p *person) {
+func (ps *people) ask(p *person) {
 	p.next = 0
 	e := p.edge
 	if e.gone {
-		p.next = w.now + int64(time.Second)
+		p.next = ps.w.now + int64(time.Second)
 		return
 	}
-	now := e.read(w.now)
+	now := e.read(ps.w.now)
 	if v := p.visit; v != nil {
 		p.visit = nil
-		if e.core.GiveUp(now, v) {
-			w.decided(p, v.Decision)
+		if e.core.Rooms.GiveUp(now, v) {
+			ps.decided(p, v.Decision)
 			return
 		}
 	}
-	w.decided(p, e.core.Arrive(now, p.room.id, p.ticket))
+	ps.decided(p, e.core.Arrive(now, p.room.id, p.ticket))
 }
 
 // click plans the next page of an admitted visitor, with jitter.
-func (w *world) click(p *person) {
-	if p.next = 0; w.clicking > 0 {
-		p.next = w.now + int64(w.clicking)/2 + w.rng.Int64N(int64(w.clicking))
+func (ps *people) click(p *person) {
+	if p.next = 0; ps.clicking > 0 {
+		p.next = ps.w.now + int64(ps.clicking)/2 + ps.w.rng.Int64N(int64(ps.clicking))
 	}
 }
 
-func (w *world) decided(p *person, d admission.Decision) {
+func (ps *people) decided(p *person, d admission.Decision) {
 	p.ticket = d.Ticket
 	p.visit, p.next = nil, 0
 	switch d.Verdict {
 	case admission.Admit, admission.Serve:
-		w.issued(p, d)
+		ps.w.oracle.issued(p, d)
 		if !p.in {
-			w.met(p, "is let in")
+			ps.met(p, "is let in")
 		}
 		p.in = true
-		w.click(p)
+		ps.click(p)
 		return
 	case admission.Hold:
 		p.visit = &admission.Visit{Room: p.room.id, Ticket: d.Ticket, Data: p}
-		p.edge.core.Hold(p.edge.read(w.now), p.visit)
+		p.edge.core.Rooms.Hold(p.edge.read(ps.w.now), p.visit)
 	case admission.Queue:
 	}
 	if p.in {
-		w.met(p, "is out")
+		ps.met(p, "is out")
 	}
 	p.in = false
-	p.next = w.now + int64(d.Retry)
+	p.next = ps.w.now + int64(d.Retry)
 }

@@ -175,8 +175,8 @@ func TestAPlanIsAFunctionOfTime(t *testing.T) {
 	}
 }
 
-// TestTheSmallerLimitWhileAPhaseIsUncertain: by a clock that may be off, limits that an event raises are in force once it
-// has certainly begun, and those that it lowers as soon as it may have; the same for limits for now.
+// TestTheSmallerLimitWhileAPhaseIsUncertain: by a clock that may be off, limits that an event raises are in force once
+// it has certainly begun, and those that it lowers as soon as it may have; the same for limits for now.
 func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 	e := launch()
 	e.Prequeue = 0
@@ -293,8 +293,8 @@ func TestEventsInDocuments(t *testing.T) {
 	}
 }
 
-// TestAnEventWithADraw: people go on gathering until the record of the draw has been public for long enough, and to the end
-// of the event where there is none. Who was drawn keeps the place when the event is gone.
+// TestAnEventWithADraw: people go on gathering until the record of the draw has been public for long enough, and to the
+// end of the event where there is none. Who was drawn keeps the place when the event is gone.
 func TestAnEventWithADraw(t *testing.T) {
 	e := launch()
 	e.Shuffle = true

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOverridesInDocuments: builds before [Overrides] wrote every override, with 0, "" or "0s" for the room's value, and
-// those that are true or false as a number. They read what is written now: it has no other form.
+// TestOverridesInDocuments: builds before [Overrides] wrote every override, with 0, "" or "0s" for the room's value,
+// and those that are true or false as a number. They read what is written now: it has no other form.
 func TestOverridesInDocuments(t *testing.T) {
 	const start = `{"rooms":[{"name":"sale","events":[{"id":"e72a2bedbe0705b1f964fb14980b325d","name":"launch","description":"",`
 	const then = `"prequeue":0,"start":1795348200000,"end":1795350000000,"created":5,"changed":6,"suspended":false,`

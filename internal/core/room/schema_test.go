@@ -57,8 +57,8 @@ func TestTheSchemaNamesEveryField(t *testing.T) {
 	}
 }
 
-// TestSettingsOfANewerBuild: a setting at its default is not written, so that a build which does not know it reads on; one that
-// is used is refused there.
+// TestSettingsOfANewerBuild: a setting at its default is not written, so that a build which does not know it reads on;
+// one that is used is refused there.
 func TestSettingsOfANewerBuild(t *testing.T) {
 	data, err := EncodeDocument(Document{Rooms: []Settings{{
 		Name: "a", Grace: DefaultGrace, TicketBinding: DefaultBinding,

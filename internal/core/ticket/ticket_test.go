@@ -376,8 +376,8 @@ func TestTheLowEndStaysAsItWasTold(t *testing.T) {
 	})
 }
 
-// TestTheSecretOfNotificationsStays in a ring that rotates, joins another, or is stored; a ring without one is stored as
-// before.
+// TestTheSecretOfNotificationsStays in a ring that rotates, joins another, or is stored; a ring without one is stored
+// as before.
 func TestTheSecretOfNotificationsStays(t *testing.T) {
 	now := fleettime.Time(1_800_000_000_000)
 	ring, err := Keyring{}.Rotate(now, time.Hour, rand.Reader)

@@ -34,7 +34,10 @@ func TestNextCountsAPermitOnce(t *testing.T) {
 	v := firstInLine(300, 20*time.Second, 23*time.Second)
 	v.Slots, v.Paces = 200, []estimate.Pace{{For: time.Second, Mu: 200}, {Mu: 0.01}}
 	joined := v.Line.Histogram()[0].Start
-	v.Line = estimate.NewDigest(estimate.Histogram{{Start: joined - 1000, Width: 1000, N: 220}, {Start: joined, Width: 1000, N: 1}})
+	v.Line = estimate.NewDigest(estimate.Histogram{
+		{Start: joined - 1000, Width: 1000, N: 220},
+		{Start: joined, Width: 1000, N: 1},
+	})
 	if ahead := v.Place(joined, true); ahead != 20 || v.Next(joined, ahead) {
 		t.Errorf("%v ahead, next %v", ahead, v.Next(joined, ahead))
 	}

@@ -61,7 +61,10 @@ func TestClient(t *testing.T) {
 			t.Errorf("X-Forwarded-Proto %q, own TLS %v: TLS %v", tc.lines, tc.own, got)
 		}
 	}
-	for peer, want := range map[string]bool{"10.1.2.3:4": true, "[2001:db8::1]:4": true, "[::ffff:10.0.0.1]:4": true, "11.0.0.1:4": false, "[2001:db8::2]:4": false, "": false, "unix:": false} {
+	for peer, want := range map[string]bool{
+		"10.1.2.3:4": true, "[2001:db8::1]:4": true, "[::ffff:10.0.0.1]:4": true,
+		"11.0.0.1:4": false, "[2001:db8::2]:4": false, "": false, "unix:": false,
+	} {
 		if got := p.Trusts(Peer(peer)); got != want {
 			t.Errorf("%q is trusted: %v", peer, got)
 		}

@@ -6,17 +6,7 @@ import (
 	"time"
 
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/edge/http1"
-	"vestibule/internal/edge/origin"
 )
-
-// answer writes an answer of the edge.
-func (c *conn) answer(o *gate.Outcome, length int) bool {
-	if c.auth != nil {
-		o.Header = withDecision(o.Header)
-	}
-	return c.reply(o.Status, o.Header, o.Body, o.Close, length)
-}
 
 // withDecision adds the decision of the edge's own answers if it is missing.
 func withDecision(header []gate.Field) []gate.Field {
@@ -32,7 +22,7 @@ func (c *conn) reply(status int, header []gate.Field, body []byte, ends bool, le
 	patience := c.f.opts.Timeouts.Header
 	ends = ends || c.ends()
 	if c.body(length, patience, false) {
-		c.r += length
+		c.in.r += length
 	} else {
 		ends = true
 	}
@@ -56,10 +46,10 @@ func (c *conn) writeAnswer(status int, header []gate.Field, body []byte, ends bo
 	}
 	if len(body) >= longBody && c.from.Direct() {
 		c.out = b
-		return c.write(patience, b, body)
+		return c.output.write(c.trip.up != nil, patience, b, body)
 	}
 	c.out = append(b, body...)
-	return c.write(patience, c.out)
+	return c.output.write(c.trip.up != nil, patience, c.out)
 }
 
 // longBody is the shortest body, in bytes, that is written without a copy behind its head.
@@ -71,7 +61,7 @@ func (c *conn) ends() bool { return c.req.Close || c.f.opts.Draining() }
 // answerPanic answers a request whose handling panicked.
 func (c *conn) answerPanic(o *gate.Outcome, p any) {
 	c.f.opts.panicked("request", p)
-	if c.begun {
+	if c.output.begun {
 		return
 	}
 	header := panicHeader(o)
@@ -89,18 +79,4 @@ func panicHeader(o *gate.Outcome) []gate.Field {
 	return append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"},
 		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"},
 		gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
-}
-
-// hint implements [visitor].
-func (c *conn) hint(r *http1.Response) bool {
-	b := appendStatus(nil, r.Status)
-	for i := range r.Fields {
-		if f := &r.Fields[i]; origin.InHint(f.Name) {
-			b = appendField(b, f.Name, f.Value)
-		}
-	}
-	began := c.begun
-	ok := c.write(c.f.opts.Timeouts.Idle, append(b, "\r\n"...))
-	c.begun = began // the final answer follows
-	return ok
 }

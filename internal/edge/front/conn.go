@@ -41,7 +41,7 @@ type shared struct {
 
 // baseOf returns the context of a request to a site.
 func (s *shared) baseOf(o *gate.Outcome) context.Context {
-	if o.HasSession() {
+	if o.Session() != 0 {
 		return s.sessions
 	}
 	return s.base
@@ -56,8 +56,6 @@ type conn struct {
 	conn net.Conn // a *tls.Conn if cfg is not nil
 
 	accepted net.Conn // below conn; never changes
-	progress Progress // of accepted
-	pace     Pace     // of the request
 
 	cfg    *tls.Config
 	secure *tls.ConnectionState // nil without TLS
@@ -70,16 +68,13 @@ type conn struct {
 	visit  visit
 	from   http1.Source
 
-	*work        // may be nil between two requests
-	rests   bool // no byte of the next request was read
-	r, w    int  // in[r:w] was read and is unused
-	blanks  int  // CR and LF that may still be skipped before the next request
-	writeBy time.Time
-	begun   bool // a part of the answer was written
-	given   bool // net/http or two has the connection
-	unread  int  // bytes of the body still to read
-
-	tied *http1.Conn // to a site, for this connection alone; nil for none
+	*work         // may be nil between two requests
+	output output // to the visitor
+	rests  bool   // no byte of the next request was read
+	blanks int    // CR and LF that may still be skipped before the next request
+	given  bool   // net/http or two has the connection
+	unread int    // bytes of the body still to read
+	tied   tied
 
 	client     netip.Addr // of the last request; clientText is its text
 	clientText string
@@ -89,7 +84,7 @@ type conn struct {
 func (c *conn) takeWork() []byte {
 	c.work = c.f.buffers.get()
 	c.req.Reset()
-	return c.in
+	return c.in.b
 }
 
 // freeWork returns the memory of a request to the pool.
@@ -102,21 +97,13 @@ func (c *conn) freeWork() {
 
 func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
 	c := &conn{
-		f: f, forget: func() {}, conn: accepted, accepted: accepted, progress: ProgressOf(accepted), cfg: cfg, to: to,
-		auth: auth,
+		f: f, forget: func() {}, conn: accepted, accepted: accepted, cfg: cfg, to: to, auth: auth,
+		tied: tied{pool: f.opts.Pool},
 	}
-	c.visit.all, c.visit.log = &f.open, f.opts.Log
+	c.output = output{progress: ProgressOf(accepted), timeouts: &f.opts.Timeouts, log: f.opts.Log}
+	c.visit.all, c.visit.log, c.visit.output = &f.open, f.opts.Log, &c.output
 	c.from.Waits, c.from.Room = c.onWait, c.takeWork
 	return c
-}
-
-// untie closes the connection to a site that was for this one alone.
-func (c *conn) untie() {
-	if up := c.tied; up != nil {
-		c.f.opts.Pool.Untie()
-		up.Close() // nothing is in progress on it
-		c.tied = nil
-	}
 }
 
 // abort closes the connection in any phase. Any goroutine may call it.
@@ -132,12 +119,12 @@ func (c *conn) readHead(first bool) (int, http1.Verdict) {
 	c.req.Reset()
 	patience := c.f.opts.Timeouts.Header
 	var limit time.Time // for the head; the zero time before its first byte
-	if c.skip(); c.r == c.w {
-		c.r, c.w = 0, 0
+	if c.blanks = c.in.skip(c.blanks); c.in.r == c.in.w {
+		c.in.r, c.in.w = 0, 0
 	}
 	switch {
-	case c.w > c.r: // it was read with the last request
-		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
+	case c.in.w > c.in.r: // it was read with the last request
+		if n, v := c.req.Parse(c.in.b[c.in.r:c.in.w]); v != http1.More {
 			return n, v
 		}
 		limit = time.Now().Add(patience)
@@ -162,8 +149,8 @@ func (c *conn) readHead(first bool) (int, http1.Verdict) {
 			}
 			c.f.opts.Connections.State(c.conn, http.StateActive)
 		}
-		c.skip()
-		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
+		c.blanks = c.in.skip(c.blanks)
+		if n, v := c.req.Parse(c.in.b[c.in.r:c.in.w]); v != http1.More {
 			return n, v
 		}
 		if limit.IsZero() {
@@ -187,37 +174,96 @@ func (c *conn) onWait() bool {
 	return true
 }
 
-// skip skips up to four CR and LF, which some old browsers send after a form, as net/http does.
-func (c *conn) skip() {
-	for c.blanks > 0 && c.r < c.w {
-		if b := c.in[c.r]; b != '\r' && b != '\n' {
-			c.blanks = 0
-			return
-		}
-		c.r++
-		c.blanks--
-	}
-}
-
-// read appends the bytes of one read to the buffer.
+// read appends the bytes of one read to the buffer, which is another one if the connection has released it.
 func (c *conn) read() bool {
-	if c.w == len(c.in) {
-		if c.r > 0 {
-			c.w = copy(c.in, c.in[c.r:c.w])
-			c.r = 0
-		} else {
-			c.in = append(c.in, make([]byte, len(c.in))...)
-		}
+	n, err := c.from.Read(c.in.room())
+	if c.work == nil { // it ended while it rested
+		return false
 	}
-	n, err := c.from.Read(c.in[c.w:])
-	c.w += n
+	c.in.w += n
 	return n > 0 || err == nil
 }
 
-// write sends one or two pieces to the visitor, within patience.
-func (c *conn) write(patience time.Duration, b ...[]byte) bool {
+// endVisit stops watching the visitor. A byte that was read meanwhile is the first of the next bytes.
+func (c *conn) endVisit() {
+	if b, ok := c.visit.end(); ok {
+		c.in.put(b)
+	}
+}
+
+// lingerFor is how long a connection waits for the visitor to take the last bytes, if the visitor has sent more than was
+// read: a close would reset the connection and drop them.
+const lingerFor = 500 * time.Millisecond
+
+// end closes a connection after an answer; it lingers if the visitor has sent more than was read.
+func (c *conn) end() {
+	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.in.w > c.in.r) && c.output.begun &&
+		e.CloseWrite() == nil {
+		over := time.Now().Add(lingerFor)
+		for c.visit.readUntil(over, 0) && c.read() {
+			c.in.r, c.in.w = 0, 0
+		}
+	}
+	c.f.close(c.conn)
+}
+
+// body reads the rest of the request. All of it must come within patience or, if wanted, each piece.
+func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
+	if c.in.w-c.in.r >= length {
+		c.unread = 0
+		return true
+	}
+	for limit := time.Now().Add(patience); c.in.w-c.in.r < length; {
+		begun, had := time.Now(), c.in.w-c.in.r
+		if wanted {
+			limit = begun.Add(c.output.pace.Left(patience))
+		}
+		since := begun.Add(-c.output.pace.Lag())
+		c.output.progress.Await(false, since)
+		ok := c.visit.readUntil(limit, patience/8) && c.read()
+		c.output.progress.Resume(false, since)
+		if !ok {
+			return false
+		}
+		c.output.pace.Add(c.in.w-c.in.r-had, time.Since(begun))
+	}
+	c.unread = 0
+	return true
+}
+
+// tied is a connection to a site for a visitor's connection alone.
+type tied struct {
+	pool *http1.Pool
+	up   *http1.Conn // nil for none
+}
+
+// take returns the connection, nil for none.
+func (t *tied) take() *http1.Conn {
+	up := t.up
+	if up != nil {
+		t.pool.Untie()
+		t.up = nil
+	}
+	return up
+}
+
+// output is the way to the visitor.
+type output struct {
+	conn     net.Conn
+	progress Progress // of the accepted connection
+	timeouts *Timeouts
+	log      *slog.Logger
+	pace     Pace // of the request
+	by       time.Time
+	begun    bool // a part of the answer was written
+	pieces   [][]byte
+	rest     net.Buffers // of pieces
+}
+
+// write sends one or two pieces to the visitor, within patience. With atSite the request holds a connection to a site.
+func (c *output) write(atSite bool, patience time.Duration, b ...[]byte) bool {
 	patience = c.pace.Left(patience)
-	begun, atSite := time.Now(), c.trip.up != nil
+	begun := time.Now()
 	since := begun.Add(-c.pace.Lag())
 	c.progress.Await(atSite, since)
 	defer func() {
@@ -228,9 +274,9 @@ func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 		}
 		c.pace.Add(n, time.Since(begun))
 	}()
-	if left := c.writeBy.Sub(begun); left > patience || left < patience*7/8 {
-		c.writeBy = begun.Add(patience)
-		if c.conn.SetWriteDeadline(c.writeBy) != nil {
+	if left := c.by.Sub(begun); left > patience || left < patience*7/8 {
+		c.by = begun.Add(patience)
+		if c.conn.SetWriteDeadline(c.by) != nil {
 			return false
 		}
 	}
@@ -245,56 +291,7 @@ func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 		_, err = rest.WriteTo(c.conn)
 	}
 	if err != nil {
-		c.f.opts.Log.Debug("answer to a visitor not written", slog.Any("error", err))
+		c.log.Debug("answer to a visitor not written", slog.Any("error", err))
 	}
 	return err == nil
-}
-
-// endVisit stops watching the visitor. A byte that was read meanwhile is the first of the next bytes.
-func (c *conn) endVisit() {
-	if b, ok := c.visit.end(); ok {
-		c.in = append(c.in[:c.w], b)
-		c.in = c.in[:cap(c.in)]
-		c.w++
-	}
-}
-
-// lingerFor is how long a connection waits for the visitor to take the last bytes, if the visitor has sent more than was
-// read: a close would reset the connection and drop them.
-const lingerFor = 500 * time.Millisecond
-
-// end closes a connection after an answer; it lingers if the visitor has sent more than was read.
-func (c *conn) end() {
-	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun &&
-		e.CloseWrite() == nil {
-		over := time.Now().Add(lingerFor)
-		for c.visit.readUntil(over, 0) && c.read() {
-			c.r, c.w = 0, 0
-		}
-	}
-	c.f.close(c.conn)
-}
-
-// body reads the rest of the request. All of it must come within patience or, if wanted, each piece.
-func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
-	if c.w-c.r >= length {
-		c.unread = 0
-		return true
-	}
-	for limit := time.Now().Add(patience); c.w-c.r < length; {
-		begun, had := time.Now(), c.w-c.r
-		if wanted {
-			limit = begun.Add(c.pace.Left(patience))
-		}
-		since := begun.Add(-c.pace.Lag())
-		c.progress.Await(false, since)
-		ok := c.visit.readUntil(limit, patience/8) && c.read()
-		c.progress.Resume(false, since)
-		if !ok {
-			return false
-		}
-		c.pace.Add(c.w-c.r-had, time.Since(begun))
-	}
-	c.unread = 0
-	return true
 }

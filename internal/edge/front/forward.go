@@ -14,7 +14,7 @@ import (
 // forward sends an admitted request to its site, once its body was read.
 func (c *conn) forward(o *gate.Outcome, length int) bool {
 	o.MustGo(gate.Enters, c.req.Target)
-	if c.w-c.r < length {
+	if c.in.w-c.in.r < length {
 		c.endVisit() // the next bytes are the body
 		if !c.body(length, c.f.opts.Timeouts.Idle, true) {
 			return false
@@ -25,35 +25,28 @@ func (c *conn) forward(o *gate.Outcome, length int) bool {
 	if o.Client != c.client {
 		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
 	}
+	own := c.tied.take()
 	c.trip = trip{
-		opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: c, own: c.tied, tie: c.tied != nil,
-	}
-	if c.tied != nil {
-		c.f.opts.Pool.Untie()
-		c.tied = nil
+		opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: &c.visit, own: own,
+		tie: own != nil,
 	}
 	if c.f.opts.Proxies.Trusts(c.peer) {
 		c.trip.cannotTie = origin.ErrSharedLogin
 	}
 	defer c.endTrip()
-	err := c.exchange(c.in[c.r : c.r+length])
-	c.r += length
-	if err != nil {
-		return c.failed(&c.trip, err)
-	}
-	return c.forwardAnswer(&c.trip)
-}
-
-// failed answers in place of an origin that did not.
-func (c *conn) failed(x *trip, err error) bool {
-	if errors.Is(err, errVisitorLeft) {
+	err := c.exchange(c.in.b[c.in.r : c.in.r+length])
+	c.in.r += length
+	switch {
+	case err == nil:
+		return c.forwardAnswer(&c.trip)
+	case errors.Is(err, errVisitorLeft):
 		return false
 	}
 	c.endVisit()
-	x.outcome.Forwarded(0, 0)
-	f := x.opts.Monitor.Failed(x.outcome.Origin, c.req.Host, err)
+	o.Forwarded(0, 0)
+	f := c.f.opts.Monitor.Failed(o.Origin, c.req.Host, err)
 	ends := c.ends()
-	return c.writeAnswer(f.Status, x.outcome.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
+	return c.writeAnswer(f.Status, o.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
 }
 
 // forwardAnswer sends the origin's answer to the visitor; its head is in res.
@@ -63,7 +56,11 @@ func (c *conn) forwardAnswer(x *trip) bool {
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
 	c.out = c.answerHead(c.out[:0], framing, ends)
-	whole, err := c.pass(framing, c.bodyOf(framing))
+	var body bodyWriter = plainBody{c}
+	if framing == http1.Chunked || framing == http1.ToTheEnd {
+		body = chunkedBody{plainBody{c}}
+	}
+	whole, err := c.pass(framing, body)
 	if err != nil {
 		c.brokeOff(err)
 		return false
@@ -76,15 +73,15 @@ func (c *conn) forwardAnswer(x *trip) bool {
 		x.opts.Pool.Put(x.up)
 		x.up = nil
 	case !ends && x.opts.Pool.Tie(x.up):
-		c.tied, x.up = x.up, nil
+		c.tied.up, x.up = x.up, nil
 	}
 	return !ends
 }
 
 // answerHead appends the head of the visitor's answer.
-func (c *conn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
-	b = appendStatus(b, c.res.Status)
-	if dated := c.eachField(func(name, value string) { b = appendField(b, name, value) }); !dated {
+func (w *work) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
+	b = appendStatus(b, w.res.Status)
+	if dated := w.eachField(func(name, value string) { b = appendField(b, name, value) }); !dated {
 		b = appendDate(b)
 	}
 	if ends {
@@ -93,17 +90,11 @@ func (c *conn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
 	switch {
 	case framing == http1.Chunked || framing == http1.ToTheEnd:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-	case c.res.Length >= 0 && c.res.Status != http.StatusNoContent:
-		b = appendLength(b, c.res.Length)
+	case w.res.Length >= 0 && w.res.Status != http.StatusNoContent:
+		b = appendLength(b, w.res.Length)
 	}
 	return append(b, "\r\n"...)
 }
-
-// bind implements [visitor].
-func (c *conn) bind(up *http1.Conn) bool { return c.visit.bind(up) }
-
-// watch implements [visitor].
-func (c *conn) watch() { c.visit.watch() }
 
 // plainBody writes the body of an answer as it is.
 type plainBody struct{ *conn }
@@ -119,7 +110,7 @@ func (c plainBody) add(b []byte, _ bool) error {
 
 // flush implements [bodyWriter].
 func (c plainBody) flush() error {
-	if len(c.out) > 0 && !c.write(c.f.opts.Timeouts.Idle, c.out) {
+	if len(c.out) > 0 && !c.output.write(c.trip.up != nil, c.f.opts.Timeouts.Idle, c.out) {
 		return errVisitorLeft
 	}
 	c.out = c.out[:0]
@@ -128,7 +119,7 @@ func (c plainBody) flush() error {
 
 // through implements [bodyWriter].
 func (c plainBody) through(b []byte, _ bool) error {
-	if !c.write(c.f.opts.Timeouts.Idle, b) {
+	if !c.output.write(c.trip.up != nil, c.f.opts.Timeouts.Idle, b) {
 		return errVisitorLeft
 	}
 	return nil
@@ -143,12 +134,4 @@ func (c chunkedBody) add(b []byte, last bool) error {
 		c.out = append(c.out, lastChunk...)
 	}
 	return nil
-}
-
-// bodyOf returns the writer of the body of an answer.
-func (c *conn) bodyOf(framing http1.Framing) bodyWriter {
-	if framing == http1.Chunked || framing == http1.ToTheEnd {
-		return chunkedBody{plainBody{c}}
-	}
-	return plainBody{c}
 }

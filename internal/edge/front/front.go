@@ -3,8 +3,7 @@
 //
 // One request, in the goroutine that owns its connection: conn.go reads the head, serve.go has it decided, and
 // answer.go writes the edge's answer, or trip.go asks the site and forward.go passes the site's answer on. A
-// request that the front does not plainly know goes to net/http before anything is decided, with its connection
-// (handover.go).
+// request that is not plain HTTP/1.1 goes to net/http before anything is decided, with its connection (handover.go).
 //
 // HTTP/2: http2.go reads a connection, http2_frames.go obeys its frames, http2_head.go reads the head of a request, and
 // http2_stream.go has it decided, and answers it or asks the site. A request that is not plain goes to net/http's

@@ -43,10 +43,9 @@ type h2 struct {
 	remote   string // the peer as text
 
 	// Of the goroutine that reads.
-	in       *input // nil while the connection rests
+	frames   frameReader
 	unpack   *hpack.Decoder
 	head     head2
-	inHead   bool // more of the header block must come
 	begun    time.Time
 	now      time.Time // of the last read
 	by       time.Time // for the frame or header block that has begun; the zero time for none
@@ -55,7 +54,6 @@ type h2 struct {
 	requests int
 	unacked  int     // own SETTINGS
 	settled  bool    // the client's SETTINGS were read
-	prefaced bool    // the client's preface was read
 	spare    *stream // for the next request
 	calm     calm
 	away     time.Time // when the client heard that the connection ends; the zero time if it did not
@@ -66,19 +64,121 @@ type h2 struct {
 
 	shrunk atomic.Bool // the client keeps a smaller table
 
+	open streams
+	wait wait
+}
+
+// streams are the open streams of a connection, with its windows. Their mu guards the wait of the reader too.
+type streams struct {
 	mu      sync.Mutex
-	streams map[uint32]*stream // that have an owner of their own, or a body to come
+	byID    map[uint32]*stream // that have an owner of their own, or a body to come
 	window  int64              // bytes that may be sent
 	initial int64              // window of a new stream
 	recv    int64              // bytes that the client may send
 	owed    int64              // of those, read and not yet told
-	waits   bool               // the reader waits for bytes
-	between bool               // the same, of the next frame
-	rests   bool               // the same, and there is no stream
-	idle    time.Time          // since when there is no stream
+	outbox  *outbox
+}
+
+// get returns a stream that has an owner, nil for none.
+func (x *streams) get(id uint32) *stream {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.byID[id]
+}
+
+// maxWindow is the largest window.
+const maxWindow = 1<<31 - 1
+
+// resize sets the window of new streams, and changes that of all others as much.
+func (x *streams) resize(initial int64) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	more := initial - x.initial
+	x.initial = initial
+	for _, s := range x.byID {
+		if s.window += more; s.window > maxWindow {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		s.wake()
+	}
+	return nil
+}
+
+// widen adds to the window of a stream, 0 for that of the connection.
+func (x *streams) widen(stream uint32, n int64) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if stream != 0 {
+		if s := x.byID[stream]; s != nil {
+			if s.window += n; s.window > maxWindow {
+				return http2.StreamError{StreamID: stream, Code: http2.ErrCodeFlowControl}
+			}
+			s.wake()
+		}
+		return nil
+	}
+	if x.window += n; x.window > maxWindow {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	for _, s := range x.byID {
+		s.wake()
+	}
+	return nil
+}
+
+// creditLocked notes that the client may send n more bytes, and reports whether the next frames tell it.
+func (x *streams) creditLocked(n int64) (told bool) {
+	if x.owed += n; x.owed < connWindow/4 {
+		return false
+	}
+	x.recv += x.owed
+	x.outbox.add(append32(nil, http2.FrameWindowUpdate, 0, uint32(x.owed)))
+	x.owed = 0
+	return true
+}
+
+// grab takes up to n bytes of the windows for one frame of s. It returns -1 if the visitor has left.
+func (x *streams) grab(s *stream, n int) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s.left {
+		return -1
+	}
+	got := max(0, min(int64(n), maxPayload, s.window, x.window))
+	s.window -= got
+	x.window -= got
+	if got == 0 && n > 0 && s.room == nil {
+		s.room = make(chan struct{}, 1)
+	}
+	return int(got)
+}
+
+// wait is the wait of the reader for the next bytes.
+type wait struct {
+	conn    *tls.Conn
+	waits   bool      // the reader waits for bytes
+	between bool      // the same, of the next frame
+	rests   bool      // the same, and there is no stream
+	idle    time.Time // since when there is no stream
 	readBy  time.Time
 	nudged  bool // the reader must look
 	ends    bool // after the streams
+}
+
+// until sets the deadline of the reader. It keeps the last one if that is at most slack earlier.
+func (w *wait) until(limit time.Time, slack time.Duration) {
+	if early := limit.Sub(w.readBy); early < 0 || early > slack {
+		w.readBy = limit
+		w.conn.SetReadDeadline(limit) //nolint:errcheck // the connection is closed, which ends the read
+	}
+}
+
+// nudge has the reader look.
+func (w *wait) nudge() {
+	if w.nudged = true; w.waits {
+		w.readBy = time.Unix(1, 0)
+		w.conn.SetReadDeadline(w.readBy) //nolint:errcheck // as in until
+	}
 }
 
 // input is the memory of a reader.
@@ -105,23 +205,98 @@ var inputs = sync.Pool{New: func() any {
 	return in
 }}
 
-// serveH2 serves a connection from its preface on. It returns when another goroutine reads on, or at the end.
-func (c *conn) serveH2(t *tls.Conn) {
+// frameReader reads frames. It has memory only while there is something to read.
+type frameReader struct {
+	in       *input // nil while the connection rests
+	inHead   bool   // more of the header block must come
+	prefaced bool   // the client's preface was read
+}
+
+// whole reports whether there is a whole frame in the buffer, behind the preface.
+func (x *frameReader) whole() (bool, error) {
+	in := x.in
+	if in == nil {
+		return false, nil
+	}
+	if !x.prefaced {
+		n := min(in.w, len(http2.ClientPreface))
+		if string(in.buf[:n]) != http2.ClientPreface[:n] {
+			x.prefaced = true
+			return false, http2.ConnectionError(http2.ErrCodeProtocol)
+		}
+		if n < len(http2.ClientPreface) {
+			return false, nil
+		}
+		in.r, x.prefaced = n, true
+	}
+	if in.w-in.r < frameHead {
+		return false, nil
+	}
+	length := int(in.buf[in.r])<<16 | int(in.buf[in.r+1])<<8 | int(in.buf[in.r+2])
+	if length > maxFrame {
+		return false, http2.ConnectionError(http2.ErrCodeFrameSize)
+	}
+	return in.w-in.r >= frameHead+length, nil
+}
+
+// readMore reads into the buffer, or one byte into another while the connection rests, which has no buffer.
+func (x *frameReader) readMore(conn *tls.Conn) (int, error) {
+	if x.in != nil && x.in.r == x.in.w && !x.inHead && x.prefaced {
+		x.in.r, x.in.w = 0, 0
+		inputs.Put(x.in)
+		x.in = nil
+	}
+	one := x.in == nil
+	if one {
+		var b [1]byte
+		n, err := conn.Read(b[:])
+		if n == 0 {
+			return 0, err
+		}
+		x.in = inputs.Get().(*input)
+		x.in.buf[0], x.in.r, x.in.w = b[0], 0, 1
+	}
+	in := x.in
+	if in.r > 0 {
+		in.r, in.w = 0, copy(in.buf, in.buf[in.r:in.w])
+	}
+	if in.w == len(in.buf) {
+		in.buf = append(in.buf, make([]byte, frameHead+maxFrame-len(in.buf))...)
+	}
+	n, err := conn.Read(in.buf[in.w:]) // behind one byte it has the rest of the record
+	if in.w += n; one {
+		return n + 1, nil // an error comes again
+	}
+	return n, err
+}
+
+// partial reports whether a part of a frame or header block has come.
+func (x *frameReader) partial() bool {
+	return x.inHead || !x.prefaced || x.in != nil && x.in.w > x.in.r
+}
+
+// patience returns how long the rest of a frame may take.
+func (x *frameReader) patience(least time.Duration) time.Duration {
+	if in := x.in; !x.inHead && in != nil && in.w-in.r > 3 && http2.FrameType(in.buf[in.r+3]) == http2.FrameData {
+		return max(least, maxFrame/MinRate*time.Second)
+	}
+	return least
+}
+
+// newH2 returns the HTTP/2 connection that c becomes, before its preface.
+func newH2(c *conn, t *tls.Conn) *h2 {
 	now := time.Now()
 	x := &h2{
-		outbox: outbox{f: c.f, conn: t, accepted: c}, progress: c.progress, remote: t.RemoteAddr().String(),
+		outbox: outbox{f: c.f, conn: t, accepted: c}, progress: c.output.progress, remote: t.RemoteAddr().String(),
 		unpack: hpack.NewDecoder(maxTable, nil), begun: now, now: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1,
-		calm: newCalm(now), streams: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow, rests: true,
-		idle: now,
+		calm: newCalm(now), wait: wait{conn: t, rests: true, idle: now},
+		open: streams{byID: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow},
 	}
+	x.open.outbox = &x.outbox
 	x.unpack.SetEmitFunc(x.head.add)
 	x.unpack.SetMaxStringLength(http1.MaxHead)
 	c.given, c.two = true, x
-	if !c.phase.CompareAndSwap(phaseIdle, phaseTwo) {
-		x.end() // Shutdown closed it just now
-		return
-	}
-	x.run()
+	return x
 }
 
 // readers are goroutines that wait for a connection to read: a new one would have to grow its stack.
@@ -187,7 +362,13 @@ func (x *h2) run() {
 // next reads frames up to the end of a request's head. It returns nil at the end of the connection.
 func (x *h2) next() *stream {
 	for x.look() {
-		switch whole, err := x.whole(); {
+		greeted := x.frames.prefaced
+		whole, err := x.frames.whole()
+		if !greeted && x.frames.prefaced { // it hears of a fault too
+			x.by = time.Time{}
+			x.put(greeting)
+		}
+		switch {
 		case err != nil:
 			x.tell(err)
 			return nil
@@ -198,7 +379,7 @@ func (x *h2) next() *stream {
 			continue
 		}
 		s, err := x.read()
-		if !x.inHead {
+		if !x.frames.inHead {
 			x.by = time.Time{}
 		}
 		if err != nil && !x.tell(err) {
@@ -209,35 +390,6 @@ func (x *h2) next() *stream {
 		}
 	}
 	return nil
-}
-
-// whole reports whether there is a whole frame in the buffer, behind the preface.
-func (x *h2) whole() (bool, error) {
-	in := x.in
-	if in == nil {
-		return false, nil
-	}
-	if !x.prefaced {
-		n := min(in.w, len(http2.ClientPreface))
-		if string(in.buf[:n]) != http2.ClientPreface[:n] {
-			x.prefaced = true // it hears of it
-			x.put(greeting)
-			return false, http2.ConnectionError(http2.ErrCodeProtocol)
-		}
-		if n < len(http2.ClientPreface) {
-			return false, nil
-		}
-		in.r, x.prefaced, x.by = n, true, time.Time{}
-		x.put(greeting)
-	}
-	if in.w-in.r < frameHead {
-		return false, nil
-	}
-	length := int(in.buf[in.r])<<16 | int(in.buf[in.r+1])<<8 | int(in.buf[in.r+2])
-	if length > maxFrame {
-		return false, http2.ConnectionError(http2.ErrCodeFrameSize)
-	}
-	return in.w-in.r >= frameHead+length, nil
 }
 
 // greeting begins a connection: the settings of the edge, and the window of the connection.
@@ -257,7 +409,7 @@ var greeting = func() (b []byte) {
 func (x *h2) tell(err error) bool {
 	if s, ok := errors.AsType[http2.StreamError](err); ok {
 		x.reset(s.StreamID, s.Code)
-		err = x.spend(&x.calm.control)
+		err = x.calm.control.take(x.now)
 		if err == nil {
 			return true
 		}
@@ -272,19 +424,12 @@ func (x *h2) tell(err error) bool {
 
 // reset ends a stream, which has an owner or not.
 func (x *h2) reset(stream uint32, code http2.ErrCode) {
-	if s := x.stream(stream); s != nil && s.leave() {
-		x.mu.Lock()
+	if s := x.open.get(stream); s != nil && s.leave() {
+		x.open.mu.Lock()
 		s.cut = true
-		x.mu.Unlock()
+		x.open.mu.Unlock()
 	}
 	x.put(append32(nil, http2.FrameRSTStream, stream, uint32(code)))
-}
-
-// stream returns a stream that has an owner, nil for none.
-func (x *h2) stream(id uint32) *stream {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.streams[id]
 }
 
 // fail tells the client why the connection ends.
@@ -297,10 +442,10 @@ func (x *h2) fail(code http2.ErrCode, why string) {
 
 // look ends the connection in steps if it is to end, and reports whether it goes on.
 func (x *h2) look() bool {
-	x.mu.Lock()
-	ends, streams := x.ends, len(x.streams)
-	x.nudged = false
-	x.mu.Unlock()
+	x.open.mu.Lock()
+	ends, streams := x.wait.ends, len(x.open.byID)
+	x.wait.nudged = false
+	x.open.mu.Unlock()
 	if !ends {
 		return true
 	}
@@ -312,7 +457,7 @@ func (x *h2) look() bool {
 	case x.refused == 0 && now.Sub(x.away) >= goAwayFor:
 		x.refuse()
 	}
-	x.lingers = x.refused > 0 && streams == 0 && !x.inHead
+	x.lingers = x.refused > 0 && streams == 0 && !x.frames.inHead
 	return !x.lingers
 }
 
@@ -327,93 +472,57 @@ func (x *h2) refuse() {
 
 // fill writes what is unsent, and reads more. It reports whether the connection goes on.
 func (x *h2) fill() bool {
-	if x.prefaced && !x.flush(x.f.opts.Timeouts.Header) {
+	if x.frames.prefaced && !x.flush(x.f.opts.Timeouts.Header) {
 		return false
 	}
 	now := time.Now()
-	x.mu.Lock()
-	if x.nudged {
-		x.mu.Unlock()
+	x.open.mu.Lock()
+	if x.wait.nudged {
+		x.open.mu.Unlock()
 		return true
 	}
-	if x.partial() && x.by.IsZero() {
-		x.by = now.Add(x.patience())
+	partial := x.frames.partial()
+	if partial && x.by.IsZero() {
+		x.by = now.Add(x.frames.patience(x.f.opts.Timeouts.Header))
 	}
-	x.waits, x.between = true, !x.partial()
+	x.wait.waits, x.wait.between = true, !partial
 	x.restLocked()
 	x.untilLocked(now)
-	x.mu.Unlock()
-	n, err := x.readMore()
+	x.open.mu.Unlock()
+	n, err := x.frames.readMore(x.conn)
 	x.now = time.Now()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.waits = false
+	x.open.mu.Lock()
+	defer x.open.mu.Unlock()
+	x.wait.waits = false
 	switch {
-	case n > 0 && x.rests:
-		x.rests = false
+	case n > 0 && x.wait.rests:
+		x.wait.rests = false
 		x.f.opts.Connections.State(x.conn, http.StateActive)
+	case n == 0 && isTimeout(err) && !x.by.IsZero():
+		return x.now.Before(x.by)
 	case n == 0 && isTimeout(err):
-		return x.lateLocked(x.now)
+		if len(x.open.byID) == 0 && x.now.Sub(x.wait.idle) >= x.f.opts.Timeouts.Idle {
+			x.wait.ends = true
+		}
+		return true
 	}
 	return n > 0
 }
 
-// readMore reads into the buffer, or one byte into another while the connection rests, which has no buffer.
-func (x *h2) readMore() (int, error) {
-	if x.in != nil && x.in.r == x.in.w && !x.inHead && x.prefaced {
-		x.in.r, x.in.w = 0, 0
-		inputs.Put(x.in)
-		x.in = nil
-	}
-	one := x.in == nil
-	if one {
-		var b [1]byte
-		n, err := x.conn.Read(b[:])
-		if n == 0 {
-			return 0, err
-		}
-		x.in = inputs.Get().(*input)
-		x.in.buf[0], x.in.r, x.in.w = b[0], 0, 1
-	}
-	in := x.in
-	if in.r > 0 {
-		in.r, in.w = 0, copy(in.buf, in.buf[in.r:in.w])
-	}
-	if in.w == len(in.buf) {
-		in.buf = append(in.buf, make([]byte, frameHead+maxFrame-len(in.buf))...)
-	}
-	n, err := x.conn.Read(in.buf[in.w:]) // behind one byte it has the rest of the record
-	if in.w += n; one {
-		return n + 1, nil // an error comes again
-	}
-	return n, err
-}
-
-// partial reports whether a part of a frame or header block has come.
-func (x *h2) partial() bool { return x.inHead || !x.prefaced || x.in != nil && x.in.w > x.in.r }
-
-// patience returns how long the rest of a frame may take.
-func (x *h2) patience() time.Duration {
-	if in := x.in; !x.inHead && in != nil && in.w-in.r > 3 && http2.FrameType(in.buf[in.r+3]) == http2.FrameData {
-		return max(x.f.opts.Timeouts.Header, maxFrame/MinRate*time.Second)
-	}
-	return x.f.opts.Timeouts.Header
-}
-
 // restLocked notes that the connection is idle if the reader waits and there is no stream.
 func (x *h2) restLocked() {
-	if x.waits && x.between && !x.rests && len(x.streams) == 0 {
-		x.rests = true
+	if x.wait.waits && x.wait.between && !x.wait.rests && len(x.open.byID) == 0 {
+		x.wait.rests = true
 		x.f.opts.Connections.State(x.conn, http.StateIdle)
 	}
 }
 
-// untilLocked sets the deadline of the reader, which may be early: late looks.
+// untilLocked sets the deadline of the reader, which may be early: fill looks.
 func (x *h2) untilLocked(now time.Time) {
 	idle := x.f.opts.Timeouts.Idle
 	limit, slack := now.Add(idle), idle/8
-	if x.rests && x.away.IsZero() {
-		limit = x.idle.Add(idle)
+	if x.wait.rests && x.away.IsZero() {
+		limit = x.wait.idle.Add(idle)
 	}
 	if !x.by.IsZero() && x.by.Before(limit) {
 		limit, slack = x.by, 0
@@ -421,49 +530,27 @@ func (x *h2) untilLocked(now time.Time) {
 	if end := x.away.Add(goAwayFor); !x.away.IsZero() && x.refused == 0 && end.Before(limit) {
 		limit, slack = end, 0
 	}
-	if early := limit.Sub(x.readBy); early < 0 || early > slack {
-		x.readBy = limit
-		x.conn.SetReadDeadline(limit) //nolint:errcheck // the connection is closed, which ends the read
-	}
-}
-
-// lateLocked reports whether the connection goes on although nothing has come until a deadline.
-func (x *h2) lateLocked(now time.Time) bool {
-	if !x.by.IsZero() {
-		return now.Before(x.by)
-	}
-	if len(x.streams) == 0 && now.Sub(x.idle) >= x.f.opts.Timeouts.Idle {
-		x.ends = true
-	}
-	return true
-}
-
-// nudgeLocked has the reader look.
-func (x *h2) nudgeLocked() {
-	if x.nudged = true; x.waits {
-		x.readBy = time.Unix(1, 0)
-		x.conn.SetReadDeadline(x.readBy) //nolint:errcheck // as in untilLocked
-	}
+	x.wait.until(limit, slack)
 }
 
 // shutDown ends the connection once its streams have ended. Any goroutine may call it.
 func (x *h2) shutDown() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.ends {
-		x.ends = true
-		x.nudgeLocked()
+	x.open.mu.Lock()
+	defer x.open.mu.Unlock()
+	if !x.wait.ends {
+		x.wait.ends = true
+		x.wait.nudge()
 	}
 }
 
 // end ends the connection and all of its streams.
 func (x *h2) end() {
-	x.mu.Lock()
-	all := make([]*stream, 0, len(x.streams))
-	for _, s := range x.streams {
+	x.open.mu.Lock()
+	all := make([]*stream, 0, len(x.open.byID))
+	for _, s := range x.open.byID {
 		all = append(all, s)
 	}
-	x.mu.Unlock()
+	x.open.mu.Unlock()
 	for _, s := range all {
 		s.leave()
 	}
@@ -471,27 +558,6 @@ func (x *h2) end() {
 		x.linger()
 	}
 	x.f.close(x.conn)
-	x.in = nil // its framer may be in the middle of a head
+	x.frames.in = nil // its framer may be in the middle of a head
 	x.accepted.forget()
-}
-
-// linger sends the last frames, and waits for the client to take them: a close would reset the connection and drop
-// them.
-func (x *h2) linger() {
-	over := time.Now().Add(lingerFor)
-	if x.conn.SetDeadline(over) != nil { // also of a write in progress
-		return
-	}
-	x.writeUntil(over)
-	if !x.flush(lingerFor) || x.conn.CloseWrite() != nil {
-		return
-	}
-	b := make([]byte, firstBuffer)
-	for left := connWindow; left > 0; { // what may be on its way; a flood goes on
-		n, err := x.conn.Read(b)
-		if err != nil {
-			return
-		}
-		left -= n
-	}
 }

@@ -30,35 +30,27 @@ type supply struct {
 	earned                atomic.Int64 // by other goroutines
 }
 
-// take takes one, and reports whether there was one.
-func (s *supply) take(now time.Time) bool {
+// take takes one. The error is errFlood.
+func (s *supply) take(now time.Time) error {
 	if s.left == 0 {
 		s.left = min(s.most, s.earned.Swap(0)+int64(now.Sub(s.at))*s.perSecond/int64(time.Second))
 		if s.left == 0 {
-			return false
+			return errFlood
 		}
 		s.at = now
 	}
 	s.left--
-	return true
+	return nil
 }
 
 // errFlood ends the connection of a client that uses up a supply.
 var errFlood = http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 
-// spend takes one of a supply. The error is errFlood.
-func (x *h2) spend(s *supply) error {
-	if s.take(x.now) {
-		return nil
-	}
-	return errFlood
-}
-
 // read reads the frame in the buffer and obeys it. It returns the stream of a request whose head is complete. The error
 // is a [http2.StreamError] or ends the connection.
 func (x *h2) read() (*stream, error) {
-	kind := http2.FrameType(x.in.buf[x.in.r+3])
-	frame, err := x.in.frame.ReadFrame()
+	kind := http2.FrameType(x.frames.in.buf[x.frames.in.r+3])
+	frame, err := x.frames.in.frame.ReadFrame()
 	if s, ok := errors.AsType[http2.StreamError](err); ok &&
 		(kind == http2.FrameHeaders || kind == http2.FrameContinuation) {
 		err = http2.ConnectionError(s.Code) // its block is not in the table
@@ -73,27 +65,30 @@ func (x *h2) read() (*stream, error) {
 	case *http2.HeadersFrame:
 		return x.headers(f)
 	case *http2.ContinuationFrame:
-		if err := x.spend(&x.calm.control); err != nil {
+		if err := x.calm.control.take(x.now); err != nil {
 			return nil, err
 		}
 		return x.block(f.HeaderBlockFragment(), f.HeadersEnded())
 	case *http2.DataFrame:
 		return nil, x.data(f)
 	}
-	if err := x.spend(&x.calm.control); err != nil {
+	if err := x.calm.control.take(x.now); err != nil {
 		return nil, err
 	}
 	switch f := frame.(type) {
 	case *http2.SettingsFrame:
 		return nil, x.settings(f)
 	case *http2.WindowUpdateFrame:
-		return nil, x.widen(f.StreamID, int64(f.Increment))
+		if f.StreamID != 0 && x.isNew(f.StreamID) {
+			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+		}
+		return nil, x.open.widen(f.StreamID, int64(f.Increment))
 	case *http2.RSTStreamFrame:
 		if x.isNew(f.StreamID) {
 			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
 		}
-		if s := x.stream(f.StreamID); s != nil && s.leave() {
-			return nil, x.spend(&x.calm.resets)
+		if s := x.open.get(f.StreamID); s != nil && s.leave() {
+			return nil, x.calm.resets.take(x.now)
 		}
 	case *http2.PingFrame:
 		switch {
@@ -133,7 +128,7 @@ func (x *h2) settings(f *http2.SettingsFrame) error {
 			return err
 		}
 		if s.ID == http2.SettingInitialWindowSize {
-			return x.resize(int64(s.Val))
+			return x.open.resize(int64(s.Val))
 		}
 		if s.ID == http2.SettingHeaderTableSize && s.Val < maxTable {
 			x.shrunk.Store(true)
@@ -146,56 +141,13 @@ func (x *h2) settings(f *http2.SettingsFrame) error {
 	return err
 }
 
-// maxWindow is the largest window.
-const maxWindow = 1<<31 - 1
-
-// resize sets the window of new streams, and changes that of all others as much.
-func (x *h2) resize(initial int64) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	more := initial - x.initial
-	x.initial = initial
-	for _, s := range x.streams {
-		if s.window += more; s.window > maxWindow {
-			return http2.ConnectionError(http2.ErrCodeFlowControl)
-		}
-		s.wake()
-	}
-	return nil
-}
-
-// widen adds to the window of a stream, 0 for that of the connection.
-func (x *h2) widen(stream uint32, n int64) error {
-	if stream != 0 && x.isNew(stream) {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if stream != 0 {
-		if s := x.streams[stream]; s != nil {
-			if s.window += n; s.window > maxWindow {
-				return http2.StreamError{StreamID: stream, Code: http2.ErrCodeFlowControl}
-			}
-			s.wake()
-		}
-		return nil
-	}
-	if x.window += n; x.window > maxWindow {
-		return http2.ConnectionError(http2.ErrCodeFlowControl)
-	}
-	for _, s := range x.streams {
-		s.wake()
-	}
-	return nil
-}
-
 // headers reads the beginning of a header block.
 func (x *h2) headers(f *http2.HeadersFrame) (*stream, error) {
 	id := f.StreamID
 	if id%2 == 0 {
 		return nil, http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	open := x.stream(id)
+	open := x.open.get(id)
 	switch {
 	case open == nil && id == x.last:
 		return nil, http2.ConnectionError(http2.ErrCodeStreamClosed)
@@ -209,7 +161,7 @@ func (x *h2) headers(f *http2.HeadersFrame) (*stream, error) {
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		x.head.fail("the stream depends on itself")
 	}
-	x.inHead = true
+	x.frames.inHead = true
 	return x.block(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
@@ -228,7 +180,7 @@ func (x *h2) block(b []byte, last bool) (*stream, error) {
 	if err := x.unpack.Close(); err != nil {
 		return nil, http2.ConnectionError(http2.ErrCodeCompression)
 	}
-	x.inHead = false
+	x.frames.inHead = false
 	w := h.work
 	h.work = nil
 	s, err := x.request(h, w)
@@ -243,15 +195,24 @@ func (x *h2) request(h *head2, w *work) (*stream, error) {
 	h.work = w
 	defer func() { h.work = nil }()
 	fault := func(code http2.ErrCode) error { return http2.StreamError{StreamID: h.stream, Code: code} }
-	if h.trails {
-		return nil, x.endBody(h, fault)
+	x.open.mu.Lock()
+	open, full, initial := x.open.byID[h.stream], len(x.open.byID) >= maxStreams, x.open.initial
+	if h.trails { // they end a body
+		defer x.open.mu.Unlock()
+		switch {
+		case open == nil || open.cut:
+			return nil, nil
+		case open.left || open.body == nil || open.body.over:
+			return nil, fault(http2.ErrCodeStreamClosed)
+		case !h.ends || !h.complete():
+			return nil, fault(http2.ErrCodeProtocol)
+		}
+		return nil, open.body.endLocked()
 	}
-	x.mu.Lock()
-	full, initial := len(x.streams) >= maxStreams, x.initial
-	x.mu.Unlock()
+	x.open.mu.Unlock()
 	switch {
 	case x.refused > 0 && h.stream >= x.refused:
-		return nil, x.spend(&x.calm.control)
+		return nil, x.calm.control.take(x.now)
 	case full:
 		return nil, fault(http2.ErrCodeRefusedStream)
 	case !h.complete() && h.fault != errTooLong: //nolint:errorlint // it is as it was set
@@ -269,22 +230,6 @@ func (x *h2) request(h *head2, w *work) (*stream, error) {
 	return s, nil
 }
 
-// endBody ends a body by trailers.
-func (x *h2) endBody(h *head2, fault func(http2.ErrCode) error) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	s := x.streams[h.stream]
-	switch {
-	case s == nil || s.cut:
-		return nil
-	case s.left || s.body == nil || s.body.over:
-		return fault(http2.ErrCodeStreamClosed)
-	case !h.ends || !h.complete():
-		return fault(http2.ErrCodeProtocol)
-	}
-	return s.endBodyLocked()
-}
-
 // data takes a part of a body.
 func (x *h2) data(f *http2.DataFrame) error {
 	id, n := f.StreamID, int64(f.Length)
@@ -292,18 +237,18 @@ func (x *h2) data(f *http2.DataFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	if len(f.Data()) == 0 && !f.StreamEnded() {
-		if err := x.spend(&x.calm.control); err != nil {
+		if err := x.calm.control.take(x.now); err != nil {
 			return err
 		}
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.recv -= n; x.recv < 0 {
+	x.open.mu.Lock()
+	defer x.open.mu.Unlock()
+	if x.open.recv -= n; x.open.recv < 0 {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	s := x.streams[id]
+	s := x.open.byID[id]
 	if s == nil || s.left || s.body == nil || s.body.over {
-		x.creditLocked(n)
+		x.open.creditLocked(n)
 		if s != nil && s.cut {
 			return nil
 		}
@@ -318,18 +263,7 @@ func (x *h2) data(f *http2.DataFrame) error {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	}
 	if f.StreamEnded() {
-		return s.endBodyLocked()
+		return b.endLocked()
 	}
 	return nil
-}
-
-// creditLocked notes that the client may send n more bytes, and reports whether the next frames tell it.
-func (x *h2) creditLocked(n int64) (told bool) {
-	if x.owed += n; x.owed < connWindow/4 {
-		return false
-	}
-	x.recv += x.owed
-	x.add(append32(nil, http2.FrameWindowUpdate, 0, uint32(x.owed)))
-	x.owed = 0
-	return true
 }

@@ -33,7 +33,7 @@ func (s *stream) handle() {
 			x.f.opts.panicked("request", p)
 		}
 	}()
-	x.f.opts.Handler.ServeHTTP(w, r.WithContext(x.f.opts.Context(s, x.conn)))
+	x.f.opts.Handler.ServeHTTP(w, r.WithContext(x.f.opts.Context(&s.visit, x.conn)))
 }
 
 // writer2 is the answer of a handler. One goroutine at a time uses it.
@@ -143,7 +143,7 @@ func (w *writer2) FlushError() error {
 
 // fault returns why nothing more can be written.
 func (w *writer2) fault() error {
-	if w.s.Err() != nil {
+	if w.s.visit.Err() != nil {
 		return context.Canceled
 	}
 	return os.ErrDeadlineExceeded
@@ -198,15 +198,15 @@ func (w *writer2) SetWriteDeadline(t time.Time) error {
 // SetReadDeadline bounds reads of the request's body. [http.ResponseController] calls it.
 func (w *writer2) SetReadDeadline(t time.Time) error {
 	if b := w.s.body; b != nil {
-		b.s.x.mu.Lock()
-		defer b.s.x.mu.Unlock()
+		b.s.x.open.mu.Lock()
+		defer b.s.x.open.mu.Unlock()
 		b.by = t
 		b.wake()
 	}
 	return nil
 }
 
-// body2 is the body of a request. The handler reads it; x.mu guards it.
+// body2 is the body of a request. The handler reads it; x.open.mu guards it.
 type body2 struct {
 	s      *stream
 	length int64 // Content-Length; -1 for none
@@ -220,7 +220,7 @@ type body2 struct {
 	came   chan struct{} // there is something new; nil before the first wait
 }
 
-// wake wakes a pending read. The caller holds x.mu.
+// wake wakes a pending read. The caller holds x.open.mu.
 func (b *body2) wake() {
 	if b.came != nil {
 		select {
@@ -234,7 +234,7 @@ func (b *body2) wake() {
 func (b *body2) addLocked(data []byte, n int64) {
 	b.got += int64(len(data))
 	if b.closed {
-		b.s.x.creditLocked(n)
+		b.s.x.open.creditLocked(n)
 		return
 	}
 	b.buf = append(b.buf, data...)
@@ -244,7 +244,7 @@ func (b *body2) addLocked(data []byte, n int64) {
 
 // usedLocked notes that n bytes need no memory any more, and tells the client at times.
 func (b *body2) usedLocked(n int64) (told bool) {
-	told = b.s.x.creditLocked(n)
+	told = b.s.x.open.creditLocked(n)
 	if b.owed += n; b.owed >= streamWindow/4 && !b.over {
 		b.recv += b.owed
 		b.s.x.add(append32(nil, http2.FrameWindowUpdate, b.s.id, uint32(b.owed)))
@@ -256,17 +256,17 @@ func (b *body2) usedLocked(n int64) (told bool) {
 // dropLocked drops the unread part. It reports whether the client gets a window update for it.
 func (b *body2) dropLocked() (told bool) {
 	b.closed = true
-	told = b.s.x.creditLocked(int64(len(b.buf)))
+	told = b.s.x.open.creditLocked(int64(len(b.buf)))
 	b.buf = nil
 	return told
 }
 
-// endBodyLocked notes that the client has sent all of the body. The error is that it is not as long as it said.
-func (s *stream) endBodyLocked() error {
-	s.body.over = true
-	s.body.wake()
-	if s.body.length >= 0 && s.body.length != s.body.got {
-		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+// endLocked notes that the client has sent all of the body. The error is that it is not as long as it said.
+func (b *body2) endLocked() error {
+	b.over = true
+	b.wake()
+	if b.length >= 0 && b.length != b.got {
+		return http2.StreamError{StreamID: b.s.id, Code: http2.ErrCodeProtocol}
 	}
 	return nil
 }
@@ -275,14 +275,14 @@ func (s *stream) endBodyLocked() error {
 func (b *body2) Read(p []byte) (int, error) {
 	x := b.s.x
 	for {
-		x.mu.Lock()
+		x.open.mu.Lock()
 		if len(b.buf) > 0 && !b.closed {
 			n := copy(p, b.buf)
 			if b.buf = b.buf[n:]; len(b.buf) == 0 {
 				b.buf = nil
 			}
 			told := b.usedLocked(int64(n))
-			x.mu.Unlock()
+			x.open.mu.Unlock()
 			if told {
 				x.flush(x.f.opts.Timeouts.Header) // the reader hears of an error
 			}
@@ -294,7 +294,7 @@ func (b *body2) Read(p []byte) (int, error) {
 		closed, left, over, by := b.closed, b.s.left, b.over, b.by
 		waits := b.s.head.waits
 		b.s.head.waits = false
-		x.mu.Unlock()
+		x.open.mu.Unlock()
 		switch {
 		case closed:
 			return 0, http.ErrBodyReadAfterClose
@@ -331,10 +331,10 @@ func (b *body2) await(by time.Time) bool {
 // Close implements [io.Closer].
 func (b *body2) Close() error {
 	x := b.s.x
-	x.mu.Lock()
+	x.open.mu.Lock()
 	told := b.dropLocked()
 	b.wake()
-	x.mu.Unlock()
+	x.open.mu.Unlock()
 	if told {
 		x.flush(x.f.opts.Timeouts.Header) // as in Read
 	}

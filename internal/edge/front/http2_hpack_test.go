@@ -15,8 +15,8 @@ import (
 	"vestibule/internal/edge/http1"
 )
 
-// FuzzHeads2 writes a header block, and reads it again with net's own decoder: what HTTP/2 can carry is the same, in any
-// number of frames.
+// FuzzHeads2 writes a header block, and reads it again with net's own decoder: what HTTP/2 can carry is the same, in
+// any number of frames.
 func FuzzHeads2(f *testing.F) {
 	f.Add(200, "Content-Type", "text/html", int64(5), false)
 	f.Add(503, "Set-Cookie", strings.Repeat("a", 40<<10), int64(0), true)
@@ -41,11 +41,13 @@ func FuzzHeads2(f *testing.F) {
 		n := 2
 		if httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value) && !ofConnection[name] {
 			n = 3
-			if got := h.Fields[1]; got.Name != strings.ToLower(name) || got.Value != value || got.Sensitive != (name == "Set-Cookie") {
+			if got := h.Fields[1]; got.Name != strings.ToLower(name) || got.Value != value ||
+				got.Sensitive != (name == "Set-Cookie") {
 				t.Errorf("%q: %q became %v", name, value, got)
 			}
 		}
-		if len(h.Fields) != n || len(h.PseudoValue("status")) != 3 || h.Fields[n-1].Name != "content-length" || !h.StreamEnded() || h.StreamID != 7 {
+		if len(h.Fields) != n || len(h.PseudoValue("status")) != 3 || h.Fields[n-1].Name != "content-length" ||
+			!h.StreamEnded() || h.StreamID != 7 {
 			t.Errorf("%v", h.Fields)
 		}
 	})
@@ -55,9 +57,15 @@ func FuzzHeads2(f *testing.F) {
 func FuzzRequests2(f *testing.F) {
 	var b bytes.Buffer
 	for _, fields := range [][]string{
-		{":method", "GET", ":path", "/a?b", ":scheme", "https", ":authority", "shop.example", "cookie", "a=b", "cookie", "c=d", "x-a", "b"},
+		{
+			":method", "GET", ":path", "/a?b", ":scheme", "https", ":authority", "shop.example", "cookie", "a=b", "cookie",
+			"c=d", "x-a", "b",
+		},
 		{":method", "CONNECT", ":authority", "shop.example:443"},
-		{":method", "POST", ":path", "/", ":scheme", "http", "host", "shop.example", "content-length", "0", "te", "trailers", "x-a", " b "},
+		{
+			":method", "POST", ":path", "/", ":scheme", "http", "host", "shop.example", "content-length", "0", "te", "trailers",
+			"x-a", " b ",
+		},
 		{"a", "b", ":path", "/"},
 		{":path", "/", ":path", "/", "X-A", "b\r\n"},
 	} {
@@ -108,7 +116,8 @@ func FuzzRequests2(f *testing.F) {
 				text += "Content-Length: 0\r\n"
 			}
 			again := http1.Request{}
-			if n, v := again.Parse([]byte(text + "\r\n")); v != http1.Ready && len(text) < http1.MaxHead-2 || v == http1.Ready && (n != len(text)+2 || !slices.Equal(again.Fields, fields) || again.Target != h.path || again.Host != h.authority) {
+			if n, v := again.Parse([]byte(text + "\r\n")); v != http1.Ready && len(text) < http1.MaxHead-2 || v == http1.Ready &&
+				(n != len(text)+2 || !slices.Equal(again.Fields, fields) || again.Target != h.path || again.Host != h.authority) {
 				t.Errorf("%q is not plain over HTTP/1.1: %v", text, v)
 			}
 		}
@@ -120,7 +129,7 @@ func TestSupply(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := supply{left: 10, most: 10, perSecond: 2, at: at}
 	take := func() (n int) {
-		for s.take(at) {
+		for s.take(at) == nil {
 			n++
 		}
 		return n

@@ -95,3 +95,24 @@ func (o *outbox) send(b []byte, patience time.Duration) bool {
 	o.out = nil
 	return !o.broken
 }
+
+// linger sends the last frames, and waits for the client to take them: a close would reset the connection and drop
+// them.
+func (o *outbox) linger() {
+	over := time.Now().Add(lingerFor)
+	if o.conn.SetDeadline(over) != nil { // also of a write in progress
+		return
+	}
+	o.writeUntil(over)
+	if !o.flush(lingerFor) || o.conn.CloseWrite() != nil {
+		return
+	}
+	b := make([]byte, firstBuffer)
+	for left := connWindow; left > 0; { // what may be on its way; a flood goes on
+		n, err := o.conn.Read(b)
+		if err != nil {
+			return
+		}
+		left -= n
+	}
+}

@@ -16,30 +16,100 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// stream is one request over HTTP/2 and its answer. It is the [visitor] of its trip, and a context that ends when the
-// visitor leaves. Its goroutine, the reader of the connection or after goApart another, owns it but for what x.mu
+// stream is one request over HTTP/2 and its answer. Its goroutine, the reader of the connection or after goApart another, owns it but for what x.open.mu
 // guards.
 type stream struct {
 	*work
-	x       *h2
-	id      uint32
-	head    http2Head
-	apart   bool // another goroutine reads
-	ended   bool // the client knows the end of the answer
-	told    bool // a part of the answer is on its way
-	pace    Pace
-	code    http2.ErrCode // why it ends without an answer; 0 for a fault of the edge
-	session bool          // the visitor has one; set before the trip
-	by      time.Time     // for writes of a handler; the zero time for none
+	x     *h2
+	id    uint32
+	head  http2Head
+	apart bool // another goroutine reads
+	ended bool // the client knows the end of the answer
+	told  bool // a part of the answer is on its way
+	pace  Pace
+	code  http2.ErrCode // why it ends without an answer; 0 for a fault of the edge
+	visit visit2
+	by    time.Time // for writes of a handler; the zero time for none
 
-	// Guarded by x.mu. The stream is in x.streams from goApart until it has ended.
+	// Guarded by x.open.mu. The stream is in x.open.byID from goApart until it has ended.
 	window int64
 	left   bool
 	cut    bool          // by the edge: the client may not know yet
-	gone   chan struct{} // nil if nobody asked
-	origin *http1.Conn   // is closed when the visitor leaves
 	room   chan struct{} // there may be a window; nil if nobody waits
 	body   *body2        // nil for none
+}
+
+// visit2 is one request over HTTP/2 as a context, which ends when the visitor leaves, and as the [visitor] of its trip.
+type visit2 struct {
+	s       *stream
+	session bool          // the visitor has one; set before the trip
+	gone    chan struct{} // nil if nobody asked; as origin, guarded by mu of the streams
+	origin  *http1.Conn   // is closed when the visitor leaves
+}
+
+var _ context.Context = (*visit2)(nil)
+
+// Deadline implements [context.Context].
+func (*visit2) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements [context.Context].
+func (v *visit2) Done() <-chan struct{} {
+	v.s.goApart()
+	mu := &v.s.x.open.mu
+	mu.Lock()
+	defer mu.Unlock()
+	if v.gone == nil {
+		if v.gone = make(chan struct{}); v.s.left {
+			close(v.gone)
+		}
+	}
+	return v.gone
+}
+
+// Err implements [context.Context].
+func (v *visit2) Err() error {
+	mu := &v.s.x.open.mu
+	mu.Lock()
+	defer mu.Unlock()
+	if v.s.left {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value implements [context.Context]. It may be called after the end.
+func (v *visit2) Value(key any) any {
+	if key == http.ServerContextKey {
+		return v // a handler may panic to end the stream
+	}
+	if v.session {
+		return v.s.x.f.sessions.Value(key)
+	}
+	return nil
+}
+
+// bind implements [visitor].
+func (v *visit2) bind(up *http1.Conn) bool {
+	mu := &v.s.x.open.mu
+	mu.Lock()
+	defer mu.Unlock()
+	v.origin = up
+	return !v.s.left
+}
+
+// watch implements [visitor]: the reader of the connection always does.
+func (v *visit2) watch() {}
+
+// hint implements [visitor].
+func (v *visit2) hint(r *http1.Response) bool {
+	s := v.s
+	b := appendStatus2(beginHead(nil, s.x.shrunk.Load()), r.Status)
+	for i := range r.Fields {
+		if f := &r.Fields[i]; origin.InHint(f.Name) {
+			b = appendField2(b, f.Name, f.Value)
+		}
+	}
+	return s.x.send(endHead(b, 0, s.id, false), s.pace.Left(s.x.f.opts.Timeouts.Idle))
 }
 
 // http2Head is what a handler needs of a head2.
@@ -48,12 +118,13 @@ type http2Head struct {
 	long   bool
 	server bool          // OPTIONS *: of the server, not of a site
 	r      *http.Request // if not plain
-	waits  bool          // for 100 Continue; under x.mu
+	waits  bool          // for 100 Continue; under x.open.mu
 }
 
 // begin makes s the stream of a request. The stream keeps w.
 func (s *stream) begin(w *work, h *head2, window int64) {
 	*s = stream{work: w, x: s.x, id: h.stream, window: window}
+	s.visit.s = s
 	switch {
 	case h.fault != nil:
 		s.head.long = true
@@ -100,9 +171,9 @@ func (s *stream) end() {
 			s.reset(http2.ErrCodeNo)
 		}
 		x.calm.control.earned.Add(4)
-		x.mu.Lock()
-		x.idle = x.now
-		x.mu.Unlock()
+		x.open.mu.Lock()
+		x.wait.idle = x.now
+		x.open.mu.Unlock()
 	} else {
 		s.endApart()
 	}
@@ -113,10 +184,10 @@ func (s *stream) end() {
 // endApart is end of a stream that went apart.
 func (s *stream) endApart() {
 	x := s.x
-	x.mu.Lock()
+	x.open.mu.Lock()
 	left := s.left
 	unread := s.body != nil && !s.body.over
-	x.mu.Unlock()
+	x.open.mu.Unlock()
 	switch {
 	case left:
 	case !s.ended:
@@ -131,15 +202,15 @@ func (s *stream) endApart() {
 		x.calm.resets.earned.Add(1)
 	}
 	s.leave() // ends what waits for it
-	x.mu.Lock()
+	x.open.mu.Lock()
 	told := s.body != nil && s.body.dropLocked()
-	if delete(x.streams, s.id); len(x.streams) == 0 {
-		x.idle = time.Now()
-		if x.restLocked(); x.ends {
-			x.nudgeLocked()
+	if delete(x.open.byID, s.id); len(x.open.byID) == 0 {
+		x.wait.idle = time.Now()
+		if x.restLocked(); x.wait.ends {
+			x.wait.nudge()
 		}
 	}
-	x.mu.Unlock()
+	x.open.mu.Unlock()
 	if told {
 		x.flush(x.f.opts.Timeouts.Header) // the reader hears of an error
 	}
@@ -158,25 +229,25 @@ func (s *stream) goApart() {
 	}
 	s.apart = true
 	x := s.x
-	x.mu.Lock()
-	x.streams[s.id] = s
-	x.mu.Unlock()
+	x.open.mu.Lock()
+	x.open.byID[s.id] = s
+	x.open.mu.Unlock()
 	x.f.readOn(x)
 }
 
 // leave notes that the visitor has left, and reports whether it was there. Any goroutine may call it.
 func (s *stream) leave() bool {
-	s.x.mu.Lock()
-	defer s.x.mu.Unlock()
+	s.x.open.mu.Lock()
+	defer s.x.open.mu.Unlock()
 	if s.left {
 		return false
 	}
 	s.left = true
-	if s.gone != nil {
-		close(s.gone)
+	if s.visit.gone != nil {
+		close(s.visit.gone)
 	}
-	if s.origin != nil {
-		s.origin.Close() // which ends its read
+	if s.visit.origin != nil {
+		s.visit.origin.Close() // which ends its read
 	}
 	s.wake()
 	if s.body != nil {
@@ -185,7 +256,7 @@ func (s *stream) leave() bool {
 	return true
 }
 
-// wake wakes the owner if it waits for a window. The caller holds x.mu.
+// wake wakes the owner if it waits for a window. The caller holds x.open.mu.
 func (s *stream) wake() {
 	if s.room != nil {
 		select {
@@ -193,67 +264,6 @@ func (s *stream) wake() {
 		default:
 		}
 	}
-}
-
-// bind implements [visitor].
-func (s *stream) bind(up *http1.Conn) bool {
-	s.x.mu.Lock()
-	defer s.x.mu.Unlock()
-	s.origin = up
-	return !s.left
-}
-
-// watch implements [visitor]: the reader of the connection always does.
-func (s *stream) watch() {}
-
-// hint implements [visitor].
-func (s *stream) hint(r *http1.Response) bool {
-	b := appendStatus2(beginHead(nil, s.x.shrunk.Load()), r.Status)
-	for i := range r.Fields {
-		if f := &r.Fields[i]; origin.InHint(f.Name) {
-			b = appendField2(b, f.Name, f.Value)
-		}
-	}
-	return s.x.send(endHead(b, 0, s.id, false), s.pace.Left(s.x.f.opts.Timeouts.Idle))
-}
-
-var _ context.Context = (*stream)(nil)
-
-// Deadline implements [context.Context].
-func (*stream) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done implements [context.Context].
-func (s *stream) Done() <-chan struct{} {
-	s.goApart()
-	s.x.mu.Lock()
-	defer s.x.mu.Unlock()
-	if s.gone == nil {
-		if s.gone = make(chan struct{}); s.left {
-			close(s.gone)
-		}
-	}
-	return s.gone
-}
-
-// Err implements [context.Context].
-func (s *stream) Err() error {
-	s.x.mu.Lock()
-	defer s.x.mu.Unlock()
-	if s.left {
-		return context.Canceled
-	}
-	return nil
-}
-
-// Value implements [context.Context]. It may be called after the end.
-func (s *stream) Value(key any) any {
-	if key == http.ServerContextKey {
-		return s // a handler may panic to end the stream
-	}
-	if s.session {
-		return s.x.f.sessions.Value(key)
-	}
-	return nil
 }
 
 // decide has the request decided, and acts on the outcome.
@@ -268,12 +278,9 @@ func (s *stream) decide() {
 			s.answerPanic(o, p)
 		}
 	}()
-	s.ask = gate.Request{
-		Host: s.req.Host, Target: s.req.Target, Method: s.req.Method, Version: "HTTP/2.0", Lines: (*requestLines)(&s.req),
-	}
-	s.readAsk(opts.Proxies, x.accepted.peer, x.accepted.secure)
+	s.fillAsk("HTTP/2.0", false, opts.Proxies, x.accepted.peer, x.accepted.secure)
 	opts.Metrics.Requests.Inc()
-	opts.Gate.Decide(s, &s.ask, o)
+	opts.Gate.Decide(&s.visit, &s.ask, o)
 	x.progress.Identify(o.Client, o.Session())
 	switch o.Kind {
 	case gate.Enters:
@@ -328,9 +335,9 @@ func (s *stream) answerPanic(o *gate.Outcome, p any) {
 // forward sends an admitted request to its site. client is the text of the visitor's address.
 func (s *stream) forward(o *gate.Outcome, client string) {
 	o.MustGo(gate.Enters, s.req.Target)
-	s.session = o.HasSession()
+	s.visit.session = o.Session() != 0
 	s.trip = trip{
-		opts: &s.x.f.opts, outcome: o, client: client, base: s, visitor: s, cannotTie: origin.ErrMultiplexedLogin,
+		opts: &s.x.f.opts, outcome: o, client: client, base: &s.visit, visitor: &s.visit, cannotTie: origin.ErrMultiplexedLogin,
 	}
 	defer s.endTrip()
 	err := s.exchange(nil)
@@ -374,7 +381,7 @@ func (s *stream) answer() {
 		s.brokeOff(err)
 		return
 	}
-	if there := s.bind(nil); whole && there && !s.res.Close &&
+	if there := s.visit.bind(nil); whole && there && !s.res.Close &&
 		!t.outcome.Alone { // otherwise it is closed with the visitor
 		t.opts.Pool.Put(t.up)
 		t.up = nil
@@ -412,13 +419,13 @@ func (s *stream) write(b []byte, ends bool, patience time.Duration) bool {
 		return len(b) == 0
 	}
 	for {
-		n := s.grab(len(b))
+		n := s.x.open.grab(s, len(b))
 		switch {
 		case n < 0:
 			return false
 		case n == 0 && len(b) > 0:
 			s.goApart()
-			if !s.sendOut(patience) || !s.awaitWindow(patience) {
+			if !s.sendOut(patience) || !s.await(patience, awaitRoom(s.room)) {
 				return false
 			}
 			continue
@@ -440,35 +447,18 @@ func (s *stream) write(b []byte, ends bool, patience time.Duration) bool {
 	}
 }
 
-// grab takes up to n bytes of the windows for one frame. It returns -1 if the visitor has left.
-func (s *stream) grab(n int) int {
-	x := s.x
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if s.left {
-		return -1
-	}
-	got := max(0, min(int64(n), maxPayload, s.window, x.window))
-	s.window -= got
-	x.window -= got
-	if got == 0 && n > 0 && s.room == nil {
-		s.room = make(chan struct{}, 1)
-	}
-	return int(got)
-}
-
-// awaitWindow waits until there may be a window. It reports whether the visitor is there in time.
-func (s *stream) awaitWindow(patience time.Duration) bool {
-	return s.await(patience, func(patience time.Duration) (int, bool) {
+// awaitRoom waits until there may be a window.
+func awaitRoom(room <-chan struct{}) func(patience time.Duration) (n int, ok bool) {
+	return func(patience time.Duration) (int, bool) {
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		select {
-		case <-s.room:
+		case <-room:
 			return 0, true
 		case <-timer.C:
 			return 0, false
 		}
-	})
+	}
 }
 
 // await waits for the visitor, see [Pace].
@@ -496,9 +486,9 @@ func (s *stream) sendOut(patience time.Duration) bool {
 		s.out = s.out[:0]
 		return true
 	}
-	s.x.mu.Lock()
-	left, others := s.left, len(s.x.streams) > 1
-	s.x.mu.Unlock()
+	s.x.open.mu.Lock()
+	left, others := s.left, len(s.x.open.byID) > 1
+	s.x.open.mu.Unlock()
 	if left {
 		s.out = s.out[:0]
 		return false

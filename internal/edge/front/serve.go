@@ -33,7 +33,7 @@ func (c *conn) serve() {
 	if c.cfg != nil && !c.handshake() {
 		return
 	}
-	c.visit.conn = c.conn
+	c.visit.conn, c.output.conn = c.conn, c.conn
 	if p, ok := c.conn.(Prefaced); ok && p.Prefaced() {
 		c.from.Of(struct{ net.Conn }{c.conn})
 	} else {
@@ -42,7 +42,11 @@ func (c *conn) serve() {
 	c.peer = clientaddr.Peer(peer.String())
 	c.takeWork()
 	defer c.freeWork()
-	defer c.untie()
+	defer func() {
+		if up := c.tied.take(); up != nil {
+			up.Close() // nothing is in progress on it
+		}
+	}()
 	if c.f.opts.HandsOver {
 		c.handOver()
 		return
@@ -61,7 +65,7 @@ func (c *conn) serve() {
 			c.handOver()
 			return
 		}
-		c.r += n
+		c.in.r += n
 		if c.blanks = 0; c.req.Method == http.MethodPost {
 			c.blanks = 4
 		}
@@ -95,7 +99,11 @@ func (c *conn) handshake() bool {
 			return false
 		}
 		c.peer = clientaddr.Peer(t.RemoteAddr().String())
-		c.serveH2(t)
+		if x := newH2(c, t); c.phase.CompareAndSwap(phaseIdle, phaseTwo) {
+			x.run()
+		} else {
+			x.end() // Shutdown closed it just now
+		}
 		return false
 	}
 	return true
@@ -103,9 +111,9 @@ func (c *conn) handshake() bool {
 
 // handle has one request decided, and acts on the outcome. It reports whether the connection stays open.
 func (c *conn) handle(length int) (goesOn bool) {
-	c.begun, c.unread, c.pace = false, length, Pace{}
-	c.progress.Begin()
-	defer c.progress.End()
+	c.output.begun, c.output.pace, c.unread = false, Pace{}, length
+	c.output.progress.Begin()
+	defer c.output.progress.End()
 	o := c.f.opts.Gate.Begin()
 	defer o.End()
 	c.visit.next()
@@ -116,7 +124,7 @@ func (c *conn) handle(length int) (goesOn bool) {
 			c.answerPanic(o, p)
 		}
 	}()
-	c.fillAsk(length > 0)
+	c.fillAsk("HTTP/1.1", length > 0, c.f.opts.Proxies, c.peer, c.secure)
 	if c.auth != nil {
 		if !c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines) {
 			c.endVisit()
@@ -127,7 +135,7 @@ func (c *conn) handle(length int) (goesOn bool) {
 		c.f.opts.Gate.Decide(&c.visit, &c.ask, o)
 	}
 	if c.auth == nil {
-		c.progress.Identify(o.Client, o.Session())
+		c.output.progress.Identify(o.Client, o.Session())
 	}
 	switch o.Kind {
 	case gate.Enters:
@@ -140,7 +148,10 @@ func (c *conn) handle(length int) (goesOn bool) {
 		goesOn = c.reply(http.StatusOK, c.fields, nil, false, length)
 	case gate.Answered:
 		c.endVisit()
-		goesOn = c.answer(o, length)
+		if c.auth != nil {
+			o.Header = withDecision(o.Header)
+		}
+		goesOn = c.reply(o.Status, o.Header, o.Body, o.Close, length)
 	default:
 		panic(fmt.Sprintf("fast front: an outcome of kind %d", o.Kind))
 	}
@@ -149,16 +160,13 @@ func (c *conn) handle(length int) (goesOn bool) {
 }
 
 // fillAsk fills ask from the head of the request.
-func (c *conn) fillAsk(body bool) {
-	c.ask = gate.Request{
-		Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1",
-		Lines: (*requestLines)(&c.req),
+func (w *work) fillAsk(
+	version string, body bool, proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState,
+) {
+	w.ask = gate.Request{
+		Host: w.req.Host, Target: w.req.Target, Method: w.req.Method, Body: body, Version: version,
+		Lines: (*requestLines)(&w.req),
 	}
-	c.readAsk(c.f.opts.Proxies, c.peer, c.secure)
-}
-
-// readAsk fills ask from the header of the request.
-func (w *work) readAsk(proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState) {
 	w.values, w.lengths = w.values[:0], 0
 	for i := range w.req.Fields {
 		w.lengths |= 1 << (len(w.req.Fields[i].Name) % 64)
@@ -185,10 +193,9 @@ func (c *conn) handOver() {
 	if c.conn.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	h := &handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
-	if c.tied != nil {
-		c.f.opts.Pool.Untie()
-		h.tied, c.tied = c.tied.Conn, nil
+	h := &handed{Conn: c.conn, rest: append([]byte(nil), c.in.b[c.in.r:c.in.w]...)}
+	if up := c.tied.take(); up != nil {
+		h.tied = up.Conn
 	}
 	if t, ok := c.conn.(*tls.Conn); ok {
 		c.give(&handedTLS{h, t})

@@ -67,10 +67,8 @@ type visitor interface {
 
 // work is the memory of a request. One connection at a time uses it.
 type work struct {
-	in      []byte
+	in      buffer
 	out     []byte // an answer, or the request to an origin
-	pieces  [][]byte
-	rest    net.Buffers // of pieces
 	req     http1.Request
 	res     http1.Response
 	ask     gate.Request
@@ -95,19 +93,56 @@ func (p *buffers) get() *work {
 	if w, ok := p.pool.Get().(*work); ok {
 		return w
 	}
-	w := &work{in: make([]byte, firstBuffer)}
+	w := &work{in: buffer{b: make([]byte, firstBuffer)}}
 	w.lines = w.linesOf
 	return w
 }
 
 func (p *buffers) put(w *work) {
-	if len(w.in) > firstBuffer {
-		w.in = make([]byte, firstBuffer)
+	if w.in.r, w.in.w = 0, 0; len(w.in.b) > firstBuffer {
+		w.in.b = make([]byte, firstBuffer)
 	}
 	if cap(w.out) > keptBuffer {
 		w.out = nil
 	}
 	p.pool.Put(w)
+}
+
+// buffer is the memory of a reader: b[r:w] was read and is unused.
+type buffer struct {
+	b    []byte
+	r, w int
+}
+
+// skip skips up to n CR and LF, which some old browsers send after a form, as net/http does. It returns how many more
+// may come.
+func (b *buffer) skip(n int) int {
+	for ; n > 0 && b.r < b.w; n-- {
+		if next := b.b[b.r]; next != '\r' && next != '\n' {
+			return 0
+		}
+		b.r++
+	}
+	return n
+}
+
+// room returns memory for the bytes of a read.
+func (b *buffer) room() []byte {
+	if b.w == len(b.b) {
+		if b.r > 0 {
+			b.r, b.w = 0, copy(b.b, b.b[b.r:b.w])
+		} else {
+			b.b = append(b.b, make([]byte, len(b.b))...)
+		}
+	}
+	return b.b[b.w:]
+}
+
+// put appends a byte that was read.
+func (b *buffer) put(c byte) {
+	b.b = append(b.b[:b.w], c)
+	b.b = b.b[:cap(b.b)]
+	b.w++
 }
 
 // linesOf returns the values of a header field, nil for none.

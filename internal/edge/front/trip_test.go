@@ -38,7 +38,8 @@ func TestAClosedConnectionIsNotKept(t *testing.T) {
 	pool := &http1.Pool{Dial: (&net.Dialer{}).DialContext, MaxIdle: 8, MaxIdlePerSite: 8, IdleFor: time.Minute}
 	defer pool.Close()
 	f := &shared{base: context.Background(), opts: Options{
-		Pool: pool, Monitor: &origin.Monitor{Log: slog.New(slog.DiscardHandler), Changed: func() {}}, Log: slog.New(slog.DiscardHandler),
+		Pool: pool, Monitor: &origin.Monitor{Log: slog.New(slog.DiscardHandler), Changed: func() {}},
+		Log:      slog.New(slog.DiscardHandler),
 		Draining: func() bool { return false }, Timeouts: Timeouts{Response: testkit.Patience, Idle: testkit.Patience},
 	}}
 	c := newConn(f, mine, nil, nil, nil)
@@ -47,7 +48,7 @@ func TestAClosedConnectionIsNotKept(t *testing.T) {
 		testkit.Eventually(t, "the front has seen that the visitor left", func() bool { return c.visit.Err() != nil })
 	}}
 	c.takeWork()
-	c.visit.conn = c.conn
+	c.visit.conn, c.output.conn = c.conn, c.conn
 	c.visit.next()
 	answered := make(chan error, 1)
 	go func() {
@@ -69,7 +70,10 @@ func TestAClosedConnectionIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.trip = trip{opts: &f.opts, outcome: &gate.Outcome{Origin: &origin.Origin{URL: &url.URL{}}}, base: f.base, visitor: c, up: up}
+	c.trip = trip{
+		opts: &f.opts, outcome: &gate.Outcome{Origin: &origin.Origin{URL: &url.URL{}}}, base: f.base, visitor: &c.visit,
+		up: up,
+	}
 	c.visit.bind(up)
 	c.out = append(c.out[:0], "GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n"...)
 	if err := c.roundTrip(up); err != nil {

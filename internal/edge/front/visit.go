@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
 )
 
 // visit is one request as a context: it ends when the visitor leaves. The connection is watched only once Done or
@@ -17,6 +18,7 @@ type visit struct {
 	readBy time.Time
 	all    *sync.WaitGroup // the goroutines of the front
 	log    *slog.Logger
+	output *output
 
 	mu      sync.Mutex
 	gone    chan struct{}
@@ -146,4 +148,18 @@ func (v *visit) readUntil(limit time.Time, slack time.Duration) bool {
 	}
 	v.readBy = limit
 	return v.conn.SetReadDeadline(limit) == nil
+}
+
+// hint implements [visitor].
+func (v *visit) hint(r *http1.Response) bool {
+	b := appendStatus(nil, r.Status)
+	for i := range r.Fields {
+		if f := &r.Fields[i]; origin.InHint(f.Name) {
+			b = appendField(b, f.Name, f.Value)
+		}
+	}
+	began := v.output.begun
+	ok := v.output.write(true, v.output.timeouts.Idle, append(b, "\r\n"...))
+	v.output.begun = began // the final answer follows
+	return ok
 }

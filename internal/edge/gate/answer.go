@@ -71,7 +71,7 @@ func (a *answers) give(r *Request, o *Outcome, rooms *snapshot, say *reply) {
 		o.visitor.Decision.Retry = a.engine.soon()
 	case fullPage, nothing:
 	}
-	r.from = r.sender(&o.lines)
+	r.from = senderOf(r, &o.lines)
 	k := r.kind(say.room.JSONResponse)
 	a.engine.metrics.waiting[k].Inc()
 	status := k.status(say.status)

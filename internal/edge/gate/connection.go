@@ -38,7 +38,7 @@ func (c *Connection) Left() time.Duration {
 	for i := range c.stays {
 		until = min(until, c.stays[i].Ticket.Until)
 	}
-	return fleettime.Time(int64(until) * 1000).Sub(c.gate.now())
+	return fleettime.Time(int64(until) * 1000).Sub(c.gate.Engine.now())
 }
 
 // Active tells that the visitor has sent data. It renews the sessions of rooms with long_connections: renew, as a
@@ -46,13 +46,13 @@ func (c *Connection) Left() time.Duration {
 func (c *Connection) Active() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.gate.clock.Now()
+	now := c.gate.Engine.clock.Now()
 	if now < c.next {
 		return
 	}
 	c.next = now.Add(activeEvery)
 	rooms, hurry := c.gate.Rooms(), false
-	c.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
+	c.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
 		for i := range c.stays {
 			if r := rooms.ByID(c.stays[i].Room); r != nil && r.LongConnections == room.LongRenew {
 				c.stays[i].Ticket = eng.Live(now, r.ID, c.stays[i].Ticket)
@@ -61,6 +61,6 @@ func (c *Connection) Active() {
 		hurry = eng.Due() <= now
 	})
 	if hurry {
-		c.gate.wake()
+		c.gate.Engine.wake()
 	}
 }

@@ -44,7 +44,7 @@ const (
 // Decide fills in o for r. It waits while the visitor is held for a permit, until ctx ends at most. If it panics,
 // the visitor must still get [Outcome.Tickets]: a permit may be charged.
 func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
-	o.Client, o.Secure = r.Client, r.Secure
+	o.Client, o.Secure, o.issued.secure = r.Client, r.Secure, r.Secure
 	if r.Unread != nil {
 		g.countUnread(r)
 	}
@@ -127,7 +127,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	o.host = m.Host
 	if !r.SiteApart {
-		if o.hops, o.via = r.hop(m.Host, &o.hop); o.hops > maxHops {
+		if o.hops, o.via = o.hop.add(r, m.Host); o.hops > maxHops {
 			g.noteLoop(m.Host, o.Origin)
 			o.Refuse("loop", "The address of the site leads back to its waiting room.", statusLoopDetected)
 			return
@@ -168,7 +168,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		o.Kind = Enters
 		return
 	}
-	o.Header = o.appendTickets(o.Header)
+	o.Header = o.issued.appendTo(o.Header, false)
 	if o.HSTS != "" {
 		o.set(HSTSHeader, o.HSTS)
 	}
@@ -188,12 +188,12 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	from := clientaddr.Prefix(r.Client)
 	b := g.tickets.read(r, o, rooms, rm)
 	if !b.any() && r.Tickets == nil {
-		g.metrics.ticketCount[ticketNone].Inc()
+		g.Engine.metrics.ticketCount[ticketNone].Inc()
 	}
 	if b.unread {
 		return reply{what: moment, room: rm, why: "ticket_unread", status: statusServiceUnavailable}
 	}
-	if poll && b.none() && g.Told() && rm.QueueingMethod != room.MethodReject {
+	if poll && b.none() && g.Engine.Told.Load() && rm.QueueingMethod != room.MethodReject {
 		// A page without a ticket would be a new visitor with every poll, and each could be charged an unused
 		// permit.
 		return reply{what: news, room: rm, state: newsReload, cookies: r.Tickets != nil || b.any()}
@@ -203,15 +203,16 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	if (r.isPrefetch() || r.isPart()) && rm.QueueingMethod != room.MethodPassthrough {
 		return g.lookOn(o, rm, b)
 	}
-	d, now, hurry := g.arrive(rm.ID, b, from, b.none() && r.isAside())
+	d, now, hurry := g.Engine.arrive(rm.ID, b, from, b.none() && r.isAside())
 	if hurry {
-		g.wake()
+		g.Engine.wake()
 	}
 	if d.Verdict == admission.Hold {
 		fresh, asks := d.Fresh, r.Poll || r.wantsJSON()
 		most := r.Patience
 		switch {
-		case (r.PollNow || r.isByScript()) && (most == 0 || most > glance): // a script has nothing to show yet
+		case (r.PollNow || !r.Poll && r.Fetch.byScript()) &&
+			(most == 0 || most > glance): // a script has nothing to show yet
 			most = glance
 		case r.Poll && len(r.Accept) == 0 && (most == 0 || most > relayed):
 			most = relayed
@@ -220,10 +221,10 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		if b.place.ID != 0 {
 			was = b.place
 		}
-		if d = g.hold(ctx, rm.ID, was, d, from, most, asks); d.Fresh == admission.Kept {
+		if d = g.Engine.hold(ctx, rm.ID, was, d, from, most, asks); d.Fresh == admission.Kept {
 			d.Fresh = fresh // why the ticket brought was replaced
 		}
-		now = g.now() // the hold may have lasted half a minute
+		now = g.Engine.now() // the hold may have lasted half a minute
 	}
 	rm.counters.count(&d)
 	if d.Enters() {
@@ -235,7 +236,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return reply{what: moment, room: rm, status: rm.QueueingStatus}
 	}
 	if d.Reseal {
-		o.seal(rm, now, &d.Ticket, b)
+		o.issued.seal(rm, now, &d.Ticket, b)
 	}
 	status := rm.QueueingStatus
 	if d.Reason == admission.Closed {
@@ -255,9 +256,9 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 // lookOn decides about a request that nobody may see the answer of, or that is a part of a page elsewhere. A session is
 // served; anything else takes no place and no permit, and a visitor that waits keeps its turn.
 func (g *Gate) lookOn(o *Outcome, rm *roomState, b *brought) reply {
-	d, now, hurry := g.serve(rm.ID, b.session)
+	d, now, hurry := g.Engine.serve(rm.ID, b.session)
 	if hurry {
-		g.wake()
+		g.Engine.wake()
 	}
 	if d.Enters() {
 		rm.counters.count(&d)
@@ -272,13 +273,13 @@ func (g *Gate) lookOn(o *Outcome, rm *roomState, b *brought) reply {
 func (g *Gate) enters(o *Outcome, rm *roomState, now fleettime.Time, d *admission.Decision, b *brought) {
 	// A session that was brought without TLS goes on with it.
 	if d.Reseal || !b.byHeader && b.found[rm.index(o.Secure)][kindSession].ID != d.Ticket.ID {
-		o.seal(rm, now, &d.Ticket, b)
+		o.issued.seal(rm, now, &d.Ticket, b)
 	}
-	o.takeBack(rm, b, kindPlace)
+	o.issued.takeBack(rm, b, kindPlace)
 	g.own.endPush(o, rm, b)
 	stay := Stay{rm.ID, d.Ticket}
 	if d.Verdict == admission.Admit {
-		g.finish(stay.Place())
+		g.Engine.finish(stay.Place())
 	}
 	o.inside, o.traffic, o.decided = append(o.inside, stay), append(o.traffic, rm.traffic), now
 	o.Private = o.Private || rm.Caching == room.CachingPrivate

@@ -16,8 +16,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the lists of deploy/fronts anew")
 
-// TestDecisiveHeaders: the list has every header that a decision reads, and no other but that of rules. Servers in front
-// and the document name the same ones.
+// TestDecisiveHeaders: the list has every header that a decision reads, and no other but that of rules. Servers in
+// front and the document name the same ones.
 func TestDecisiveHeaders(t *testing.T) {
 	read := map[string]bool{}
 	for _, method := range []string{"GET", "MOVE", "SEARCH"} {
@@ -34,7 +34,7 @@ func TestDecisiveHeaders(t *testing.T) {
 	read[userAgent] = true
 	for _, name := range Decisive { // of libraries
 		r := Request{Method: "GET", Lines: oneLine{Name: name, Value: "http://shop.example/"}}
-		if r.sender(new([]rules.Header)) != (sender{}) {
+		if senderOf(&r, new([]rules.Header)) != (sender{}) {
 			read[name] = true
 		}
 	}
@@ -54,7 +54,8 @@ func TestDecisiveHeaders(t *testing.T) {
 	const note = "made of internal/edge/gate/request.go: make golden\n"
 	var nginx, lua strings.Builder
 	for _, name := range Decisive {
-		nginx.WriteString("\tproxy_set_header " + name + " $http_" + strings.ToLower(strings.ReplaceAll(name, "-", "_")) + ";\n")
+		nginx.WriteString("\tproxy_set_header " + name + " $http_" + strings.ToLower(strings.ReplaceAll(name, "-", "_")) +
+			";\n")
 		lua.WriteString("\t\"" + strings.ToLower(name) + "\",\n")
 	}
 	asked := strings.Replace(nginx.String(), "$http_upgrade;", "$vestibule_upgrade;", 1)
@@ -65,7 +66,8 @@ func TestDecisiveHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "`" + strings.Join(Decisive, "`, `") + "`"; !strings.Contains(strings.Join(strings.Fields(string(doc)), " "), want) {
+	if want := "`" + strings.Join(Decisive, "`, `") +
+		"`"; !strings.Contains(strings.Join(strings.Fields(string(doc)), " "), want) {
 		t.Errorf("docs/INTEGRATIONS.md must name these headers: %s", want)
 	}
 }

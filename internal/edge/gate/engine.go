@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"vestibule/internal/core/admission"
-	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -18,7 +17,6 @@ import (
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
-	"vestibule/internal/page"
 )
 
 // engine is the admission core of this edge under its lock, driven by the machine's clock, and its waiting callers.
@@ -37,7 +35,7 @@ type engine struct {
 	jumps uint64    // of the clock, at the last lock of mu
 	above stop.Stop // why nobody enters, as the regional last told; zero for no reason of its own
 
-	told    atomic.Bool  // fleet time was once known well enough to give places
+	Told    atomic.Bool  // fleet time was once known well enough to give places
 	granted atomic.Int64 // clock reading at the newest grant, 0 before
 }
 
@@ -65,8 +63,8 @@ func (e *engine) Time() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, wall := e.clock.Read()
-	if e.core.TimeBound(now) <= fleettime.Rough {
-		return e.core.Time(now)
+	if e.core.Clock.Bound(now) <= fleettime.Rough {
+		return e.core.Clock.Time(now)
 	}
 	return fleettime.TimeOf(wall)
 }
@@ -75,7 +73,7 @@ func (e *engine) Time() fleettime.Time {
 func (e *engine) now() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.Time(e.clock.Now())
+	return e.core.Clock.Time(e.clock.Now())
 }
 
 // Apply applies a grant and answers the held visitors that may enter now. It returns the clock reading.
@@ -85,7 +83,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	e.core.Apply(now, *grant)
 	e.above = grant.Stop
 	e.updateClock(now)
-	answer(e.core.Release(now, nil))
+	answer(e.core.Rooms.Release(now, nil))
 	e.granted.Store(int64(max(now, 1)))
 	return now
 }
@@ -94,22 +92,22 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 func (e *engine) Snapshotted() {
 	now := e.lock()
 	defer e.mu.Unlock()
-	e.core.Snapshotted(now)
-	answer(e.core.Release(now, nil))
+	e.core.Snapshots.Written(now)
+	answer(e.core.Rooms.Release(now, nil))
 }
 
 // Restore restores fleet time as stored by an earlier process.
 func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	now := e.lock()
 	defer e.mu.Unlock()
-	e.core.Restore(now, known(now))
+	e.core.Clock.Restore(now, known(now))
 	e.updateClock(now)
 }
 
 // updateClock records when fleet time becomes known. The caller holds the lock.
 func (e *engine) updateClock(now fleettime.Mono) {
-	if !e.told.Load() && e.core.TimeBound(now) <= fleettime.Rough {
-		e.told.Store(true)
+	if !e.Told.Load() && e.core.Clock.Bound(now) <= fleettime.Rough {
+		e.Told.Store(true)
 	}
 }
 
@@ -127,43 +125,7 @@ func (e *engine) LastGrant() fleettime.Mono { return fleettime.Mono(e.granted.Lo
 func (e *engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	answer(e.core.Drain(e.clock.Now()))
-}
-
-// Told reports whether fleet time was ever known well enough to give a place.
-func (e *engine) Told() bool { return e.told.Load() }
-
-// changedFor is how long every stream gets every message after a change of the limits: forecasts change for all.
-const changedFor = 10 * time.Second
-
-// message returns the current broadcast of a room.
-func (e *engine) message(r *room.Room) sse.Message {
-	var st admission.Status
-	var l admission.Ledger
-	var outage admission.Reason
-	e.With(func(now fleettime.Mono, eng *admission.Engine) {
-		st, l, outage = eng.Status(now), eng.Ledger(now, r.ID), eng.Outage(now, r.ID)
-	})
-	state := r.State()
-	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
-	b.Closed = state == room.Rejecting
-	if ev := eventOf(r, st.Time); ev.Prequeue && state != room.QueuedAll {
-		b.Starts = ev.Start
-		if ev.Draw.Drawn {
-			b.Drawn = ev.Draw.Closes
-		}
-		if ev.Draw.Drawn && st.Time >= ev.Draw.Counted {
-			b.Entrants = ev.Draw.Entrants
-		}
-	}
-	if b.PausedBy = page.PausedBy(outage); state == room.QueuedAll {
-		b.PausedBy = page.PausedByOperator
-	}
-	m := sse.Message{Text: page.AppendBroadcast(nil, b), Far: estimate.Open}
-	if v := l.View; v != nil && r.Draw == nil && len(v.Rounds) == 0 && st.Time.Sub(v.Changed) > changedFor {
-		m.Far = max(v.Cutoff, v.Park)
-	}
-	return m
+	answer(e.core.Rooms.Drain(e.clock.Now()))
 }
 
 // arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.
@@ -184,7 +146,7 @@ func (e *engine) arrive(
 	if d.Ticket.Uncounted = false; waits && d.Counted {
 		e.counted.Add(minute, from)
 	}
-	return d, e.core.Time(m), min(e.core.Due(), e.core.SnapshotDue()) <= m
+	return d, e.core.Clock.Time(m), min(e.core.Due(), e.core.Snapshots.Due()) <= m
 }
 
 // serve serves a request of a valid session, and decides nothing about others.
@@ -192,7 +154,7 @@ func (e *engine) serve(id room.ID, session ticket.Ticket) (d admission.Decision,
 	m := e.lock()
 	defer e.mu.Unlock()
 	d = e.core.Serve(m, id, session)
-	return d, e.core.Time(m), e.core.Due() <= m
+	return d, e.core.Clock.Time(m), e.core.Due() <= m
 }
 
 // navigation is the maximum hold of a page load: the browser shows nothing meanwhile, and the waiting page polls by
@@ -222,7 +184,7 @@ func (e *engine) hold(
 	done := make(chan struct{})
 	v := &admission.Visit{Room: id, Ticket: d.Ticket, Brought: brought, Data: done}
 	if !e.held.Take(from) {
-		e.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Decline(now, v) })
+		e.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Rooms.Decline(now, v) })
 		v.Decision.Retry = e.soon() // this client polls instead
 		return v.Decision
 	}
@@ -232,12 +194,12 @@ func (e *engine) hold(
 
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	outcome, end := holdQueued, (*admission.Engine).GiveUp
+	outcome, end := holdQueued, (*admission.Rooms).GiveUp
 	select {
 	case <-done:
 	case <-timer.C:
 	case <-ctx.Done():
-		outcome, end = holdLeft, (*admission.Engine).Abandon
+		outcome, end = holdLeft, (*admission.Rooms).Abandon
 	}
 	now, gaveUp := e.endHold(v, end)
 	if !gaveUp {
@@ -264,23 +226,26 @@ func (e *engine) soon() time.Duration {
 func (e *engine) startHold(v *admission.Visit) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
-	e.core.Hold(now, v)
-	answer(e.core.ReleaseRoom(now, v.Room))
+	e.core.Rooms.Hold(now, v)
+	answer(e.core.Rooms.ReleaseRoom(now, v.Room))
 	return now
 }
 
 // endHold takes a visit back from the core.
 func (e *engine) endHold(
-	v *admission.Visit, end func(*admission.Engine, fleettime.Mono, *admission.Visit) bool,
+	v *admission.Visit, end func(*admission.Rooms, fleettime.Mono, *admission.Visit) bool,
 ) (fleettime.Mono, bool) {
 	now := e.lock()
 	defer e.mu.Unlock()
-	return now, end(e.core, now, v)
+	return now, end(e.core.Rooms, now, v)
 }
 
 // quit ends one stay.
 func (e *engine) quit(st *Stay) {
-	ended, hurry := e.end(st)
+	ended, hurry := false, false
+	e.With(func(now fleettime.Mono, eng *admission.Engine) {
+		ended, hurry = eng.Quit(now, st.Room, st.Ticket), eng.Due() <= now
+	})
 	e.finish(st.Place())
 	if ended {
 		e.metrics.quits.Inc()
@@ -288,12 +253,6 @@ func (e *engine) quit(st *Stay) {
 			e.wake()
 		}
 	}
-}
-
-func (e *engine) end(st *Stay) (ended, hurry bool) {
-	now := e.lock()
-	defer e.mu.Unlock()
-	return e.core.Quit(now, st.Room, st.Ticket), e.core.Due() <= now
 }
 
 // goAway records a departure, and has it reported soon.
@@ -313,11 +272,4 @@ func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) 
 func (e *engine) Waits(st *Stay) (waits bool) {
 	e.With(func(now fleettime.Mono, eng *admission.Engine) { waits = eng.Waits(now, st.Room, st.Ticket) })
 	return waits
-}
-
-// ended reports whether this edge knows that a session was revoked.
-func (e *engine) ended(id room.ID, t ticket.Ticket) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.core.Ended(id, t) == wire.Left
 }

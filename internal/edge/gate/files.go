@@ -40,13 +40,13 @@ func (p *ownPages) file(r *Request, o *Outcome, contentType, text string) {
 	if !r.reads(o) {
 		return
 	}
-	p.metrics.count("client")
+	p.engine.metrics.count("client")
 	sum := sha256.Sum256([]byte(text))
 	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	o.set("ETag", tag)
 	o.set("Access-Control-Allow-Origin", "*")
 	o.set("Cross-Origin-Resource-Policy", "cross-origin")
-	if r.has("If-None-Match", tag) {
+	if slices.ContainsFunc(valuesOf(r.Lines, "If-None-Match"), func(v string) bool { return strings.Contains(v, tag) }) {
 		o.Kind, o.Status, o.Body = Answered, statusNotModified, o.Body[:0]
 		o.set("Cache-Control", fileCaching)
 		return
@@ -58,17 +58,12 @@ func (p *ownPages) file(r *Request, o *Outcome, contentType, text string) {
 // fileCaching lets browsers cache a file for an hour without revalidation.
 const fileCaching = "public, max-age=3600"
 
-// has reports whether a header contains a word.
-func (r *Request) has(name, word string) bool {
-	return slices.ContainsFunc(r.valuesOf(name), func(value string) bool { return strings.Contains(value, word) })
-}
-
-// valuesOf returns the lines of a header. It reads all lines of the request, so it is not for the hot path.
-func (r *Request) valuesOf(name string) (values []string) {
-	if r.Lines == nil {
+// valuesOf returns the lines of a header field. It reads all lines, so it is not for the hot path.
+func valuesOf(lines HeaderLines, name string) (values []string) {
+	if lines == nil {
 		return nil
 	}
-	for _, h := range r.Lines.AppendTo(nil) {
+	for _, h := range lines.AppendTo(nil) {
 		if strings.EqualFold(h.Name, name) {
 			values = append(values, h.Value)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -28,6 +29,7 @@ import (
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
+	"vestibule/internal/page"
 )
 
 // Options configure a gate.
@@ -50,7 +52,7 @@ type Options struct {
 
 // Gate decides for one edge. It is safe for concurrent use.
 type Gate struct {
-	*engine                    // counts and permits of this edge
+	Engine   *engine           // counts and permits of this edge
 	tickets  *reader           // tickets of requests
 	rulebook *rulebook         // rules that bypass rooms
 	answers  *answers          // responses to visitors
@@ -85,7 +87,7 @@ func New(o Options) (*Gate, error) {
 		core: admission.New(o.Engine),
 	}
 	g := &Gate{
-		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log},
+		Engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log},
 		answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
 	}
 	subscribed, err := clientaddr.NewRate(pushesPerPrefix)
@@ -98,11 +100,11 @@ func New(o Options) (*Gate, error) {
 		if _, err := crand.Read(seed[:]); err != nil {
 			panic(err) // documented never to happen
 		}
-		return &Outcome{gate: g, tools: &tools{seals: ticket.NewScratch(seed)}}
+		return &Outcome{gate: g, issued: issued{engine: e, seals: ticket.NewScratch(seed)}, tools: &tools{}}
 	}
 	g.rooms.Store(&snapshot{})
 	now, wall := e.clock.Read()
-	e.core.Guess(now, fleettime.TimeOf(wall))
+	e.core.Clock.Guess(now, fleettime.TimeOf(wall))
 	o.Reg.MustRegister(newCollector(g))
 	return g, nil
 }
@@ -113,7 +115,7 @@ func (g *Gate) ServeCertificates(covers func(serverName, host string) bool) { g.
 
 // Use switches to the rooms, keys and pages of f.
 func (g *Gate) Use(f *node.Fleet) {
-	next := newSnapshot(f, g.metrics, g.rooms.Load(), g.log)
+	next := newSnapshot(f, g.Engine.metrics, g.rooms.Load(), g.log)
 	next.takeProofs(g.rooms.Load(), g.proofs, g.log)
 	g.rulebook.compileAll(next, g.rooms.Load())
 	rooms := make([]admission.Room, len(next.rooms))
@@ -121,23 +123,23 @@ func (g *Gate) Use(f *node.Fleet) {
 		rooms[i] = admission.RoomOf(r.Room)
 	}
 	g.rooms.Store(next)
-	g.With(func(now fleettime.Mono, eng *admission.Engine) { eng.SetRooms(now, rooms) })
+	g.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { eng.SetRooms(now, rooms) })
 	g.Pause()
 }
 
 // Pause stops admissions to the rooms with a failed origin.
 func (g *Gate) Pause() {
-	g.With(func(now fleettime.Mono, eng *admission.Engine) {
+	g.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
 		for _, rm := range g.rooms.Load().rooms {
-			eng.Pause(now, rm.ID, rm.origin.Down())
+			eng.Rooms.Pause(now, rm.ID, rm.origin.Down())
 		}
 	})
-	g.wake()
+	g.Engine.wake()
 }
 
 // countUnread counts a request whose proxy does not tell the visitor's address, and warns the first time.
 func (g *Gate) countUnread(r *Request) {
-	g.metrics.unread.Inc()
+	g.Engine.metrics.unread.Inc()
 	g.warned.Do(func() {
 		told := strings.Join(r.Unread, ", ")
 		g.log.Warn("X-Forwarded-For of a trusted proxy cannot be read: all its visitors share one address, and with it the bounds by address",
@@ -158,7 +160,7 @@ func (g *Gate) Unready() []string {
 	if !rooms.keys {
 		reasons = append(reasons, "no keys yet")
 	}
-	if !g.told.Load() {
+	if !g.Engine.Told.Load() {
 		reasons = append(reasons, "fleet time is unknown: no place can be kept")
 	}
 	if !rooms.ready && len(reasons) == 0 {
@@ -167,13 +169,41 @@ func (g *Gate) Unready() []string {
 	return reasons
 }
 
+// changedFor is how long every stream gets every message after a change of the limits: forecasts change for all.
+const changedFor = 10 * time.Second
+
 // Message returns the current broadcast of a room. ok is false if the room is gone, or all its places are void.
 func (g *Gate) Message(id room.ID, epoch uint32) (m sse.Message, ok bool) {
 	r := g.Rooms().ByID(id)
 	if r == nil || r.Epoch != epoch {
 		return sse.Message{}, false
 	}
-	return g.message(r), true
+	var st admission.Status
+	var l admission.Ledger
+	var outage admission.Reason
+	g.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+		st, l, outage = eng.Status(now), eng.Ledger(now, r.ID), eng.Rooms.Outage(now, r.ID)
+	})
+	state := r.State()
+	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
+	b.Closed = state == room.Rejecting
+	if ev := eventOf(r, st.Time); ev.Prequeue && state != room.QueuedAll {
+		b.Starts = ev.Start
+		if ev.Draw.Drawn {
+			b.Drawn = ev.Draw.Closes
+		}
+		if ev.Draw.Drawn && st.Time >= ev.Draw.Counted {
+			b.Entrants = ev.Draw.Entrants
+		}
+	}
+	if b.PausedBy = page.PausedBy(outage); state == room.QueuedAll {
+		b.PausedBy = page.PausedByOperator
+	}
+	m = sse.Message{Text: page.AppendBroadcast(nil, b), Far: estimate.Open}
+	if v := l.View; v != nil && r.Draw == nil && len(v.Rounds) == 0 && st.Time.Sub(v.Changed) > changedFor {
+		m.Far = max(v.Cutoff, v.Park)
+	}
+	return m, true
 }
 
 // Status is the state of the gate, for /status and metrics.
@@ -193,18 +223,18 @@ func (g *Gate) Status() Status {
 	all := g.rooms.Load().rooms
 	st := Status{Rooms: make(map[string]admission.Ledger, len(all))}
 	for rooms := range slices.Chunk(all, statusChunk) { // let visitors take the lock in between
-		g.With(func(now fleettime.Mono, eng *admission.Engine) {
+		g.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
 			for _, r := range rooms {
 				st.Rooms[r.Name] = eng.Ledger(now, r.ID)
 			}
 		})
 	}
-	g.With(func(now fleettime.Mono, eng *admission.Engine) {
-		st.Status, st.TimeError = eng.Status(now), eng.TimeBound(now)
+	g.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+		st.Status, st.TimeError = eng.Status(now), eng.Clock.Bound(now)
 		if st.Leased {
 			st.LeaseRemaining = st.LeaseEnd.Sub(now)
 		}
-		st.SyncAge = now.Sub(g.LastGrant())
+		st.SyncAge = now.Sub(g.Engine.LastGrant())
 	})
 	return st
 }
@@ -213,23 +243,23 @@ func (g *Gate) Status() Status {
 func (g *Gate) Stops() (out []stop.Stop) {
 	rooms := g.rooms.Load()
 	all := stop.Stop{}
-	g.With(func(fleettime.Mono, *admission.Engine) {
-		if g.above.Reason == stop.Uninitialized { // also without rooms
-			all = g.above
+	g.Engine.With(func(fleettime.Mono, *admission.Engine) {
+		if g.Engine.above.Reason == stop.Uninitialized { // also without rooms
+			all = g.Engine.above
 		}
 	})
 	fresh := !all.OK()
 	for some := range slices.Chunk(rooms.rooms, statusChunk) { // let visitors take the lock in between
-		g.With(func(now fleettime.Mono, eng *admission.Engine) {
-			ft := eng.Time(now)
+		g.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+			ft := eng.Clock.Time(now)
 			for _, r := range some {
 				s := stop.Of(&r.Settings, r.Control, r.Phase, ft)
 				if s.OK() {
-					s = eng.Stop(now, r.ID)
+					s = eng.Rooms.Stop(now, r.ID)
 				}
-				copied := s.Reason == stop.Unlisted && g.above.Reason == stop.Copy // the regional knows better than its grants
-				if (s.OK() || s.Reason == stop.Full || copied || fresh && !s.Operated()) && !g.above.OK() {
-					s = g.above
+				copied := s.Reason == stop.Unlisted && g.Engine.above.Reason == stop.Copy // the regional knows better than its grants
+				if (s.OK() || s.Reason == stop.Full || copied || fresh && !s.Operated()) && !g.Engine.above.OK() {
+					s = g.Engine.above
 				}
 				switch {
 				case s.OK() || r.Suspended || r.QueueingMethod == room.MethodPassthrough && s.Reason == stop.Full:
@@ -249,7 +279,7 @@ func (g *Gate) Stops() (out []stop.Stop) {
 }
 
 // Count counts a request that no room decides. why is a label of the metric.
-func (g *Gate) Count(why string) { g.metrics.count(why) }
+func (g *Gate) Count(why string) { g.Engine.metrics.count(why) }
 
 // Rooms returns the current rooms, or nil before the first.
 func (g *Gate) Rooms() *room.Set { return g.rooms.Load().set }

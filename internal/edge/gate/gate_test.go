@@ -51,33 +51,41 @@ func TestSeriesAreBounded(t *testing.T) {
 // A panic in a request, also under the engine's lock, leaves the gate usable, and so does a result that no list has.
 func TestAPanicLeavesTheGateUsable(t *testing.T) {
 	g, err := New(Options{
-		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))},
+		Engine: admission.Config{
+			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
+			Rand: rand.New(rand.NewPCG(1, 2)),
+		},
 		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, call := range map[string]func(){
-		"a message of no room": func() { g.message(nil) },
-		"a held visitor":       func() { g.hold(t.Context(), 1, ticket.Ticket{}, admission.Decision{}, netip.Prefix{}, 1, true) },
-		"any use":              func() { g.With(func(fleettime.Mono, *admission.Engine) { panic("any") }) },
-		"a result":             func() { g.Count("of a new kind") },
+		"a held visitor": func() {
+			g.Engine.hold(t.Context(), 1, ticket.Ticket{}, admission.Decision{}, netip.Prefix{}, 1,
+				true)
+		},
+		"any use":  func() { g.Engine.With(func(fleettime.Mono, *admission.Engine) { panic("any") }) },
+		"a result": func() { g.Count("of a new kind") },
 	} {
 		func() {
 			defer func() { recover() }() //nolint:errcheck // the panic is what is tested
 			call()
 		}()
-		if !g.mu.TryLock() {
+		if !g.Engine.mu.TryLock() {
 			t.Fatalf("%s keeps the engine's lock", what)
 		}
-		g.mu.Unlock()
+		g.Engine.mu.Unlock()
 	}
 }
 
 // TestASlowResponseBringsATicketOfItsTime: the browser may have presented others until then.
 func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	g, err := New(Options{
-		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))},
+		Engine: admission.Config{
+			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
+			Rand: rand.New(rand.NewPCG(1, 2)),
+		},
 		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
 	})
 	if err != nil {
@@ -92,16 +100,20 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rm := &roomState{Room: &room.Room{Settings: room.Settings{Name: "sale"}, ID: id}, cookie: [2]cookieNames{namesOf(name)}, codec: [2]*ticket.Codec{codec}}
+	rm := &roomState{
+		Room:   &room.Room{Settings: room.Settings{Name: "sale"}, ID: id},
+		cookie: [2]cookieNames{namesOf(name)}, codec: [2]*ticket.Codec{codec},
+	}
 	for _, late := range []bool{false, true} {
 		o := g.Begin()
 		o.Kind = Enters
-		o.seal(rm, g.now(), &ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4}, &brought{byHeader: true})
+		o.issued.seal(rm, g.Engine.now(), &ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4},
+			&brought{byHeader: true})
 		if late {
-			o.sealed[0].at = o.sealed[0].at.Add(-inFlight - time.Second)
+			o.issued.sealed[0].at = o.issued.sealed[0].at.Add(-inFlight - time.Second)
 		}
 		// Of another room, which held the visitor until now.
-		o.seal(rm, g.now(), &ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, &brought{})
+		o.issued.seal(rm, g.Engine.now(), &ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, &brought{})
 		fields := o.Tickets()
 		value, _, _ := strings.Cut(strings.TrimPrefix(fields[0].Value, name+"="), ";")
 		var got ticket.Ticket
@@ -111,7 +123,8 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 		if late != (got.Seen != 0) || got.Parent != 4 || got.ID != 7 || got.Stamp != 5 {
 			t.Errorf("late %v: %+v", late, got)
 		}
-		if len(fields) != 4 || fields[3] != (Field{"Cache-Control", "no-store"}) || fields[2] != (Field{TicketHeader, "sale=" + value}) {
+		if len(fields) != 4 || fields[3] != (Field{"Cache-Control", "no-store"}) ||
+			fields[2] != (Field{TicketHeader, "sale=" + value}) {
 			t.Errorf("late %v: %q", late, fields)
 		}
 		value, _, _ = strings.Cut(strings.TrimPrefix(fields[1].Value, name+"="), ";")
@@ -245,8 +258,12 @@ func BenchmarkDecideBesides(b *testing.B) {
 	rooms(1, "sale")
 	keys(ring)
 	g, err := New(Options{
-		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))},
-		HeldPerPrefix: 1, NewPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Engine: admission.Config{
+			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
+			Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2)),
+		},
+		HeldPerPrefix: 1, NewPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {},
+		Reg: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -257,10 +274,14 @@ func BenchmarkDecideBesides(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	now := g.Time()
-	session := ticket.Ticket{ID: 7, Joined: now.Add(-time.Minute), Seen: uint32(now.Second()), Admitted: uint32(now.Second()), Until: uint32(now.Second()) + 3600}
+	now := g.Engine.Time()
+	session := ticket.Ticket{
+		ID: 7, Joined: now.Add(-time.Minute), Seen: uint32(now.Second()),
+		Admitted: uint32(now.Second()), Until: uint32(now.Second()) + 3600,
+	}
 	r := Request{
-		Host: "sale.example", Target: "/", Method: methodGet, Client: netip.MustParseAddr("192.0.2.1"), Accept: []string{"text/html"},
+		Host: "sale.example", Target: "/", Method: methodGet, Client: netip.MustParseAddr("192.0.2.1"),
+		Accept:  []string{"text/html"},
 		Cookies: []string{"theirs=1; " + name + "=" + string(codec.Seal(nil, now, &session, ticket.NewScratch([32]byte{1})))},
 	}
 	asks := func(b *testing.B) {
@@ -282,7 +303,7 @@ func BenchmarkDecideBesides(b *testing.B) {
 	}
 	b.Run("held", func(b *testing.B) {
 		for b.Loop() {
-			g.arrive(room.IDOf("sale"), &brought{session: session}, netip.Prefix{}, false)
+			g.Engine.arrive(room.IDOf("sale"), &brought{session: session}, netip.Prefix{}, false)
 		}
 	})
 }
@@ -299,9 +320,9 @@ func besides(b *testing.B, g *Gate, procs int, decide func()) {
 		for n := 1; pb.Next(); n++ {
 			if decide(); n%16 == 0 {
 				begun := time.Now()
-				g.mu.Lock()
+				g.Engine.mu.Lock()
 				waits = append(waits, time.Since(begun))
-				g.mu.Unlock()
+				g.Engine.mu.Unlock()
 			}
 		}
 		mu.Lock()

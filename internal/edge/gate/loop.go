@@ -20,9 +20,12 @@ const HopsHeader = "Vestibule-Hops"
 // maxHops is how many edges a request may pass: rooms of several hosts may be behind each other.
 const maxHops = 4
 
-// hop returns the number of edges that the request has passed with this one, more than maxHops for a request that has
+// lastHop is the Via of a request before, without that of its visitor.
+type lastHop struct{ host, version, via string }
+
+// add returns the number of edges that a request has passed with this one, more than maxHops for a request that has
 // been here for the same host, and the Via that the site gets (RFC 9110, 7.6.3).
-func (r *Request) hop(host string, last *lastHop) (n int, via string) {
+func (last *lastHop) add(r *Request, host string) (n int, via string) {
 	if r.Hops != "" {
 		passed, err := strconv.ParseUint(r.Hops, 10, 8)
 		if err != nil {
@@ -53,9 +56,6 @@ func (r *Request) hop(host string, last *lastHop) (n int, via string) {
 	return n + 1, own
 }
 
-// lastHop is the Via of a request before, without that of its visitor.
-type lastHop struct{ host, version, via string }
-
 // loopLog is the log line about loops.
 type loopLog struct {
 	mu   sync.Mutex
@@ -72,7 +72,7 @@ func (l *loopLog) due(now fleettime.Mono) bool {
 
 // noteLoop logs that a site's address leads here, once a minute: visitors can claim it too.
 func (g *Gate) noteLoop(host string, to *origin.Origin) {
-	if !g.loops.due(g.clock.Now()) {
+	if !g.loops.due(g.Engine.clock.Now()) {
 		return
 	}
 	g.log.Warn("a request has passed an edge for this host already: the address of the site leads back to an edge",

@@ -288,7 +288,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 		}
 	}
-	for _, own := range c.g.metrics.counted() {
+	for _, own := range c.g.Engine.metrics.counted() {
 		for _, v := range admission.Verdicts() {
 			for _, r := range admission.Reasons() {
 				counter(c.decisions, own.decisions[v][r].Load(), own.label, v.String(), r.String())
@@ -300,8 +300,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		counter(c.elsewhere, own.elsewhere.Load(), own.label)
 	}
 	gauge(c.deadRules, float64(c.g.rooms.Load().deadRules))
-	for _, r := range c.g.metrics.ruleCounts() {
-		counter(c.ruleMatches, r.n, c.g.metrics.series.Label(r.room, true), r.rule)
+	for _, r := range c.g.Engine.metrics.ruleCounts() {
+		counter(c.ruleMatches, r.n, c.g.Engine.metrics.series.Label(r.room, true), r.rule)
 	}
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()
@@ -310,12 +310,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(c.stopped, 1, "", s.Reason.String())
 			continue
 		}
-		rooms.Gauge(c.stopped, 1, c.g.metrics.series.Label(s.Room, true), s.Reason.String())
+		rooms.Gauge(c.stopped, 1, c.g.Engine.metrics.series.Label(s.Room, true), s.Reason.String())
 	}
 	for name, r := range st.Rooms {
 		v := r.View
 		busy := r.Sessions != 0 || r.Held > 0 || r.Waiting != 0 || r.Guests > 0 || r.Paused || (v != nil && v.Queues())
-		name = c.g.metrics.series.Label(name, busy)
+		name = c.g.Engine.metrics.series.Label(name, busy)
 		rooms.Gauge(c.credit, float64(r.Credit()), name)
 		rooms.Gauge(c.rateIdle, float64(r.RateIdle), name)
 		rooms.Gauge(c.keep, float64(r.Keep), name)

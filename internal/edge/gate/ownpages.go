@@ -71,9 +71,9 @@ func answerOf(path string) func(p *ownPages, r *Request, o *Outcome, rooms *snap
 
 // ownPages serves the edge's own paths.
 type ownPages struct {
-	*engine
-	*reader
-	*answers
+	engine     *engine
+	reader     *reader
+	answers    *answers
 	subscribed *clientaddr.Rate // by prefix
 	storePush  func(id room.ID, visitor uint64, record []byte) bool
 }
@@ -91,7 +91,7 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 		if named != "" && rm.Name != named {
 			continue
 		}
-		b := p.read(r, o, rooms, rm)
+		b := p.reader.read(r, o, rooms, rm)
 		if left == nil && (b.any() || named != "") {
 			left = rm
 		}
@@ -103,20 +103,20 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 		}
 		for _, t := range []*ticket.Ticket{&b.session, &b.place} {
 			if t.ID != 0 {
-				p.quit(&Stay{rm.ID, *t})
+				p.engine.quit(&Stay{rm.ID, *t})
 			}
 		}
-		o.takeBack(rm, b, kindSession, kindPlace)
+		o.issued.takeBack(rm, b, kindSession, kindPlace)
 		p.endPush(o, rm, b)
 	}
-	o.Header = append(o.Header, o.gone...)
+	o.Header = append(o.Header, o.issued.gone...)
 	if unread != nil {
-		p.give(r, o, rooms, &reply{what: moment, room: unread, why: "ticket_unread", status: statusServiceUnavailable})
+		p.answers.give(r, o, rooms, &reply{what: moment, room: unread, why: "ticket_unread", status: statusServiceUnavailable})
 		return
 	}
-	p.metrics.count("left")
+	p.engine.metrics.count("left")
 	if left != nil && wantsWords(r.Accept) {
-		p.show(r, o, left, statusOK, &page.Visitor{Left: true, Now: p.now()})
+		p.answers.show(r, o, left, statusOK, &page.Visitor{Left: true, Now: p.engine.now()})
 		return
 	}
 	o.answerNothing()
@@ -180,20 +180,20 @@ func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 		if named != "" && rm.Name != named {
 			continue
 		}
-		b := p.read(r, o, rooms, rm)
+		b := p.reader.read(r, o, rooms, rm)
 		t := b.waiting()
 		page := uint8(answer)
 		if !values.Has("answer") { // optional with a single page
 			page = t.Answer
 		}
-		if t.ID != 0 && p.goAway(rm.ID, t, page) {
+		if t.ID != 0 && p.engine.goAway(rm.ID, t, page) {
 			// Another page of this visitor should report itself.
 			st := Stay{rm.ID, *t}
-			p.finish(st.Place())
+			p.engine.finish(st.Place())
 			result = "away"
 		}
 	}
-	p.metrics.count(result)
+	p.engine.metrics.count(result)
 	o.answerNothing()
 }
 
@@ -204,7 +204,7 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 		return
 	}
 	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
-	b := p.read(r, o, rooms, rm)
+	b := p.reader.read(r, o, rooms, rm)
 	if b.unread {
 		o.set("Retry-After", "2")
 		o.Refuse("ticket_unread", "The ticket cannot be read at the moment. Please poll.", statusServiceUnavailable)
@@ -216,8 +216,8 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 		o.Kind, o.Stay, o.Epoch, o.Guest = Listens, Stay{rm.ID, ticket.Ticket{ID: rand.Uint64()}}, rm.Epoch, true
 		return
 	}
-	if !p.Waits(&st) {
-		p.metrics.count("stream_nobody")
+	if !p.engine.Waits(&st) {
+		p.engine.metrics.count("stream_nobody")
 		o.answerNothing()
 		return
 	}
@@ -238,7 +238,7 @@ func (p *ownPages) serveDraw(r *Request, o *Outcome, rooms *snapshot, query stri
 		o.Refuse("no_draw", "No room of that name (?room=NAME) has a draw whose entries have closed.", statusNotFound)
 		return
 	}
-	p.metrics.count("draw")
+	p.engine.metrics.count("draw")
 	o.says(statusOK, "application/json", "public, max-age=5")
 	o.set("Access-Control-Allow-Origin", "*")
 	o.Body = append(append(o.Body[:0], rm.Drawn.Record...), '\n')
@@ -249,14 +249,14 @@ func (p *ownPages) checkDraw(r *Request, o *Outcome, rooms *snapshot, query stri
 	if !r.reads(o) {
 		return
 	}
-	p.metrics.count("draw")
+	p.engine.metrics.count("draw")
 	lang := page.English
 	if values, err := url.ParseQuery(query); err == nil {
 		if rm := rooms.set.ByName(values.Get("room")); rm != nil {
 			lang = rooms.rooms[rm.Index].lang
 		}
 	}
-	lang = p.language(r, lang)
+	lang = p.answers.language(r, lang)
 	o.says(statusOK, "text/html; charset=utf-8", "public, max-age=60")
 	o.set("Vary", "Accept-Language, Cookie")
 	o.set("Content-Language", lang.Code())
@@ -273,7 +273,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 	if !ok {
 		return
 	}
-	p.metrics.count("language")
+	p.engine.metrics.count("language")
 	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
 	back := values.Get("back")
 	if back == "" {
@@ -288,7 +288,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 		if shown.IsCustom() {
 			shown = page.Builtin()
 		}
-		lang := p.language(r, rm.lang)
+		lang := p.answers.language(r, rm.lang)
 		o.set("Content-Language", lang.Code())
 		o.set("Content-Security-Policy", page.FramedBy(shown.LanguagesPolicy(), rm.FrameAncestors))
 		o.Body = shown.AppendLanguages(o.Body[:0], lang, rm.Name, back)

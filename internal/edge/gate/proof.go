@@ -9,10 +9,12 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/proof"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/origin"
 )
 
@@ -98,7 +100,7 @@ func (o *Outcome) Proof() string {
 		t = &st.Ticket
 		of.room, of.ticket, of.until, of.epoch = st.Room, t.ID, t.Until, t.Epoch
 	} else {
-		now = o.gate.now()
+		now = o.gate.Engine.now()
 	}
 	p.mu.Lock()
 	m, ok := p.made.Get(of)
@@ -156,7 +158,7 @@ func (p *ownPages) publishKeys(r *Request, o *Outcome, rooms *snapshot, _ string
 	if !p.asksForProof(r, o, rooms) {
 		return
 	}
-	p.metrics.count("proof_keys")
+	p.engine.metrics.count("proof_keys")
 	o.says(statusOK, "application/jwk-set+json", keysFor)
 	o.Body = append(o.Body[:0], rooms.proofs.keys.Set()...)
 }
@@ -183,7 +185,7 @@ func (p *ownPages) verify(r *Request, o *Outcome, rooms *snapshot, query string)
 	if !v.Passed {
 		why, status = "unverified", statusForbidden
 	}
-	p.metrics.count(why)
+	p.engine.metrics.count(why)
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // strings, numbers and Booleans only
@@ -200,7 +202,7 @@ func (p *ownPages) judge(r *Request, rooms *snapshot, query string) verdict {
 	if len(r.Proofs) != 1 {
 		return verdict{Reason: "one " + ProofHeader + " must be given"}
 	}
-	c, t, err := rooms.proofs.keys.Check(p.now(), r.Proofs[0])
+	c, t, err := rooms.proofs.keys.Check(p.engine.now(), r.Proofs[0])
 	switch {
 	case err != nil:
 		return verdict{Reason: err.Error()}
@@ -215,7 +217,11 @@ func (p *ownPages) judge(r *Request, rooms *snapshot, query string) verdict {
 	if c.Room == "" {
 		return v
 	}
-	if rm := rooms.set.ByName(c.Room); rm == nil || rm.Epoch != c.Epoch || p.ended(rm.ID, t) {
+	rm, ended := rooms.set.ByName(c.Room), true
+	if rm != nil && rm.Epoch == c.Epoch {
+		p.engine.With(func(_ fleettime.Mono, eng *admission.Engine) { ended = eng.Rooms.Ended(rm.ID, t) == wire.Left })
+	}
+	if ended {
 		return verdict{Reason: "the session has ended"}
 	}
 	v.Inside = true

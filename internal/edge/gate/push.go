@@ -82,15 +82,15 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
 		return
 	}
 	rm := rooms.rooms[named.Index]
-	b := p.read(r, o, rooms, rm)
+	b := p.reader.read(r, o, rooms, rm)
 	switch id := b.place.ID; {
 	case values.Has("end"):
 		p.endPush(o, rm, b)
-		o.Header = append(o.Header, o.gone...)
+		o.Header = append(o.Header, o.issued.gone...)
 		o.answerNothing()
-	case values.Has("code") && (b.push == "" || id == 0 || b.session.Valid(p.now())): // a late message
+	case values.Has("code") && (b.push == "" || id == 0 || b.session.Valid(p.engine.now())): // a late message
 		o.Refuse("push_refused", "The subscription has ended.", statusGone)
-	case id == 0 || b.session.Valid(p.now()) || drawAhead(rm, p.now()):
+	case id == 0 || b.session.Valid(p.engine.now()) || drawAhead(rm, p.engine.now()):
 		o.Refuse("push_refused", "Only visitors in line are notified, after any draw.", statusForbidden)
 	case values.Has("code"):
 		if !push.Equal(values.Get("code"), rm.notifies.sealer.Code(rm.ID, id)) {
@@ -98,9 +98,9 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
 			return
 		}
 		if !b.place.Kept {
-			p.metrics.count("push_confirmed")
+			p.engine.metrics.count("push_confirmed")
 		}
-		o.Header = append(o.Header, Field{"Set-Cookie", o.pushCookie(rm, rm.notifies.sealer.Proof(rm.ID, id))})
+		o.Header = append(o.Header, o.issued.pushLine(rm, rm.notifies.sealer.Proof(rm.ID, id)))
 		o.answerNothing()
 	default:
 		p.subscribe(r, o, rm, &b.place)
@@ -115,13 +115,13 @@ func drawAhead(rm *roomState, now fleettime.Time) bool {
 
 // subscribe stores a subscription. The browser's first message confirms it.
 func (p *ownPages) subscribe(r *Request, o *Outcome, rm *roomState, t *ticket.Ticket) {
-	sub, why := r.subscription()
+	sub, why := readSubscription(r)
 	if why != "" {
 		o.Refuse("push_refused", why, statusBadRequest)
 		return
 	}
 	sub.Room = rm.Name
-	now := p.now()
+	now := p.engine.now()
 	minute, prefix := int64(now)/time.Minute.Milliseconds(), clientaddr.Prefix(r.Client)
 	if p.subscribed.Full(minute, prefix) || !p.mayKeep(rm) {
 		o.set("Retry-After", "60")
@@ -140,15 +140,15 @@ func (p *ownPages) subscribe(r *Request, o *Outcome, rm *roomState, t *ticket.Ti
 	}
 	p.subscribed.Add(minute, prefix)
 	rm.counters.pushes.Add(1)
-	p.metrics.count("push")
-	o.Header = append(o.Header, Field{"Set-Cookie", o.pushCookie(rm, pushSubscribed)})
+	p.engine.metrics.count("push")
+	o.Header = append(o.Header, o.issued.pushLine(rm, pushSubscribed))
 	o.answerNothing()
 }
 
 // mayKeep reports whether one more visitor of a room may subscribe.
 func (p *ownPages) mayKeep(rm *roomState) bool {
 	var waiting float64
-	p.With(func(now fleettime.Mono, eng *admission.Engine) {
+	p.engine.With(func(now fleettime.Mono, eng *admission.Engine) {
 		if v := eng.Ledger(now, rm.ID).View; v != nil {
 			waiting = v.Line.Total()
 		}
@@ -156,9 +156,9 @@ func (p *ownPages) mayKeep(rm *roomState) bool {
 	return float64(rm.counters.pushes.Load()) < pushesFree+waiting/2
 }
 
-// subscription reads the subscription of a request, or returns what is wrong with it.
-func (r *Request) subscription() (*push.Subscription, string) {
-	parts := strings.Fields(first(r.valuesOf(PushHeader)))
+// readSubscription reads the subscription of a request, or returns what is wrong with it.
+func readSubscription(r *Request) (*push.Subscription, string) {
+	parts := strings.Fields(first(valuesOf(r.Lines, PushHeader)))
 	if len(parts) != 4 {
 		return nil, PushHeader + ": must be an endpoint, two keys and a language."
 	}
@@ -182,13 +182,13 @@ func (p *ownPages) endPush(o *Outcome, rm *roomState, b *brought) {
 	if b.push == "" {
 		return
 	}
-	o.takeBack(rm, b, kindPush)
+	o.issued.takeBack(rm, b, kindPush)
 	id := b.waiting().ID
 	if id == 0 || p.storePush == nil {
 		return
 	}
 	if p.storePush(rm.ID, id, nil) {
-		p.metrics.count("push_ended")
+		p.engine.metrics.count("push_ended")
 	}
 	if rm.counters.pushes.Add(-1) < 0 { // it began at another edge
 		rm.counters.pushes.Store(0)
@@ -198,14 +198,14 @@ func (p *ownPages) endPush(o *Outcome, rm *roomState, b *brought) {
 // pushAge is how long a subscription lasts, in seconds.
 const pushAge = "86400"
 
-// pushCookie returns the Set-Cookie line of a subscription.
-func (o *Outcome) pushCookie(rm *roomState, value string) string {
-	i := rm.index(o.Secure)
+// pushLine returns the Set-Cookie line of a subscription.
+func (o *issued) pushLine(rm *roomState, value string) Field {
+	i := rm.index(o.secure)
 	line := rm.cookie[i][kindPush] + "=" + value + "; Path=/; Max-Age=" + pushAge
 	if rm.CookieDomain != "" {
 		line += "; Domain=" + rm.CookieDomain
 	}
-	return line + rm.attributes[i]
+	return Field{"Set-Cookie", line + rm.attributes[i]}
 }
 
 // pushPage answers with the script for subscribing in a room, in a language.
@@ -219,7 +219,7 @@ func (p *ownPages) pushPage(r *Request, o *Outcome, rooms *snapshot, query strin
 		o.Refuse("push_refused", "room: must name a room with web_push.", statusNotFound)
 		return
 	}
-	p.metrics.count("client")
+	p.engine.metrics.count("client")
 	o.says(statusOK, "text/javascript; charset=utf-8", "private, max-age=60")
 	o.Body = page.AppendPush(o.Body[:0], page.LangOf(values.Get("lang")), rm.Name, rm.notifies.key)
 }
@@ -229,7 +229,7 @@ func (p *ownPages) pushWorker(r *Request, o *Outcome, _ *snapshot, _ string) {
 	if !r.reads(o) {
 		return
 	}
-	p.metrics.count("client")
+	p.engine.metrics.count("client")
 	sum := sha256.Sum256([]byte(page.PushWorker))
 	o.says(statusOK, "text/javascript; charset=utf-8", "no-cache")
 	o.set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)

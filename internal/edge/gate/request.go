@@ -65,17 +65,14 @@ type Request struct {
 	Cookies   []string // Cookie
 	Tickets   []string // TicketHeader; nil for none
 	Proofs    []string // ProofHeader
-	Accept    []string
+	Accept    Accept
 	Encodings []string // Accept-Encoding
 	Upgrade   []string // websocket; nil for any other offer, unless SiteApart
 
 	Destination []string // of COPY and MOVE
 
 	Languages string // Accept-Language
-	FetchSite string // Sec-Fetch-Site
-	FetchDest string // Sec-Fetch-Dest
-	FetchMode string // Sec-Fetch-Mode
-	FetchUser string // Sec-Fetch-User
+	Fetch     Fetch
 	Purpose   string // Sec-Purpose, or an older header of that meaning
 	Range     bool   // there is a Range
 	Referer   string
@@ -111,8 +108,11 @@ func (r *Request) ReadHeader(
 	r.Languages, r.Origin = first(lines("Accept-Language")), first(lines("Origin"))
 	poll := first(lines(PollHeader))
 	r.Poll, r.PollNow = poll != "", poll == PollNow
-	r.FetchSite, r.FetchDest, r.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
-	r.FetchUser, r.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
+	r.Fetch = Fetch{
+		Site: first(lines("Sec-Fetch-Site")), Dest: first(lines("Sec-Fetch-Dest")), Mode: first(lines("Sec-Fetch-Mode")),
+		User: first(lines("Sec-Fetch-User")),
+	}
+	r.Referer = first(lines("Referer"))
 	r.Range = lines("Range") != nil
 	r.Via, r.Hops = lines("Via"), first(lines(HopsHeader))
 	for _, name := range [...]string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
@@ -140,6 +140,32 @@ type CORS struct {
 	Headers string // Access-Control-Request-Headers
 }
 
+// Accept are the lines of the header field Accept.
+type Accept []string
+
+// html reports whether HTML is named.
+func (a Accept) html() bool {
+	return slices.ContainsFunc(a, func(line string) bool { return strings.Contains(strings.ToLower(line), "text/html") })
+}
+
+// all reports whether every type is accepted.
+func (a Accept) all() bool { return len(a) == 0 || len(a) == 1 && strings.TrimSpace(a[0]) == "*/*" }
+
+// Fetch is what a browser says about a request, in Sec-Fetch-Site and so on. Over insecure connections it says nothing.
+type Fetch struct{ Site, Dest, Mode, User string }
+
+// navigates reports whether a browser loads a page. by reports that it says so; otherwise, as over insecure
+// connections, only Accept can tell.
+func (f *Fetch) navigates() (yes, by bool) {
+	if f.Mode != "" {
+		return f.Mode == modeNavigate, true
+	}
+	return framed[f.Dest], f.Dest != ""
+}
+
+// byScript reports whether a script of a page sent the request.
+func (f *Fetch) byScript() bool { return f.Mode != "" && f.Mode != modeNavigate }
+
 // Requests that are no page visit: subresources, API calls, robots.txt, preflights. The client declares this and
 // may lie, so it only makes an answer shorter and an admission harder.
 
@@ -164,10 +190,10 @@ func (r *Request) isAside() bool {
 	if len(r.Upgrade) > 0 || r.Poll {
 		return false
 	}
-	if r.FetchDest == "" {
+	if r.Fetch.Dest == "" {
 		return r.isPart()
 	}
-	return !framed[r.FetchDest]
+	return !framed[r.Fetch.Dest]
 }
 
 // framed are the values of Sec-Fetch-Dest of page loads.
@@ -180,7 +206,7 @@ func (r *Request) isPart() bool {
 	if r.Poll {
 		return false
 	}
-	switch r.FetchDest {
+	switch r.Fetch.Dest {
 	case "audio", "audioworklet", "font", "image", "manifest", "paintworklet", "script", "serviceworker", "sharedworker",
 		"style", "track", "video",
 		"worker", "xslt":
@@ -197,46 +223,21 @@ func (r *Request) isPart() bool {
 	kind, _, _ := strings.Cut(strings.Join(r.Accept, ","), "/")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
 	case "image", "audio", "video", "font":
-		return !r.acceptsHTML()
+		return !r.Accept.html()
 	}
 	return strings.HasPrefix(first(r.Accept), "text/css")
 }
 
-// acceptsHTML reports whether HTML is named in Accept.
-func (r *Request) acceptsHTML() bool {
-	return slices.ContainsFunc(r.Accept,
-		func(line string) bool { return strings.Contains(strings.ToLower(line), "text/html") })
-}
-
-// acceptsAll reports whether every type is accepted.
-func (r *Request) acceptsAll() bool {
-	return len(r.Accept) == 0 || len(r.Accept) == 1 && strings.TrimSpace(r.Accept[0]) == "*/*"
-}
-
-// navigates reports whether a browser loads a page. by reports that it says so; otherwise, as over insecure
-// connections, only Accept can tell.
-func (r *Request) navigates() (yes, by bool) {
-	if r.FetchMode != "" {
-		return r.FetchMode == modeNavigate, true
-	}
-	return framed[r.FetchDest], r.FetchDest != ""
-}
-
-// isByScript reports whether a script of a page sent the request, other than a poll.
-func (r *Request) isByScript() bool {
-	return !r.Poll && r.FetchMode != "" && r.FetchMode != modeNavigate
-}
-
 // isForm reports whether a browser navigates with a method that is not safe: it sends a form.
 func (r *Request) isForm() bool {
-	yes, by := r.navigates()
-	return !r.isSafe() && (yes || !by && r.acceptsHTML())
+	yes, by := r.Fetch.navigates()
+	return !r.isSafe() && (yes || !by && r.Accept.html())
 }
 
 // isForeign reports whether a page of another site sent the request, so that browsers withhold SameSite=Lax cookies.
 func (r *Request) isForeign() bool {
-	if r.FetchSite != "" {
-		return r.FetchSite == "cross-site"
+	if r.Fetch.Site != "" {
+		return r.Fetch.Site == "cross-site"
 	}
 	return r.Origin != "" && !r.fromOwnOrigin()
 }
@@ -268,7 +269,7 @@ var kindNames = [numKinds]string{
 
 // kind returns the kind of a request to a room. json means that the room answers programs with JSON.
 func (r *Request) kind(json bool) kind {
-	navigates, by := r.navigates()
+	navigates, by := r.Fetch.navigates()
 	switch {
 	case r.isPrefetch():
 		return asksPrefetch
@@ -294,7 +295,7 @@ func (r *Request) kind(json bool) kind {
 		return asksJSON
 	case by:
 		return asksScript
-	case r.acceptsAll() || r.acceptsHTML():
+	case r.Accept.all() || r.Accept.html():
 		return asksPage
 	}
 	return asksOther
@@ -324,7 +325,7 @@ const (
 
 // form returns the format of the edge's own answer.
 func (r *Request) form() form {
-	if f, ok := r.formFor(); ok {
+	if f, ok := r.from.form(r.isSafe()); ok {
 		return f
 	}
 	switch k := r.kind(false); {
@@ -332,7 +333,7 @@ func (r *Request) form() form {
 		return asWords
 	case r.wantsJSON():
 		return asJSON
-	case k >= asksRange && !r.acceptsHTML():
+	case k >= asksRange && !r.Accept.html():
 		return asWords
 	}
 	return asPage
@@ -343,8 +344,8 @@ func (r *Request) wantsJSON() bool {
 	if r.Poll || page.PrefersJSON(r.Accept) { // servers in front may take Accept away
 		return true
 	}
-	byScript := r.FetchDest == "empty" || r.FetchDest == "" && (r.FetchMode == "cors" || r.FetchMode == "same-origin")
-	return byScript && r.acceptsAll()
+	byScript := r.Fetch.Dest == "empty" || r.Fetch.Dest == "" && (r.Fetch.Mode == "cors" || r.Fetch.Mode == "same-origin")
+	return byScript && r.Accept.all()
 }
 
 // blockedRetry is the minimum retry time of a browser that blocks cookies: each request is a new visitor. Rejected
@@ -354,8 +355,8 @@ const blockedRetry = time.Minute
 // keepsNoCookies reports whether our page has just reloaded itself without the cookie that it was given, or any
 // other.
 func (r *Request) keepsNoCookies() bool {
-	if len(r.Cookies) > 0 || r.Tickets != nil || r.FetchSite != "same-origin" || r.FetchUser != "" ||
-		r.FetchMode != "navigate" {
+	if len(r.Cookies) > 0 || r.Tickets != nil || r.Fetch.Site != "same-origin" || r.Fetch.User != "" ||
+		r.Fetch.Mode != "navigate" {
 		return false
 	}
 	_, from, _ := strings.Cut(r.Referer, "://")
@@ -372,8 +373,8 @@ func first(lines []string) string {
 // sameOrigin reports whether a request comes from a page of its own host, by the browser's headers, or from no
 // page. Sec-Fetch-Site is the browser's own comparison, right also where a server in front has changed Host.
 func (r *Request) sameOrigin() bool {
-	if r.FetchSite != "" {
-		return r.FetchSite == "same-origin" || r.FetchSite == "none"
+	if r.Fetch.Site != "" {
+		return r.Fetch.Site == "same-origin" || r.Fetch.Site == "none"
 	}
 	return r.Origin == "" || r.fromOwnOrigin()
 }
@@ -435,25 +436,19 @@ type Outcome struct {
 	inside  []Stay         // the sessions that admit the request
 	traffic []*traffic     // of their rooms
 	decided fleettime.Time // when the last of them was checked
-	sealed  []sealed       // tickets for the response
-	gone    []Field        // lines that delete cookies of the visitor
-	asked   bool           // rules were evaluated with about
-	placed  bool           // about has the country
+	issued  issued         // tickets for the response
 	*tools
 }
 
 // tools are the reusable buffers of an outcome.
 type tools struct {
 	request Request
-	seals   *ticket.Scratch
 	brought brought        // of the visitor to the room that decides
 	lines   []rules.Header // of the request, where a script may have sent it
-	cookie  []byte
 	hop     lastHop
 	packer  page.Packer
-	visitor page.Visitor  // data of the page
-	about   rules.Request // input of the rules
-	rules   rules.Scratch
+	visitor page.Visitor // data of the page
+	rules   ruleInput
 }
 
 // Stay is one visitor in one room: a session or a place.
@@ -475,24 +470,20 @@ func (o *Outcome) Request() *Request { return &o.request }
 
 // End recycles the outcome, which must not be used afterwards.
 func (o *Outcome) End() {
-	if o.asked {
-		o.forgetRules()
-	}
+	o.rules.forget()
 	clear(o.Header)
 	clear(o.inside)
-	clear(o.sealed)
-	clear(o.gone)
+	clear(o.issued.sealed)
+	clear(o.issued.gone)
+	o.issued.sealed, o.issued.gone = o.issued.sealed[:0], o.issued.gone[:0]
 	clear(o.lines)
 	o.request = Request{}
 	*o = Outcome{
 		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0],
-		sealed: o.sealed[:0], gone: o.gone[:0], tools: o.tools,
+		issued: o.issued, tools: o.tools,
 	}
 	o.gate.pool.Put(o)
 }
-
-// HasSession reports whether a valid session admits the request.
-func (o *Outcome) HasSession() bool { return len(o.inside) > 0 }
 
 // Session returns the ID of a valid session that admits the request, 0 for none.
 func (o *Outcome) Session() uint64 {

@@ -100,24 +100,23 @@ func (b *rulebook) compile(rm *roomState, r *room.Rule, old *snapshot) *compiled
 // Invariant: a room is bypassed only if one of its rules matches under every reading of the path that found the
 // rooms.
 func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Room, path, query string) []*room.Room {
-	asked := false
+	input := &o.rules
 	for i := 0; i < len(in); i++ {
 		rm := rooms.rooms[in[i].Index]
 		if len(rm.bypasses) == 0 {
 			continue
 		}
-		if !asked {
-			asked = true
-			o.setRequest(r, path, query)
+		if !input.asked {
+			input.set(r, o.host, path, query)
 			_, wall := b.clock.Read()
-			o.about.Time = wall.Unix()
-			o.about.Crawler = b.sources.Crawlers.Has(r.Client)
+			input.about.Time = wall.Unix()
+			input.about.Crawler = b.sources.Crawlers.Has(r.Client)
 		}
-		if rm.needsPlaces && !o.placed {
-			o.placed = true
-			b.sources.Places.Locate(r.Client, &o.about)
+		if rm.needsPlaces && !input.placed {
+			input.placed = true
+			b.sources.Places.Locate(r.Client, &input.about)
 		}
-		n := slices.IndexFunc(rm.bypasses, func(by bypass) bool { return by.rule.Match(&o.rules) })
+		n := slices.IndexFunc(rm.bypasses, func(by bypass) bool { return by.rule.Match(&input.scratch) })
 		if n < 0 {
 			continue
 		}
@@ -132,36 +131,47 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 	return in
 }
 
-// setRequest sets the request as the input of rules.
-func (o *Outcome) setRequest(r *Request, path, query string) {
-	o.asked = true
-	o.about = rules.Request{
-		Method: r.Method, Scheme: "http", Query: query, Version: r.Version, Paths: o.about.Paths[:0],
-		Headers: o.about.Headers[:0], Client: r.Client,
+// ruleInput is a request as the input of rules.
+type ruleInput struct {
+	about   rules.Request
+	scratch rules.Scratch
+	asked   bool // rules were evaluated
+	placed  bool // about has the country
+}
+
+// set takes the request for a host, in canonical form.
+func (in *ruleInput) set(r *Request, host, path, query string) {
+	in.asked = true
+	in.about = rules.Request{
+		Method: r.Method, Scheme: "http", Host: host, Query: query, Version: r.Version, Paths: in.about.Paths[:0],
+		Headers: in.about.Headers[:0], Client: r.Client,
 	}
-	o.about.Host = o.host
 	if r.Secure {
-		o.about.Scheme = "https"
+		in.about.Scheme = "https"
 	}
 	if r.Lines != nil {
-		o.about.Headers = r.Lines.AppendTo(o.about.Headers)
+		in.about.Headers = r.Lines.AppendTo(in.about.Headers)
 	}
 	whole := match.Readings(path, func(reading string) bool {
-		o.about.Paths = append(o.about.Paths, reading)
+		in.about.Paths = append(in.about.Paths, reading)
 		return true
 	})
 	if !whole {
-		o.about.Paths = o.about.Paths[:0]
+		in.about.Paths = in.about.Paths[:0]
 	}
-	o.rules.Ask(&o.about)
+	in.scratch.Ask(&in.about)
 }
 
-// forgetRules releases the input of rules.
-func (o *Outcome) forgetRules() {
-	o.rules.Forget()
-	clear(o.about.Paths)
-	clear(o.about.Headers)
-	o.about = rules.Request{Paths: o.about.Paths[:0], Headers: o.about.Headers[:0]}
+// forget releases the request.
+func (in *ruleInput) forget() {
+	if !in.asked {
+		return
+	}
+	in.scratch.Forget()
+	clear(in.about.Paths)
+	clear(in.about.Headers)
+	in.about = rules.Request{Paths: in.about.Paths[:0], Headers: in.about.Headers[:0]}
+	in.asked, in.placed = false, false
 }
 
 // maxRuleSeries is the maximum number of rules with their own series.

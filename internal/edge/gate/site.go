@@ -110,7 +110,7 @@ func (o *Outcome) Obey(c *SiteCommands) {
 	for i := range o.inside {
 		if r := o.gate.Rooms().ByID(o.inside[i].Room); c.own || c.clears ||
 			r != nil && r.OriginCommands == room.CommandRevoke {
-			o.gate.quit(&o.inside[i])
+			o.gate.Engine.quit(&o.inside[i])
 		}
 	}
 }

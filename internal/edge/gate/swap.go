@@ -36,9 +36,9 @@ type sender struct {
 	page string // htmx: the address of the page
 }
 
-// sender returns the sender of a request by a script; lines is reused memory.
-func (r *Request) sender(lines *[]rules.Header) (s sender) {
-	if r.FetchMode == modeNavigate || r.Poll || r.Tickets != nil || r.isPrefetch() || r.isPart() || r.Lines == nil {
+// senderOf returns the sender of a request by a script; lines is reused memory.
+func senderOf(r *Request, lines *[]rules.Header) (s sender) {
+	if r.Fetch.Mode == modeNavigate || r.Poll || r.Tickets != nil || r.isPrefetch() || r.isPart() || r.Lines == nil {
 		return s
 	}
 	*lines = r.Lines.AppendTo((*lines)[:0])
@@ -66,19 +66,26 @@ func (r *Request) sender(lines *[]rules.Header) (s sender) {
 			s.library = livewireVisits
 		}
 	}
+	byScript := r.Fetch.Dest == "empty" || r.Fetch.Mode == "cors" || r.Fetch.Mode == "same-origin"
 	switch {
 	case s.library == turboFrame && !r.isSafe():
 		s.library = turbo
-	case s.library == noLibrary && r.isSafe() && r.onlyHTML(): // older versions of Turbo
+	case s.library == noLibrary && r.isSafe() && byScript && // older versions of Turbo
+		len(r.Accept) == 1 && r.Accept[0] == "text/html, application/xhtml+xml":
 		s.library = turbo
 	}
 	return s
 }
 
-// onlyHTML reports whether a script accepts pages alone.
-func (r *Request) onlyHTML() bool {
-	byScript := r.FetchDest == "empty" || r.FetchMode == "cors" || r.FetchMode == "same-origin"
-	return byScript && len(r.Accept) == 1 && r.Accept[0] == "text/html, application/xhtml+xml"
+// form returns the format of an answer to a library, if it has one.
+func (s *sender) form(safe bool) (form, bool) {
+	switch {
+	case s.library == noLibrary:
+		return 0, false
+	case s.library == turboFrame || s.library == livewireVisits || s.library == turbo && !safe:
+		return asPage, true
+	}
+	return asWords, true
 }
 
 // leave makes the library load the page as a whole. It returns the status of the answer, in the place of status.
@@ -121,15 +128,4 @@ func (a *answers) waitsToo(rooms *snapshot, say *reply, o *Outcome, address stri
 	}
 	m := rooms.set.Match(u.Host, u.EscapedPath())
 	return slices.ContainsFunc(inForce(m.Rooms()), func(r *room.Room) bool { return r.ID == say.room.ID })
-}
-
-// formFor returns the format of an answer to a library, if it has one.
-func (r *Request) formFor() (form, bool) {
-	switch {
-	case r.from.library == noLibrary:
-		return 0, false
-	case r.from.library == turboFrame || r.from.library == livewireVisits || r.from.library == turbo && !r.isSafe():
-		return asPage, true
-	}
-	return asWords, true
 }

@@ -73,7 +73,7 @@ func (rd *reader) read(r *Request, o *Outcome, rooms *snapshot, rm *roomState) *
 	b := &o.brought
 	*b = brought{}
 	i := rm.index(r.Secure)
-	op := opening{reader: rd, rm: rm, codec: rm.codec, seals: o.seals, to: b}
+	op := opening{reader: rd, rm: rm, codec: rm.codec, seals: o.issued.seals, to: b}
 	lowest := i
 	if rm.CookieSecure == room.CookieAuto {
 		lowest = 0
@@ -103,7 +103,7 @@ func (rd *reader) read(r *Request, o *Outcome, rooms *snapshot, rm *roomState) *
 // mayLackKeys reports whether tickets under unknown valid keys may exist: our ring is old, and the store has not
 // just confirmed it.
 func (rd *reader) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
-	return (!rd.engine.Told() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
+	return (!rd.engine.Told.Load() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
 }
 
 // opening opens the tickets of one request.
@@ -232,14 +232,24 @@ func ticketKind(err error) int {
 	return ticketMalformed
 }
 
+// issued are the tickets for one response.
+type issued struct {
+	engine *engine
+	secure bool     // the visitor uses TLS
+	sealed []sealed // in the response
+	gone   []Field  // lines that delete cookies of the visitor
+	seals  *ticket.Scratch
+	cookie []byte
+}
+
 // seal stores a ticket for the response, or nothing without a sealing key.
-func (o *Outcome) seal(rm *roomState, now fleettime.Time, t *ticket.Ticket, from *brought) {
-	i := rm.index(o.Secure)
+func (o *issued) seal(rm *roomState, now fleettime.Time, t *ticket.Ticket, from *brought) {
+	i := rm.index(o.secure)
 	cookie := o.appendCookie(rm, i, now, t)
 	if len(cookie) == 0 {
 		return
 	}
-	s := sealed{room: rm, ticket: *t, cookie: string(cookie), byHeader: from.byHeader, at: o.gate.clock.Now()}
+	s := sealed{room: rm, ticket: *t, cookie: string(cookie), byHeader: from.byHeader, at: o.engine.clock.Now()}
 	// A visitor that comes over http and https has one ticket, so that neither is an old version of the other.
 	if i == 1 && from.found[0][kindOf(t)].ID == t.ID {
 		s.plain = string(o.appendCookie(rm, 0, now, t))
@@ -253,7 +263,7 @@ const waitingAge = 24 * 60 * 60
 
 // appendCookie returns the Set-Cookie line of a ticket under the name with index i, valid until the next call, or
 // nothing without a sealing key.
-func (o *Outcome) appendCookie(rm *roomState, i int, now fleettime.Time, t *ticket.Ticket) []byte {
+func (o *issued) appendCookie(rm *roomState, i int, now fleettime.Time, t *ticket.Ticket) []byte {
 	dst := append(o.cookie[:0], rm.cookie[i][kindOf(t)]...)
 	dst = append(dst, '=')
 	n := len(dst)
@@ -282,7 +292,7 @@ func (o *Outcome) appendCookie(rm *roomState, i int, now fleettime.Time, t *tick
 }
 
 // takeBack deletes cookies of the room that the browser has sent: those of one kind, or all.
-func (o *Outcome) takeBack(rm *roomState, from *brought, which ...int) {
+func (o *issued) takeBack(rm *roomState, from *brought, which ...int) {
 	domain := ""
 	if rm.CookieDomain != "" {
 		domain = "; Domain=" + rm.CookieDomain
@@ -325,12 +335,12 @@ const inFlight = reuse.InFlight * time.Second / 2
 // Tickets returns the visitor's tickets as response header lines. They belong into the final response of the site,
 // not into an informational one. Those of a slow response get its time: the browser may have presented others until
 // then, see package reuse.
-func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
+func (o *Outcome) Tickets() []Field { return o.issued.appendTo(nil, o.Kind == Enters) }
 
-// appendTickets appends the lines of the tickets. New tickets come first: some servers in front pass on one line only,
+// appendTo appends the lines of the tickets, with enters for the response of the site. New tickets come first: some servers in front pass on one line only,
 // and a cookie that was not deleted is deleted with the next answer.
-func (o *Outcome) appendTickets(dst []Field) []Field {
-	if o.Kind == Enters && len(o.sealed) > 0 {
+func (o *issued) appendTo(dst []Field, enters bool) []Field {
+	if enters && len(o.sealed) > 0 {
 		o.sealAgain()
 	}
 	for i := range o.sealed {
@@ -349,7 +359,7 @@ func (o *Outcome) appendTickets(dst []Field) []Field {
 			byHeader = true
 		}
 	}
-	if byHeader && o.Kind == Enters {
+	if byHeader && enters {
 		// A browser's cache would answer a script with the ticket of an earlier time.
 		dst = append(dst, Field{"Cache-Control", "no-store"})
 	}
@@ -357,16 +367,16 @@ func (o *Outcome) appendTickets(dst []Field) []Field {
 }
 
 // sealAgain seals session tickets of old decisions with the present time of issue.
-func (o *Outcome) sealAgain() {
-	present := o.gate.clock.Now()
+func (o *issued) sealAgain() {
+	present := o.engine.clock.Now()
 	for i := range o.sealed {
 		s := &o.sealed[i]
 		if present.Sub(s.at) <= inFlight || !s.ticket.IsAdmitted() {
 			continue
 		}
-		now := o.gate.now()
+		now := o.engine.now()
 		s.ticket.Seen = uint32(now.Second())
-		if cookie := o.appendCookie(s.room, s.room.index(o.Secure), now, &s.ticket); len(cookie) > 0 {
+		if cookie := o.appendCookie(s.room, s.room.index(o.secure), now, &s.ticket); len(cookie) > 0 {
 			s.cookie = string(cookie)
 		}
 		if s.plain != "" {

@@ -40,25 +40,29 @@ func TestGuardOfRequests(t *testing.T) {
 		"HTTP/1.0":           "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\n ",
 	}
 	bad := map[string]string{
-		"a fold":               "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n",
-		"a fold with a tab":    "GET / HTTP/1.1\r\n\tHost: a\r\n\r\n",
-		"a fold of blanks":     "GET / HTTP/1.1\r\nHost: a\r\n \r\n\r\n",
-		"both framings":        "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"the other way round":  "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
-		"a length twice":       "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
-		"two lengths in one":   "POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\nabc",
-		"a signed length":      "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
-		"no length":            "POST / HTTP/1.1\r\nContent-Length:\r\n\r\nabc",
-		"two codings":          "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"chunked in HTTP/1.0":  "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"a padded length":      "POST / HTTP/1.1\r\nContent-Length:" + strings.Repeat(" ", 200) + "3\r\n\r\nabc",
-		"a padded coding":      "POST / HTTP/1.1\r\nTransfer-Encoding:" + strings.Repeat(" ", 200) + "chunked\r\n\r\n0\r\n\r\n",
+		"a fold":              "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n",
+		"a fold with a tab":   "GET / HTTP/1.1\r\n\tHost: a\r\n\r\n",
+		"a fold of blanks":    "GET / HTTP/1.1\r\nHost: a\r\n \r\n\r\n",
+		"both framings":       "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"the other way round": "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+		"a length twice":      "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+		"two lengths in one":  "POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\nabc",
+		"a signed length":     "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
+		"no length":           "POST / HTTP/1.1\r\nContent-Length:\r\n\r\nabc",
+		"two codings":         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"chunked in HTTP/1.0": "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"a padded length":     "POST / HTTP/1.1\r\nContent-Length:" + strings.Repeat(" ", 200) + "3\r\n\r\nabc",
+		"a padded coding": "POST / HTTP/1.1\r\nTransfer-Encoding:" + strings.Repeat(" ", 200) +
+			"chunked\r\n\r\n0\r\n\r\n",
 		"a blank before colon": "POST / HTTP/1.1\r\nContent-Length : 3\r\n\r\nabc",
 		"no colon":             "GET / HTTP/1.1\r\nHost\r\n\r\n",
 		"a broken chunk":       "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
 		"a fold in trailers":   "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n x\r\n\r\n",
 	}
-	for before, first := range map[string]string{"": "", "behind a request: ": behind, "behind a body: ": ok["a body"], "behind chunks: ": ok["chunks"]} {
+	for before, first := range map[string]string{
+		"": "", "behind a request: ": behind, "behind a body: ": ok["a body"],
+		"behind chunks: ": ok["chunks"],
+	} {
 		for name, text := range ok {
 			if first != "" && name == "HTTP/2" {
 				continue
@@ -100,7 +104,10 @@ func TestGuardOfAnswers(t *testing.T) {
 		{"bare LF", "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "GET", false},
 		{"a fold", "HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok", "GET", false},
 		{"a length twice", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", "GET", false},
-		{"both framings", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "GET", false},
+		{
+			"both framings", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "GET",
+			false,
+		},
 		{"chunked in HTTP/1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "GET", false},
 		{"a blank before the colon", "HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", "GET", false},
 		{"no status", "SSH-2.0-x\r\n", "GET", false},

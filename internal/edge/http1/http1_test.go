@@ -19,8 +19,10 @@ func head(first string, lines ...string) string {
 }
 
 var plainHeads = map[string]string{
-	"a browser": head("GET /a?b=c HTTP/1.1", "Connection: keep-alive", "sec-ch-ua: \"Chromium\";v=\"143\"", "User-Agent: Mozilla/5.0 (X11; Linux x86_64)",
-		"Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "Cookie: a=1; b=\"2\"", "Pragma: no-cache", "Cache-Control: no-cache"),
+	"a browser": head("GET /a?b=c HTTP/1.1", "Connection: keep-alive", "sec-ch-ua: \"Chromium\";v=\"143\"",
+		"User-Agent: Mozilla/5.0 (X11; Linux x86_64)",
+		"Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "Cookie: a=1; b=\"2\"", "Pragma: no-cache",
+		"Cache-Control: no-cache"),
 	"curl":         head("HEAD / HTTP/1.1", "Accept: */*"),
 	"a form":       head("POST /a HTTP/1.1", "Content-Length: 3", "content-type: application/x-www-form-urlencoded"),
 	"no body":      head("POST /a HTTP/1.1"),

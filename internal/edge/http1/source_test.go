@@ -118,7 +118,8 @@ func TestASourceKeepsDeadlines(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err := s.Read(make([]byte, 8))
-	if late, ok := errors.AsType[net.Error](err); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !ok || !late.Timeout() {
+	if late, ok := errors.AsType[net.Error](err); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !ok ||
+		!late.Timeout() {
 		t.Errorf("%d, %v", n, err)
 	}
 	if err := here.SetReadDeadline(time.Time{}); err != nil {

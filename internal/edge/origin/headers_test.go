@@ -36,21 +36,29 @@ func TestTheTablesOfHeadersAreCanonical(t *testing.T) {
 
 // nginx does not support header families. These are the known members.
 var familyMembers = []string{
-	"Forwarded", "Forwarded-For", "Forwarded-Host", "Forwarded-Proto", "Proxy-Client-Ip", "Proxy-Host", "Proxy-Url", "Wl-Proxy-Client-Ip", "Wl-Proxy-Ssl",
-	"X-Arr-Ssl", "X-Envoy-External-Address", "X-Envoy-Original-Host", "X-Envoy-Original-Path", "X-Forward-For", "X-Forwarded", "X-Forwarded-By",
-	"X-Forwarded-Method", "X-Forwarded-Path", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Protocol", "X-Forwarded-Scheme", "X-Forwarded-Server",
-	"X-Forwarded-Ssl", "X-Forwarded-Uri", "X-Forwarder-For", "X-Middleware-Prefetch", "X-Middleware-Rewrite", "X-Middleware-Subrequest",
-	"X-Original-For", "X-Original-Forwarded-For", "X-Original-Host", "X-Original-Method", "X-Original-Path", "X-Original-Proto", "X-Original-Remote-Addr",
+	"Forwarded", "Forwarded-For", "Forwarded-Host", "Forwarded-Proto", "Proxy-Client-Ip", "Proxy-Host", "Proxy-Url",
+	"Wl-Proxy-Client-Ip", "Wl-Proxy-Ssl",
+	"X-Arr-Ssl", "X-Envoy-External-Address", "X-Envoy-Original-Host", "X-Envoy-Original-Path", "X-Forward-For",
+	"X-Forwarded", "X-Forwarded-By",
+	"X-Forwarded-Method", "X-Forwarded-Path", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Protocol",
+	"X-Forwarded-Scheme", "X-Forwarded-Server",
+	"X-Forwarded-Ssl", "X-Forwarded-Uri", "X-Forwarder-For", "X-Middleware-Prefetch", "X-Middleware-Rewrite",
+	"X-Middleware-Subrequest",
+	"X-Original-For", "X-Original-Forwarded-For", "X-Original-Host", "X-Original-Method", "X-Original-Path",
+	"X-Original-Proto", "X-Original-Remote-Addr",
 	"X-Original-Scheme", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Path", "X-Rewrite-Uri", "X-Rewrite-Url",
-	"Remote-User", "Ssl-Client-S-Dn", "Ssl-Client-Verify", "X-Client-Cert", "X-Remote-Addr", "X-Remote-Ip", "X-Remote-User", "X-Sendfile", "X-Sendfile-Type",
+	"Remote-User", "Ssl-Client-S-Dn", "Ssl-Client-Verify", "X-Client-Cert", "X-Remote-Addr", "X-Remote-Ip",
+	"X-Remote-User", "X-Sendfile", "X-Sendfile-Type",
 	"X-Ssl-Client-Cert", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For",
-	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Hops", "Vestibule-Poll", "Vestibule-Ticket", "X-Vestibule-Decision",
+	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Hops", "Vestibule-Poll", "Vestibule-Ticket",
+	"X-Vestibule-Decision",
 }
 
-// nginx does not know names by their ends either. These are the known ones that control caches. It takes X-Accel-Expires
-// for itself.
+// nginx does not know names by their ends either. These are the known ones that control caches. It takes
+// X-Accel-Expires for itself.
 var vendorsCaching = []string{
-	"Akamai-CDN-Cache-Control", "Azure-CDN-Cache-Control", "CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Fastly-CDN-Cache-Control",
+	"Akamai-CDN-Cache-Control", "Azure-CDN-Cache-Control", "CDN-Cache-Control", "Cloudflare-CDN-Cache-Control",
+	"Fastly-CDN-Cache-Control",
 	"Netlify-CDN-Cache-Control", "Vercel-CDN-Cache-Control", "X-LiteSpeed-Cache-Control",
 }
 

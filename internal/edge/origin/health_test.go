@@ -19,7 +19,10 @@ func TestASiteIsLoggedOnceAMinute(t *testing.T) {
 	const second = fleettime.Mono(time.Second)
 	var out bytes.Buffer
 	now := fleettime.Mono(0)
-	m := &Monitor{Now: func() fleettime.Mono { return now }, Changed: func() {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&out, nil))}
+	m := &Monitor{
+		Now: func() fleettime.Mono { return now }, Changed: func() {},
+		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&out, nil)),
+	}
 	a, b := New(&url.URL{Host: "a"}), New(&url.URL{Host: "b"})
 	for range 1000 {
 		m.Failed(a, "shop", io.EOF)
@@ -44,8 +47,14 @@ func TestDownAndBack(t *testing.T) {
 	}{
 		{"nothing happened", func(*Origin) bool { return false }, false},
 		{"two requests failed", func(p *Origin) bool { return p.unanswered(0) || p.unanswered(5*second) }, false},
-		{"three failed in one moment, as in a restart", func(p *Origin) bool { return p.unanswered(0) || p.unanswered(1) || p.unanswered(2) }, false},
-		{"three failed in two seconds", func(p *Origin) bool { return !p.unanswered(0) && !p.unanswered(1) && p.unanswered(2*second) }, true},
+		{"three failed in one moment, as in a restart", func(p *Origin) bool {
+			return p.unanswered(0) || p.unanswered(1) ||
+				p.unanswered(2)
+		}, false},
+		{"three failed in two seconds", func(p *Origin) bool {
+			return !p.unanswered(0) && !p.unanswered(1) &&
+				p.unanswered(2*second)
+		}, true},
 		{"and a fourth", func(p *Origin) bool {
 			return !p.unanswered(0) && !p.unanswered(1) && p.unanswered(2*second) && !p.unanswered(3*second)
 		}, true},

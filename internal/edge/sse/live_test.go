@@ -183,7 +183,15 @@ func TestStreamsFarBackHearLess(t *testing.T) {
 			every     int
 			paused    bool
 			near, far int
-		}{{1, false, 10, 2}, {1, true, 10, 4}, {1, true, 10, 2}, {1, false, 10, 4}, {1, false, 10, 2}, {4, false, 3, 2}, {4, false, 3, 2}} {
+		}{
+			{1, false, 10, 2},
+			{1, true, 10, 4},
+			{1, true, 10, 2},
+			{1, false, 10, 4},
+			{1, false, 10, 2},
+			{4, false, 3, 2},
+			{4, false, 3, 2},
+		} {
 			nearby, back := play(tc.every, tc.paused)
 			if slices.Min(nearby) < tc.near-1 || slices.Min(back) < tc.far-1 || slices.Max(back) > tc.far+1 {
 				t.Errorf("%+v: in ten seconds those near heard %v, those far back %v", tc, nearby, back)
@@ -209,7 +217,10 @@ func TestStreamsComeAndGo(t *testing.T) {
 		twin := map[Place]*Stream{}
 		ended, begun := 0, 0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			p := Place{[]room.ID{room.IDOf("sale"), room.IDOf("vip")}[rapid.IntRange(0, 1).Draw(t, "room")], rapid.Uint64Range(1, 6).Draw(t, "id")}
+			p := Place{
+				[]room.ID{room.IDOf("sale"), room.IDOf("vip")}[rapid.IntRange(0, 1).Draw(t, "room")],
+				rapid.Uint64Range(1, 6).Draw(t, "id"),
+			}
 			switch rapid.IntRange(0, 3).Draw(t, "do") {
 			case 0, 1:
 				s := &Stream{Place: p, Subscriber: nothing{&ended}}

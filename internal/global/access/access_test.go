@@ -304,8 +304,8 @@ func TestAFormIsUsedOnce(t *testing.T) {
 	}
 }
 
-// The cookie is bound to the host and sent by no other site, and no script reads it. Without TLS, on a loopback address,
-// it has a plain name.
+// The cookie is bound to the host and sent by no other site, and no script reads it. Without TLS, on a loopback
+// address, it has a plain name.
 func TestTheCookie(t *testing.T) {
 	f := start(t, nil)
 	for secure, name := range map[bool]string{true: "__Host-vestibule", false: "vestibule_session"} {

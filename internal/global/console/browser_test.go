@@ -54,21 +54,21 @@ func violations(t *testing.T, ctx context.Context, axe string) []string {
 // sale fills the fixture with a busy shop and returns its ID.
 func (f *fixture) sale() string {
 	f.Helper()
-	id := f.make("autumn-sale", 2000, 200, map[string]any{"vestibule": map[string]any{}})
+	id := f.api.make("autumn-sale", 2000, 200, map[string]any{"vestibule": map[string]any{}})
 	f.count("autumn-sale", control.Numbers{Active: 1987, Waiting: 12400, Longest: 61 * 60})
-	f.make("tickets", 5000, 600, nil)
+	f.api.make("tickets", 5000, 600, nil)
 	f.count("tickets", control.Numbers{Active: 1214})
-	gallery := f.make("gallery", 300, 60, nil)
+	gallery := f.api.make("gallery", 300, 60, nil)
 	f.count("gallery", control.Numbers{Active: 300, Waiting: 42, Longest: 140})
-	f.make("archive", 100, 60, map[string]any{"suspended": true})
-	f.patch(gallery, map[string]any{"pause": map[string]any{}, "reason": "the till is down"})
-	f.patch(id, map[string]any{
+	f.api.make("archive", 100, 60, map[string]any{"suspended": true})
+	f.api.patch(gallery, map[string]any{"pause": map[string]any{}, "reason": "the till is down"})
+	f.api.patch(id, map[string]any{
 		"limits": map[string]any{
 			"new_users_per_minute": 180,
 			"until":                time.Now().Add(25 * time.Minute).UTC().Format(time.RFC3339),
 		}, "reason": "payment provider is slow",
 	})
-	f.patch(id, map[string]any{"message": map[string]any{"text": "Size 8 is sold out."}, "reason": "size 8 is gone"})
+	f.api.patch(id, map[string]any{"message": map[string]any{"text": "Size 8 is sold out."}, "reason": "size 8 is gone"})
 	return id
 }
 
@@ -78,19 +78,19 @@ func (f *fixture) plan(id string) string {
 	room := "/zones/" + control.Zone + "/waiting_rooms/" + id
 	now := time.Now().UTC().Truncate(time.Minute)
 	var e api.Event
-	err := f.call(http.MethodPost, room+"/events", map[string]any{
+	err := f.api.call(http.MethodPost, room+"/events", map[string]any{
 		"name": "autumn-launch", "description": "All shoes at half price", "prequeue_start_time": now.Add(-20 * time.Minute),
 		"event_start_time": now.Add(40 * time.Minute),
 		"event_end_time":   now.Add(4 * time.Hour), "total_active_users": 5000, "new_users_per_minute": 900,
 	}, &e)
 	if err == nil {
-		err = f.call(http.MethodPost, room+"/events", map[string]any{
+		err = f.api.call(http.MethodPost, room+"/events", map[string]any{
 			"name": "late-hour", "shuffle_at_event_start": true, "prequeue_start_time": now.Add(29 * time.Hour),
 			"event_start_time": now.Add(30 * time.Hour), "event_end_time": now.Add(31 * time.Hour),
 		}, nil)
 	}
 	if err == nil {
-		err = f.call(http.MethodPut, room+"/rules", []map[string]any{
+		err = f.api.call(http.MethodPut, room+"/rules", []map[string]any{
 			{
 				"action": "bypass_waiting_room", "expression": `http.request.uri.path eq "/health"`,
 				"description": "probes of the load balancer",
@@ -102,26 +102,18 @@ func (f *fixture) plan(id string) string {
 		}, nil)
 	}
 	if err == nil {
-		err = f.call(http.MethodPost, "/vestibule/webhooks", map[string]any{
+		err = f.api.call(http.MethodPost, "/vestibule/webhooks", map[string]any{
 			"name": "pager", "url": "https://hooks.example/x",
 			"kinds": []string{"room.paused", "alarm.raised"},
 		}, nil)
 	}
 	if err == nil {
-		err = f.call(http.MethodPost, "/vestibule/tokens", map[string]any{"name": "terraform", "role": "editor"}, nil)
+		err = f.api.call(http.MethodPost, "/vestibule/tokens", map[string]any{"name": "terraform", "role": "editor"}, nil)
 	}
 	if err != nil {
 		f.Fatal(err)
 	}
 	return e.Id
-}
-
-// patch changes the controls of a room.
-func (f *fixture) patch(id string, body any) {
-	f.Helper()
-	if err := f.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
-		f.Fatal(err)
-	}
 }
 
 // lighthouse returns the accessibility of a page by Lighthouse, of 100.

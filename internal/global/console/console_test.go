@@ -20,7 +20,7 @@ func TestTheListShowsEveryRoom(t *testing.T) {
 	f := start(t)
 	contains(t, f.see("/console/"), "There is no room yet")
 	for i := range 51 {
-		f.make(fmt.Sprintf("room-%02d", i), 300, 200, nil)
+		f.api.make(fmt.Sprintf("room-%02d", i), 300, 200, nil)
 	}
 	f.count("room-01", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
 	f.count("room-02", control.Numbers{Stops: []stop.Stop{{Reason: stop.Draining, Centre: "oslo"}}})
@@ -36,8 +36,8 @@ func TestTheListShowsEveryRoom(t *testing.T) {
 		}
 	}
 	before(first, "room-01", "room-00") // whose visitors enter at once
-	f.patch(f.make("zoo", 10, 10, nil), map[string]any{"pause": map[string]any{}})
-	f.make("archive", 10, 10, map[string]any{"suspended": true})
+	f.api.patch(f.api.make("zoo", 10, 10, nil), map[string]any{"pause": map[string]any{}})
+	f.api.make("archive", 10, 10, map[string]any{"suspended": true})
 	before(f.see("/console/"), "zoo", "room-01")
 	before(f.see("/console/?page=2"), "room-50", "archive")
 	f.play(func() { f.fleet.Candidates[0].Alarms = []string{"the clock is off", "one more"} })
@@ -107,11 +107,11 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t)
-			id := f.make("sale", 300, 200, c.settings)
+			id := f.api.make("sale", 300, 200, c.settings)
 			f.count("sale", c.numbers)
 			f.play(func() { f.leader, f.heard = !c.silent, c.heard })
 			if c.controls != nil {
-				if err := f.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", c.controls, nil); err != nil {
+				if err := f.api.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", c.controls, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -130,7 +130,7 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 // Every action works without script, shows its consequence before it is made, and tells how to undo it.
 func TestActions(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
 	for _, step := range []struct {
 		action  string
@@ -238,8 +238,8 @@ func TestActions(t *testing.T) {
 		confirm, after := f.act(id, step.action, step.fill)
 		contains(t, confirm, step.confirm...)
 		contains(t, after, step.after...)
-		if step.check != nil && !step.check(f.controls(id)) {
-			t.Errorf("%s %v: %+v", step.action, step.fill, f.controls(id))
+		if step.check != nil && !step.check(f.api.controls(id)) {
+			t.Errorf("%s %v: %+v", step.action, step.fill, f.api.controls(id))
 		}
 		if t.Failed() {
 			t.Fatalf("after %s %v", step.action, step.fill)
@@ -250,7 +250,7 @@ func TestActions(t *testing.T) {
 // A faulty form is shown again with what was typed, and nothing changes.
 func TestFormsNameTheirFaults(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	at := "/console/rooms/" + id + "/actions/"
 	for _, c := range []struct{ path, want, kept string }{
 		{"pause?minutes=soon", "The number of minutes must be a number from 1 to 43,200.", "soon"},
@@ -274,7 +274,7 @@ func TestFormsNameTheirFaults(t *testing.T) {
 	if a := f.get(at + "explode"); a.code != http.StatusNotFound {
 		t.Errorf("an unknown action: %d", a.code)
 	}
-	if c := f.controls(id); c.Version != 0 {
+	if c := f.api.controls(id); c.Version != 0 {
 		t.Errorf("controls: %+v", c)
 	}
 }
@@ -282,34 +282,34 @@ func TestFormsNameTheirFaults(t *testing.T) {
 // A confirmation without a reason, sent twice, or of something that has changed since, changes nothing.
 func TestConfirmationsAreOfWhatTheOperatorSaw(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	action := "/console/rooms/" + id + "/actions/pause"
 	confirm := f.see(action)
 	if a := f.follow(confirm, action, map[string]string{"reason": " "}); a.code != http.StatusUnprocessableEntity ||
-		f.controls(id).Pause != nil {
+		f.api.controls(id).Pause != nil {
 		t.Errorf("without a reason: %d %s", a.code, a.text())
 	}
 	if a := f.follow(confirm, action,
 		map[string]string{"reason": strings.Repeat("x", room.MaxReason+1)}); a.code != http.StatusUnprocessableEntity ||
-		f.controls(id).Pause != nil {
+		f.api.controls(id).Pause != nil {
 		t.Errorf("with a long reason: %d %s", a.code, a.text())
 	}
 	again := confirm.form(t, action).fields
 	again.Set("reason", "first")
-	if a := f.post(action, again); a.code != http.StatusSeeOther || f.controls(id).Pause == nil {
+	if a := f.post(action, again); a.code != http.StatusSeeOther || f.api.controls(id).Pause == nil {
 		t.Fatalf("%d %s", a.code, a.text())
 	}
-	since := f.controls(id).Pause.Since
-	if a := f.post(action, again); a.code != http.StatusConflict || f.controls(id).Pause.Since != since {
+	since := f.api.controls(id).Pause.Since
+	if a := f.post(action, again); a.code != http.StatusConflict || f.api.controls(id).Pause.Since != since {
 		t.Errorf("sent twice: %d %s", a.code, a.text())
 	}
-	f.patch(id, map[string]any{"pause": nil})
-	if a := f.post(action, again); a.code != http.StatusConflict || f.controls(id).Pause != nil {
+	f.api.patch(id, map[string]any{"pause": nil})
+	if a := f.post(action, again); a.code != http.StatusConflict || f.api.controls(id).Pause != nil {
 		t.Errorf("sent again after it was undone: %d %s", a.code, a.text())
 	}
 	other := f.see(action).form(t, action).fields
 	other.Set("reason", "second")
-	f.patch(id, map[string]any{"pause": map[string]any{}})
+	f.api.patch(id, map[string]any{"pause": map[string]any{}})
 	if a := f.post(action, other); a.code != http.StatusConflict ||
 		!strings.Contains(a.text(), "Somebody changed this room") {
 		t.Errorf("of something that has changed since: %d %s", a.code, a.text())
@@ -327,7 +327,7 @@ func TestConfirmationsAreOfWhatTheOperatorSaw(t *testing.T) {
 // The roles are those of the API: who may not act sees no action, and a request is refused all the same.
 func TestRoles(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	at := "/console/rooms/" + id
 	pause := f.see(at+"/actions/pause").form(t, at+"/actions/pause").fields
 	pause.Set("reason", "x")
@@ -373,7 +373,7 @@ func TestRoles(t *testing.T) {
 
 func TestOtherSitesCannotAct(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	at := "/console/rooms/" + id + "/actions/pause"
 	pause := f.see(at).form(t, at).fields
 	pause.Set("reason", "x")
@@ -386,7 +386,7 @@ func TestOtherSitesCannotAct(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, at, strings.NewReader(pause.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set(header[0], header[1])
-		if a := f.do(r); a.code != http.StatusForbidden || f.controls(id).Pause != nil {
+		if a := f.do(r); a.code != http.StatusForbidden || f.api.controls(id).Pause != nil {
 			t.Errorf("%s: %d", name, a.code)
 		}
 	}
@@ -405,13 +405,14 @@ func TestOtherSitesCannotAct(t *testing.T) {
 func TestHostileTextIsEscaped(t *testing.T) {
 	f := start(t)
 	const evil = `"><script>alert(1)</script><b onclick='x'>`
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.play(func() { f.who.Name = evil })
 	body := map[string]any{
 		"pause": map[string]any{"message": evil}, "message": map[string]any{"text": evil},
 		"reason": evil,
 	}
-	if err := f.api.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "", http.MethodPatch,
+	if err := f.api.server.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "",
+		http.MethodPatch,
 		"/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (f *fixture) press(a answer, action, name, value string) answer {
 // Rules are added, changed, moved, tried and deleted.
 func TestRules(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	at := "/console/rooms/" + id + "/rules"
 	page := f.see(at)
 	contains(t, page, "No rule.")
@@ -61,7 +61,7 @@ func TestRules(t *testing.T) {
 	page = f.sent(page, at, map[string]string{"expression": `ip.src in {192.0.2.0/24}`, "description": ""})
 	var rules []api.Rule
 	read := func() []api.Rule {
-		if err := f.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/rules", nil, &rules); err != nil {
+		if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/rules", nil, &rules); err != nil {
 			t.Fatal(err)
 		}
 		return rules
@@ -103,7 +103,7 @@ func TestRules(t *testing.T) {
 // Events are created, changed and deleted; times are UTC, and empty fields are the room's.
 func TestEvents(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	at := "/console/rooms/" + id + "/events"
 	contains(t, f.see(at), "No event is planned.")
 	form := f.see(at + "/new")
@@ -134,7 +134,8 @@ func TestEvents(t *testing.T) {
 		"Entries to the draw close", "in 2 days", "5,000 inside, 800 let in per minute")
 	var events []api.Event
 	read := func() []api.Event {
-		if err := f.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/events", nil, &events); err != nil {
+		if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/events", nil,
+			&events); err != nil {
 			t.Fatal(err)
 		}
 		return events
@@ -178,7 +179,7 @@ func TestEvents(t *testing.T) {
 // A waiting page is checked and previewed in each state and language before it is published.
 func TestWaitingPage(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	at := "/console/rooms/" + id + "/page"
 	page := f.see(at)
 	contains(t, page, "the built-in page")
@@ -201,7 +202,7 @@ func TestWaitingPage(t *testing.T) {
 	}
 	contains(t, f.see(at+"?done=published"), "The page is published.", "own page, ")
 	var r api.Room
-	if err := f.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id, nil, &r); err != nil ||
+	if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id, nil, &r); err != nil ||
 		r.CustomPageHtml != own {
 		t.Errorf("published: %q, %v", r.CustomPageHtml, err)
 	}
@@ -250,7 +251,7 @@ func (f *fixture) preview(a answer, text string) {
 		f.Fatalf("no preview: %s", a.body)
 	}
 	w := httptest.NewRecorder()
-	f.api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address[1]+"?state=queued&lang=de-DE", nil))
+	f.api.server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address[1]+"?state=queued&lang=de-DE", nil))
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
 		f.Errorf("the preview: %d, without %q: %s", w.Code, text, w.Body)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/access"
@@ -37,13 +36,12 @@ import (
 type fixture struct {
 	testing.TB
 	*console.Console
-	api   *control.Server
+	api   client
 	docs  *testkit.Documents
 	audit *testkit.Stream
 	past  *past
 
-	kept   control.History // instead of past; nil for none
-	logins *access.Access  // of requests with a cookie
+	logins *access.Access // of requests with a cookie
 
 	mu      sync.Mutex
 	who     control.Principal // the operator; no role for nobody
@@ -80,7 +78,7 @@ func start(t testing.TB) *fixture {
 	log := slog.New(slog.DiscardHandler)
 	journal := audit.NewJournal(f.audit)
 	rooms := roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: journal})
-	f.api = control.New(control.Options{
+	server := control.New(control.Options{
 		Name: "global-1", Audit: journal, Rooms: rooms, Docs: f.docs, Log: log, Origin: "http://10.0.0.1",
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
@@ -111,7 +109,7 @@ func start(t testing.TB) *fixture {
 			defer f.mu.Unlock()
 			f.calls[operation]++
 		},
-		History: f,
+		History: f.past,
 		Refuses: notices.NewPoster(nil).Refuses,
 		Post: func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result {
 			return notices.Result{Err: errors.New("the receiver answered 503"), Status: 503}
@@ -119,8 +117,9 @@ func start(t testing.TB) *fixture {
 		Shared: f.docs, Controls: func() *room.Controls { return nil }, Board: func() *draw.Board { return nil },
 		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now()) },
 	})
+	f.api = client{t, server}
 	f.logins = access.New(access.Options{
-		Docs: testkit.NewDocuments(), Log: log, Token: f.api.Principal,
+		Docs: testkit.NewDocuments(), Log: log, Token: server.Principal,
 		Now: func() time.Time {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -128,7 +127,7 @@ func start(t testing.TB) *fixture {
 		},
 	})
 	f.Console = console.New(console.Options{
-		API: f.api, Log: log, Live: f.live, Once: f.logins.Once,
+		API: server, Log: log, Live: f.past.live, Once: f.logins.Once,
 		Who: func(r *http.Request) (control.Principal, bool) {
 			if len(r.Cookies()) > 0 {
 				return f.logins.Who(r)
@@ -141,55 +140,53 @@ func start(t testing.TB) *fixture {
 	return f.as(control.Admin)
 }
 
-// Points implements [control.History].
-func (f *fixture) Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error {
-	if f.kept != nil {
-		return f.kept.Points(ctx, id, from, to, step, each)
-	}
-	each(f.past.points(from, to, step))
-	return nil
-}
-
-// live returns the last minute of the history.
-func (f *fixture) live(room.ID) (history.Row, time.Duration, bool) {
-	now := time.Now().Unix()
-	p, since := f.past.point(now), f.past.point(now-60)
-	return history.MakeRow(&p, &since), time.Minute, true
+// client calls the API as an admin.
+type client struct {
+	testing.TB
+	server *control.Server
 }
 
 // make makes a room and returns its ID.
-func (f *fixture) make(name string, total, rate int, more map[string]any) string {
-	f.Helper()
+func (c client) make(name string, total, rate int, more map[string]any) string {
+	c.Helper()
 	body := map[string]any{
 		"name": name, "host": name + ".example", "total_active_users": total,
 		"new_users_per_minute": rate,
 	}
 	maps.Copy(body, more)
 	var made api.Room
-	if err := f.call(http.MethodPost, "/zones/"+control.Zone+"/waiting_rooms", body, &made); err != nil {
-		f.Fatal(err)
+	if err := c.call(http.MethodPost, "/zones/"+control.Zone+"/waiting_rooms", body, &made); err != nil {
+		c.Fatal(err)
 	}
 	return made.Id
 }
 
 // call calls the API as an admin.
-func (f *fixture) call(method, path string, body, result any) error {
-	return f.api.Call(f.Context(), control.Principal{ID: "t", Name: "Ben", Role: control.Admin}, "192.0.2.1:1", method,
+func (c client) call(method, path string, body, result any) error {
+	return c.server.Call(c.Context(), control.Principal{ID: "t", Name: "Ben", Role: control.Admin}, "192.0.2.1:1", method,
 		path, body, result)
+}
+
+// patch changes the controls of a room.
+func (c client) patch(id string, body any) {
+	c.Helper()
+	if err := c.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c client) controls(id string) (got api.Controls) {
+	c.Helper()
+	if err := c.call(http.MethodGet, "/vestibule/rooms/"+id+"/controls", nil, &got); err != nil {
+		c.Fatal(err)
+	}
+	return got
 }
 
 // count sets the numbers of a room.
 func (f *fixture) count(name string, n control.Numbers) {
 	n.Complete = true
 	f.play(func() { f.numbers[room.IDOf(name)] = n })
-}
-
-func (f *fixture) controls(id string) (c api.Controls) {
-	f.Helper()
-	if err := f.call(http.MethodGet, "/vestibule/rooms/"+id+"/controls", nil, &c); err != nil {
-		f.Fatal(err)
-	}
-	return c
 }
 
 // answer is a page.

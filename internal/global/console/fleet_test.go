@@ -62,7 +62,8 @@ func TestTheFleetShowsAlarmsAndWhatToDo(t *testing.T) {
 		"dublin Reporting Sessions 1,380 Session permits 1,500, 120 idle", "±4 ms", "2 edges, 1 alive",
 		"edge-3 Lost Heard 2 minutes ago", "Certificates ended", "Certificates 2 days left", "Certificates 100 days left",
 		"Certificates none", "and 1 more",
-		"oslo Silent", "1 edge, 0 alive", "edge-9 Unknown Heard 76.0 s ago", "nairobi Draining", "lima Permits unknown", "Action",
+		"oslo Silent", "1 edge, 0 alive", "edge-9 Unknown Heard 76.0 s ago", "nairobi Draining", "lima Permits unknown",
+		"Action",
 		"notifier-1 Working Visitors to notify 1,200 Due 4,000 Sent 3,990 Failed attempts 14 Given up 2 Longest delay 1.2 s",
 		"notifier-2 Late", "notifier-3 Silent")
 	f.play(func() { f.fleet = api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}} })

@@ -151,7 +151,7 @@ func BenchmarkCharts(b *testing.B) {
 	levels := []string{"seconds", "minutes", "hours"}
 	ids := map[string]string{}
 	for _, name := range levels {
-		ids[name] = f.make(name, 2000, 200, nil)
+		ids[name] = f.api.make(name, 2000, 200, nil)
 	}
 	dir, now := b.TempDir(), time.Now().Unix()
 	// without sync
@@ -234,7 +234,7 @@ func BenchmarkCharts(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(s.Stop)
-	f.kept = kept.New(open(s), slog.New(slog.DiscardHandler))
+	f.past.kept = kept.New(open(s), slog.New(slog.DiscardHandler))
 	for _, c := range [][3]string{
 		{"400 days", "hours", "from=-9600h"},
 		{"400 days by hours", "hours", "from=-9600h&step=3600"},

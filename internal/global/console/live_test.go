@@ -30,7 +30,7 @@ func waitFor(t *testing.T, ctx context.Context, expression string) {
 // An operator watches a room, pauses it with the keyboard, and resumes it; numbers and charts come without a reload.
 func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
 	url := browsertest.Serve(t, f)
 	ctx := browsertest.Open(t)
@@ -44,7 +44,7 @@ func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
 	}
 	// Somebody else changes the room: the page is loaded again, but not while the operator fills in a form.
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("details").open = true`))
-	f.patch(id, map[string]any{"message": map[string]any{"text": "Soon"}})
+	f.api.patch(id, map[string]any{"message": map[string]any{"text": "Soon"}})
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12344, Longest: 61 * 60})
 	waitFor(t, ctx, `document.querySelector("[data-field=waiting]").textContent === "12,344"`)
 	if !browsertest.See(t, ctx,
@@ -62,7 +62,7 @@ func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
 	waitFor(t, ctx, `location.pathname.endsWith("/actions/pause") && document.activeElement.name === "reason"`)
 	do(t, ctx, chromedp.KeyEvent("power cut"), chromedp.KeyEvent("\r"))
 	waitFor(t, ctx, `document.body.innerText.includes("The room is paused.")`)
-	if c := f.controls(id); c.Pause == nil || *c.Pause.Message != "Back at noon" || c.Pause.Reason != "power cut" {
+	if c := f.api.controls(id); c.Pause == nil || *c.Pause.Message != "Back at noon" || c.Pause.Reason != "power cut" {
 		t.Errorf("%+v", c.Pause)
 	}
 	f.play(func() { f.leader = false })
@@ -72,7 +72,7 @@ func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
 // The first points of a new room are recorded between the page and its question for charts: they are drawn.
 func TestChartsOfANewRoomInABrowser(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.count("sale", control.Numbers{Active: 1900})
 	room := "/console/rooms/" + id
 	first := true
@@ -93,7 +93,7 @@ func TestChartsOfANewRoomInABrowser(t *testing.T) {
 // unload with either.
 func TestAFollowedLinkIsNotCancelledInABrowser(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400})
 	room := "/console/rooms/" + id
 	asked, seen, answer := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -117,7 +117,7 @@ func TestAFollowedLinkIsNotCancelledInABrowser(t *testing.T) {
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`new MutationObserver(() => fetch("/seen")).observe(document.querySelector("[data-field=waiting]"), {childList: true, characterData: true, subtree: true}),
 		document.querySelector("a[href$='/events']").click(), true`))
 	<-asked
-	f.patch(id, map[string]any{"message": map[string]any{"text": "Soon"}})
+	f.api.patch(id, map[string]any{"message": map[string]any{"text": "Soon"}})
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12345})
 	<-seen
 	close(answer)
@@ -174,7 +174,7 @@ func TestTheFirstChartOverASlowLineInABrowser(t *testing.T) {
 // Without script the same page has its numbers, its actions and its tables.
 func TestARoomWithoutScriptInABrowser(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
 	url := browsertest.Serve(t, f)
 	ctx := browsertest.Open(t)

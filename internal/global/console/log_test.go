@@ -20,10 +20,10 @@ import (
 // The changes of a room show what differs, and can be restored.
 func TestChangesAreShownAndRestored(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	room := "/zones/" + control.Zone + "/waiting_rooms/" + id
 	for _, body := range []map[string]any{{"total_active_users": 1500, "description": "<b>autumn"}, {"suspended": true}} {
-		if err := f.call(http.MethodPatch, room, body, nil); err != nil {
+		if err := f.api.call(http.MethodPatch, room, body, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestChangesAreShownAndRestored(t *testing.T) {
 	contains(t, f.sent(confirm, first, map[string]string{"reason": "too early"}), "The revision is restored",
 		"Ana restored a revision, just now")
 	var now api.Room
-	if err := f.call(http.MethodGet, room, nil, &now); err != nil || now.TotalActiveUsers != 2000 || now.Suspended {
+	if err := f.api.call(http.MethodGet, room, nil, &now); err != nil || now.TotalActiveUsers != 2000 || now.Suspended {
 		t.Errorf("%+v, %v", now, err)
 	}
 	contains(t, f.see("/console/audit"), "Ana restored a revision", "too early")
@@ -62,13 +62,13 @@ func TestChangesAreShownAndRestored(t *testing.T) {
 // The audit log says who changed what, from what to what.
 func TestAuditInWords(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.act(id, "pause", map[string]string{"message": "<i>soon"})
-	if err := f.call(http.MethodPatch, "/zones/"+control.Zone+"/waiting_rooms/"+id,
+	if err := f.api.call(http.MethodPatch, "/zones/"+control.Zone+"/waiting_rooms/"+id,
 		map[string]any{"total_active_users": 1500}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"},
+	if err := f.api.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"},
 		nil); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestAuditInWords(t *testing.T) {
 	contains(t, f.see("/console/audit?room=sale&by=Ana"), "Ana changed the controls")
 	lacks(t, f.see("/console/audit?room=sale&by=Ana"), "Ben")
 	for range 60 {
-		f.patch(id, map[string]any{"message": map[string]any{"text": "x"}})
+		f.api.patch(id, map[string]any{"message": map[string]any{"text": "x"}})
 	}
 	contains(t, f.see("/console/audit"), "Older entries")
 	older := regexp.MustCompile(`href="(/console/audit\?[^"]+)"`).FindStringSubmatch(f.see("/console/audit").body)
@@ -105,7 +105,7 @@ func TestTokens(t *testing.T) {
 	made := f.sent(page, tokens, map[string]string{"name": "<b>ci", "role": "operator"})
 	contains(t, made, "The token <b>ci is created.", "vst_")
 	value := regexp.MustCompile(`vst_[A-Za-z0-9_-]+`).FindString(made.body)
-	if !f.api.Good(t.Context(), value) {
+	if !f.api.server.Good(t.Context(), value) {
 		t.Errorf("the token %q is refused", value)
 	}
 	page = f.see(at)
@@ -113,7 +113,7 @@ func TestTokens(t *testing.T) {
 	lacks(t, page, "vst_", "<b>ci")
 	revoke := regexp.MustCompile(`action="(/console/access/tokens/[^"]+)"`).FindStringSubmatch(page.body)[1]
 	contains(t, f.sent(page, revoke, nil), "The token is revoked.")
-	if f.api.Good(t.Context(), value) {
+	if f.api.server.Good(t.Context(), value) {
 		t.Error("the token is still good")
 	}
 	f.as(control.Editor)
@@ -130,7 +130,7 @@ func TestTokens(t *testing.T) {
 // An operator of some rooms sees these alone, also in streams that others share.
 func TestAnOperatorOfSomeRooms(t *testing.T) {
 	f := start(t)
-	mine, other := f.make("mine", 300, 200, nil), f.make("other", 300, 200, nil)
+	mine, other := f.api.make("mine", 300, 200, nil), f.api.make("other", 300, 200, nil)
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	all, leave := f.listen(server.URL + "/console/stream")
@@ -162,7 +162,7 @@ func TestAnOperatorOfSomeRooms(t *testing.T) {
 // Webhooks are created with their secret shown once, tested, disabled and deleted, by admins alone.
 func TestWebhooks(t *testing.T) {
 	f := start(t)
-	f.make("sale", 2000, 200, nil)
+	f.api.make("sale", 2000, 200, nil)
 	const at = "/console/webhooks"
 	page := f.see(at)
 	contains(t, page, "Nobody is told", "room.paused")
@@ -212,7 +212,7 @@ func TestWebhooks(t *testing.T) {
 func (f *fixture) login(role control.Role, rooms ...string) *http.Cookie {
 	f.Helper()
 	var made api.Token
-	if err := f.call(http.MethodPost, "/vestibule/tokens", map[string]any{
+	if err := f.api.call(http.MethodPost, "/vestibule/tokens", map[string]any{
 		"name": string(role), "role": role,
 		"rooms": rooms,
 	}, &made); err != nil {
@@ -331,7 +331,7 @@ func TestEveryChangeIsRefused(t *testing.T) {
 				id := f.sale()
 				path := "/zones/" + control.Zone + "/waiting_rooms/" + id
 				of := map[string]string{"{room}": id, "{event}": f.plan(id)}
-				if err := f.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil); err != nil {
+				if err := f.api.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil); err != nil {
 					t.Fatal(err)
 				}
 				var list []map[string]any
@@ -339,7 +339,7 @@ func TestEveryChangeIsRefused(t *testing.T) {
 					"{rule}": path + "/rules", "{webhook}": "/vestibule/webhooks", "{token}": "/vestibule/tokens",
 					"{revision}": "/vestibule/rooms/" + id + "/revisions",
 				} {
-					if err := f.call(http.MethodGet, path, nil, &list); err != nil {
+					if err := f.api.call(http.MethodGet, path, nil, &list); err != nil {
 						t.Fatal(err)
 					}
 					of[key] = fmt.Sprint(list[0]["id"])
@@ -348,7 +348,7 @@ func TestEveryChangeIsRefused(t *testing.T) {
 					}
 				}
 				if c.before != nil {
-					f.patch(id, c.before)
+					f.api.patch(id, c.before)
 				}
 				for key, value := range of {
 					c.path = strings.ReplaceAll(c.path, key, value)
@@ -363,7 +363,8 @@ func TestEveryChangeIsRefused(t *testing.T) {
 					out.Set("reason", "x")
 					return out
 				}
-				good, low, outside := f.login(c.needs), f.login(below[c.needs]), f.login(c.needs, f.make("elsewhere", 10, 10, nil))
+				good, low, outside := f.login(c.needs), f.login(below[c.needs]),
+					f.login(c.needs, f.api.make("elsewhere", 10, 10, nil))
 				send := func(cookie *http.Cookie, form url.Values, header ...string) int {
 					r := posted(c.path, form)
 					r.AddCookie(cookie)

@@ -1,17 +1,21 @@
 package console_test
 
 import (
+	"context"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control"
 )
 
 // past is a history in which a sale began half an hour ago: visitors arrive in a rush, wait, and some give up.
 type past struct {
 	start   time.Time
-	unknown atomic.Bool // nothing was recorded yet
+	unknown atomic.Bool     // nothing was recorded yet
+	kept    control.History // instead; nil for none
 }
 
 // points returns the points of a time.
@@ -69,4 +73,20 @@ func (p *past) point(at int64) history.Point {
 		}})
 	}
 	return x
+}
+
+// Points implements [control.History].
+func (p *past) Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error {
+	if p.kept != nil {
+		return p.kept.Points(ctx, id, from, to, step, each)
+	}
+	each(p.points(from, to, step))
+	return nil
+}
+
+// live returns the last minute of the history.
+func (p *past) live(room.ID) (history.Row, time.Duration, bool) {
+	now := time.Now().Unix()
+	last, since := p.point(now), p.point(now-60)
+	return history.MakeRow(&last, &since), time.Minute, true
 }

@@ -53,7 +53,7 @@ func (f *fixture) listen(url string) (next func() map[string]string, leave func(
 // A stream sends the values that the page shows, and later those that differ.
 func TestAStreamSendsWhatThePageShows(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
@@ -108,7 +108,7 @@ func (f *fixture) screens(id string, n int) (open []func() map[string]string) {
 // Fifty screens of one room cost one reading per second.
 func TestStreamsShareReadings(t *testing.T) {
 	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	open := f.screens(id, 50)
 	const operation = "waiting-room-get-waiting-room-status"
 	var before, after int
@@ -130,7 +130,7 @@ func TestStreamsShareReadings(t *testing.T) {
 // that of their clients. The goal is 3 % of a core. Edges are not asked.
 func BenchmarkFiftyScreens(b *testing.B) {
 	f := start(b)
-	id := f.make("sale", 2000, 200, nil)
+	id := f.api.make("sale", 2000, 200, nil)
 	open := f.screens(id, 50)
 	used, begun, n := cpu(), time.Now(), 0
 	for b.Loop() {
@@ -146,7 +146,7 @@ func BenchmarkFiftyScreens(b *testing.B) {
 // A stream outlives the deadlines of the server for requests, and ends when the console stops.
 func TestAStreamOutlivesRequestsAndEndsAtTheStop(t *testing.T) {
 	f := start(t)
-	f.make("sale", 2000, 200, nil)
+	f.api.make("sale", 2000, 200, nil)
 	server := httptest.NewUnstartedServer(f)
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond
 	server.Start()

@@ -175,8 +175,8 @@ func (f *fixture) raw(role Role, path string) []byte {
 	return w.Body.Bytes()
 }
 
-// The settings of a body are found by their names in rooms.yaml and in the API, in strict requests. An unknown name, and
-// a name given twice, are faults that change nothing.
+// The settings of a body are found by their names in rooms.yaml and in the API, in strict requests. An unknown name,
+// and a name given twice, are faults that change nothing.
 func TestSettingsByTheirNames(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
@@ -217,7 +217,8 @@ func TestSettingsByTheirNames(t *testing.T) {
 	}
 }
 
-// The operations of ours refuse unknown names: a mistyped dry_run must not apply a file, nor a mistyped rooms make a token for all rooms.
+// The operations of ours refuse unknown names: a mistyped dry_run must not apply a file, nor a mistyped rooms make a
+// token for all rooms.
 func TestUnknownFieldsAreRefused(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)

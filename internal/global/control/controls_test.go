@@ -139,7 +139,8 @@ func TestControlsThatAreRefused(t *testing.T) {
 
 func soon() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
 
-// TestControlsOfManyWriters: each change applies on top of all others. A store restored to an older state gets this node's version.
+// TestControlsOfManyWriters: each change applies on top of all others. A store restored to an older state gets this
+// node's version.
 func TestControlsOfManyWriters(t *testing.T) {
 	f := start(t)
 	ids := []string{f.made()}
@@ -181,7 +182,8 @@ func TestControlsOfManyWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+ids[1]+"/controls", `{"pause":null}`)
-	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-1 || after.Version <= c.Version {
+	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-1 ||
+		after.Version <= c.Version {
 		t.Errorf("%+v: %d rooms are paused, want %d: %v", a, len(after.Rooms), len(ids)-1, err)
 	}
 }
@@ -199,7 +201,8 @@ func (s full) Limit() int { return s.limit }
 func TestARoomComesBackPaused(t *testing.T) {
 	f := start(t)
 	id := f.made()
-	other := f.ask(Editor, "POST", "{z}", strings.Replace(shop, "shop", "other", 1)+`,"path":"/other"}`).field("id").(string)
+	other := f.ask(Editor, "POST", "{z}",
+		strings.Replace(shop, "shop", "other", 1)+`,"path":"/other"}`).field("id").(string)
 	pause := func(id, body string) *room.Controls {
 		if a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", body); a.code != http.StatusOK {
 			t.Fatalf("%+v", a)
@@ -218,7 +221,8 @@ func TestARoomComesBackPaused(t *testing.T) {
 	}
 	f.controls = pause(other, `{"pause":{}}`)
 	a := f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, revisions[0]["revision"]), "")
-	if a.code != http.StatusOK || len(a.Messages) != 1 || !strings.Contains(a.Messages[0].Message, "room shop is under controls from before: pause") {
+	if a.code != http.StatusOK || len(a.Messages) != 1 ||
+		!strings.Contains(a.Messages[0].Message, "room shop is under controls from before: pause") {
 		t.Errorf("%+v", a)
 	}
 	if a := f.ask(Viewer, "GET", "/vestibule/rooms/"+id+"/controls", ""); inForce(a)["queue_message"] != "Ten minutes." {

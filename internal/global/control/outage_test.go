@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// While the store does not answer, reads are served from what the candidate knows, and say so; changes are refused. Only
-// one request in a while waits for the store.
+// While the store does not answer, reads are served from what the candidate knows, and say so; changes are refused.
+// Only one request in a while waits for the store.
 func TestReadsGoOnWithoutTheStore(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)

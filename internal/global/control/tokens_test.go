@@ -176,8 +176,8 @@ func (s *Server) tokenStatus(t *testing.T, id string) int {
 	return Status(err)
 }
 
-// Invalid tokens of an address never lock out a valid one, whether it was used before or not. The first of a minute is in
-// the audit log, without the secret.
+// Invalid tokens of an address never lock out a valid one, whether it was used before or not. The first of a minute is
+// in the audit log, without the secret.
 func TestInvalidTokensLockOutNobody(t *testing.T) {
 	f := start(t)
 	begun := len(f.chain())

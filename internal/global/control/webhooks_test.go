@@ -85,7 +85,8 @@ func TestAWebhookToAPrivateAddressIsMadeWithAWarning(t *testing.T) {
 		}
 	}
 	f.parts.webhooks.refuses = notices.NewPoster([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}).Refuses
-	if a := f.ask(Admin, "POST", "/vestibule/webhooks", `{"name":"w","url":"https://10.1.2.3/h"}`); a.code != 200 || len(a.Messages) != 0 {
+	if a := f.ask(Admin, "POST", "/vestibule/webhooks", `{"name":"w","url":"https://10.1.2.3/h"}`); a.code != 200 ||
+		len(a.Messages) != 0 {
 		t.Errorf("in an allowed network: %+v", a)
 	}
 }

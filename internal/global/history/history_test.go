@@ -330,7 +330,8 @@ func TestASuccessorContinues(t *testing.T) {
 	}
 }
 
-// A leader that cannot read the log records nothing: its totals would begin at 0. What it has heard meanwhile is not lost.
+// A leader that cannot read the log records nothing: its totals would begin at 0. What it has heard meanwhile is not
+// lost.
 func TestALeaderWaitsForTheLog(t *testing.T) {
 	s := newSale(t)
 	s.run(start, start+100)
@@ -399,8 +400,8 @@ func TestTwoLeadersWriteOnePoint(t *testing.T) {
 	}
 }
 
-// Leaders die within ten minutes, at any second, and nobody leads for up to two. What a dead one had recorded may arrive
-// when its successor writes. Only the seconds without a leader are missing, no second is there twice, and every
+// Leaders die within ten minutes, at any second, and nobody leads for up to two. What a dead one had recorded may
+// arrive when its successor writes. Only the seconds without a leader are missing, no second is there twice, and every
 // admission is counted once.
 func TestLeadersThatDie(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {

@@ -87,8 +87,8 @@ func mailbox(t *testing.T) (addr string, messages <-chan string) {
 	return l.Addr().String(), got
 }
 
-// TestTheRelay: the relay of deploy/examples passes a notice on to Slack, Teams and a mail relay in the form of each, each
-// once, and refuses what is not signed. A receiver that fails gets it by the next attempt, and the others do not.
+// TestTheRelay: the relay of deploy/examples passes a notice on to Slack, Teams and a mail relay in the form of each,
+// each once, and refuses what is not signed. A receiver that fails gets it by the next attempt, and the others do not.
 func TestTheRelay(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -62,7 +62,7 @@ func (es *edges) add(centre *dataCentre, name string, folder fleettime.Lives, cl
 	}
 	es.newMachine(&n.proc, new(*proc))
 	n.read = func(look bool) { es.read(n, look) }
-	n.known = func() fleettime.Known { return n.core.Known(n.clock.read(es.now)) }
+	n.known = func() fleettime.Known { return n.core.Clock.Known(n.clock.read(es.now)) }
 	n.run = func() {
 		if !n.down {
 			es.run(n)
@@ -93,8 +93,8 @@ func (es *edges) start(n *edgeNode) {
 	n.keep()
 	es.settleBefore(n)
 	now := n.clock.read(es.now)
-	n.core.Restore(now, es.remembers(&n.proc))
-	n.core.Guess(now, es.fleetTime().Add(es.cfg.Faults.wall(es.chaos)))
+	n.core.Clock.Restore(now, es.remembers(&n.proc))
+	n.core.Clock.Guess(now, es.fleetTime().Add(es.cfg.Faults.wall(es.chaos)))
 	es.tell(n, now)
 	es.wake(n)
 }
@@ -107,7 +107,7 @@ func (es *edges) rooms(n *edgeNode) []admission.Room {
 	if es.doc.removed {
 		return nil
 	}
-	r := admission.RoomOf(es.doc.inForce(n.core.Time(n.clock.read(es.now)), 0))
+	r := admission.RoomOf(es.doc.inForce(n.core.Clock.Time(n.clock.read(es.now)), 0))
 	r.Epoch, r.Cap, r.Probation, r.Session = es.doc.epoch, es.cfg.Cap, es.cfg.Probation, es.cfg.Session
 	return []admission.Room{r}
 }
@@ -120,7 +120,7 @@ func (es *edges) tell(n *edgeNode, now fleettime.Mono) {
 	}
 	n.off, n.rules = es.doc.suspended && !es.doc.removed, nil
 	if !es.doc.removed {
-		n.rules = es.compiled(es.doc.inForce(n.core.Time(now), 0).Rules)
+		n.rules = es.compiled(es.doc.inForce(n.core.Clock.Time(now), 0).Rules)
 	}
 }
 
@@ -173,7 +173,7 @@ func (es *edges) takeGrant(from *regionProc, n *edgeNode, g *wire.Grant) {
 		n.core.Apply(n.clock.read(es.now), *g)
 		n.applyBefore(n.clock.read(es.now), g)
 		n.keep()
-		n.synced = n.synced || n.core.TimeBound(n.clock.read(es.now)) != fleettime.Unsynced
+		n.synced = n.synced || n.core.Clock.Bound(n.clock.read(es.now)) != fleettime.Unsynced
 		es.touch(n.centre.id)
 		es.release(n)
 		es.run(n)
@@ -182,14 +182,14 @@ func (es *edges) takeGrant(from *regionProc, n *edgeNode, g *wire.Grant) {
 
 // release answers the long-polled visitors that an edge admits.
 func (es *edges) release(n *edgeNode) {
-	es.answer(n, n.core.Release(n.clock.read(es.now), nil))
+	es.answer(n, n.core.Rooms.Release(n.clock.read(es.now), nil))
 }
 
 // hold makes an edge hold a request. The client hangs up after d.
 func (es *edges) hold(n *edgeNode, t, brought ticket.Ticket, d time.Duration) {
 	v := &admission.Visit{Room: es.room, Ticket: t, Brought: brought, Data: int32(-1)} // of no visitor
-	n.core.Hold(n.clock.read(es.now), v)
-	es.in(d, func() { n.core.Abandon(n.clock.read(es.now), v) })
+	n.core.Rooms.Hold(n.clock.read(es.now), v)
+	es.in(d, func() { n.core.Rooms.Abandon(n.clock.read(es.now), v) })
 }
 
 // connected reports whether an edge runs, and its messages reach the newest aggregator, and back.
@@ -206,7 +206,7 @@ func (es *edges) accepted(id uint64, home ticket.DC, until uint32) bool {
 			return false
 		}
 		oracle := home
-		switch e.core.Ended(es.room, t) {
+		switch e.core.Rooms.Ended(es.room, t) {
 		case wire.Left:
 			return false
 		case wire.Moved:
@@ -234,7 +234,7 @@ func (es *edges) end(n *edgeNode) {
 func (es *edges) leave(n *edgeNode) {
 	es.tracef("%s ends", n)
 	now := n.clock.read(es.now)
-	es.answer(n, n.core.Drain(now))
+	es.answer(n, n.core.Rooms.Drain(now))
 	reports := n.core.Leave(now)
 	if es.cfg.Faults.Pasts {
 		if data := es.snapshotOf(n); n.pasts.failing <= es.now {
@@ -243,7 +243,7 @@ func (es *edges) leave(n *edgeNode) {
 	}
 	es.send(n, reports)
 	n.down = true
-	n.ended = n.core.AllEnded()
+	n.ended = n.core.Rooms.AllEnded()
 }
 
 // crash ends the life of an edge, for a while or for good.

@@ -123,7 +123,7 @@ func (f *idle) run(length time.Duration) {
 			for _, g := range grants {
 				e := f.byName[g.To]
 				e.Apply(now, g)
-				e.Release(now, nil)
+				e.Rooms.Release(now, nil)
 			}
 		})
 		timed(&f.global, func() {

@@ -94,7 +94,7 @@ func (k *keys) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 		return t, true
 	}
 	err := n.keys.Open(&t, p.cookie, k.scratch)
-	now := n.core.Time(n.clock.read(k.now))
+	now := n.core.Clock.Time(n.clock.read(k.now))
 	if errors.Is(err, ticket.ErrKey) && n.keys.Behind(keyTime(now)) {
 		if n.cutFromStore() > k.now {
 			return ticket.Ticket{}, false
@@ -113,7 +113,7 @@ func (k *keys) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 
 // knowsTime reports whether an edge's fleet time is right, to the precision of keys.
 func (k *kernel) knowsTime(n *edgeNode) bool {
-	off := n.core.Time(n.clock.read(k.now)).Sub(k.fleetTime())
+	off := n.core.Clock.Time(n.clock.read(k.now)).Sub(k.fleetTime())
 	return off > -time.Second && off < time.Second
 }
 
@@ -122,7 +122,7 @@ func (k *keys) seal(n *edgeNode, t ticket.Ticket) pass {
 	if n.keys == nil {
 		return pass{ticket: t}
 	}
-	p := pass{cookie: string(n.keys.Seal(nil, keyTime(n.core.Time(n.clock.read(k.now))), &t, k.scratch))}
+	p := pass{cookie: string(n.keys.Seal(nil, keyTime(n.core.Clock.Time(n.clock.read(k.now))), &t, k.scratch))}
 	if known := k.known; slices.Contains(known[max(0, len(known)-2):], n.keys) && k.knowsTime(n) {
 		p.sealed = k.now
 	}

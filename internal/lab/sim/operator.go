@@ -343,7 +343,7 @@ func (o *operator) havingRoom() string {
 		if n.down {
 			continue
 		}
-		if edges++; n.core.Rooms() == 0 {
+		if edges++; n.core.Rooms.Len() == 0 {
 			dropped++
 		} else {
 			have = append(have, n.String())

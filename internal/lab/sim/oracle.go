@@ -239,7 +239,7 @@ func (j *oracle) follow(t *held, n *edgeNode) {
 		return // no stamps without a lease
 	}
 	was := t.uncountable()
-	leased := n.core.Leased(n.clock.read(j.now))
+	leased := n.core.Status(n.clock.read(j.now)).Leased
 	n.forgotten = n.forgotten && !leased
 	t.moved = t.moved || t.edge != n || n.forgotten // a forgotten edge
 	t.away = t.away || !leased
@@ -431,7 +431,7 @@ func (j *oracle) checkCentre(i int) {
 	line.held = int64(l.Granted) - int64(l.Returned)
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
 	line.known = !l.Reconstructed
-	if j.cfg.Cap && !n.core.Leased(n.clock.read(j.now)) {
+	if j.cfg.Cap && !n.core.Status(n.clock.read(j.now)).Leased {
 		line.known = false // global may have granted its permits to others
 	}
 	credit, rcredit := int64(0), int64(0)
@@ -440,7 +440,7 @@ func (j *oracle) checkCentre(i int) {
 		if e.down {
 			continue
 		}
-		c, rc := e.core.Spendable(now, j.room)
+		c, rc := e.core.Ledger(now, j.room).Spendable()
 		credit += int64(c)
 		rcredit += int64(rc)
 	}

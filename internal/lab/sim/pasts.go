@@ -95,7 +95,7 @@ func (n *edgeNode) applyBefore(now fleettime.Mono, g *wire.Grant) {
 
 // pastDue returns when the edge has a snapshot to take, or a report of an earlier process to send.
 func (n *edgeNode) pastDue() fleettime.Mono {
-	due := n.core.SnapshotDue()
+	due := n.core.Snapshots.Due()
 	for _, p := range n.pasts.before {
 		due = min(due, p.Due())
 	}
@@ -110,7 +110,7 @@ func (es *edges) runPasts(n *edgeNode) {
 			es.send(n, p.Report(now))
 		}
 	}
-	if n.core.SnapshotDue() <= now {
+	if n.core.Snapshots.Due() <= now {
 		es.takeSnapshot(n)
 	}
 }
@@ -118,11 +118,11 @@ func (es *edges) runPasts(n *edgeNode) {
 // snapshotOf returns a snapshot of the edge for its data folder.
 func (es *edges) snapshotOf(n *edgeNode) [][]byte {
 	now := n.clock.read(es.now)
-	number, head, dropped := n.core.BeginSnapshot(now)
+	number, head, dropped := n.core.Snapshots.Begin(now)
 	if len(dropped) > 0 {
 		n.pasts.room = nil
 	}
-	changed, _, _ := n.core.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 1))
+	changed, _, _ := n.core.Snapshots.Take(now, 0, true, make([]wire.RoomPast, 1))
 	var err error
 	for k := range changed {
 		if n.pasts.room, err = new(wire.PastEncoder).AppendRoom(nil, &changed[k]); err != nil {
@@ -171,7 +171,7 @@ func (es *edges) takeSnapshot(n *edgeNode) {
 	}
 	if lag := 300 * time.Millisecond; took > lag {
 		then(lag, func() {
-			core.FolderLags(n.clock.read(es.now))
+			core.Snapshots.Lag(n.clock.read(es.now))
 			es.wake(n)
 		})
 	}
@@ -181,9 +181,9 @@ func (es *edges) takeSnapshot(n *edgeNode) {
 			if emptied = es.chaos.IntN(2) == 0; emptied {
 				n.pasts.data = nil
 			}
-			core.SnapshotFailed(now, emptied)
+			core.Snapshots.Failed(now, emptied)
 		} else {
-			core.Snapshotted(now)
+			core.Snapshots.Written(now)
 			es.release(n)
 		}
 		es.touch(n.centre.id)

@@ -398,7 +398,7 @@ func (vs *visitors) request(i int32) {
 	vs.touch(n.centre.id)
 	if d.Verdict == admission.Hold {
 		h := &admission.Visit{Room: vs.room, Ticket: d.Ticket, Data: i}
-		n.core.Hold(now, h)
+		n.core.Rooms.Hold(now, h)
 		v.hold = h
 		v.gen++
 		gen := v.gen
@@ -494,7 +494,7 @@ func (vs *visitors) giveUp(i int32, gen uint64) {
 		vs.plan(n.asleep, func() { vs.giveUp(i, gen) })
 		return
 	}
-	if !n.core.GiveUp(n.clock.read(vs.now), h) {
+	if !n.core.Rooms.GiveUp(n.clock.read(vs.now), h) {
 		return
 	}
 	v.hold = nil

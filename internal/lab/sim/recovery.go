@@ -188,7 +188,7 @@ func (fl *fleet) timeLost() bool {
 		}
 	}
 	for _, e := range fl.edges.all {
-		if !e.lost && wrong(e.core.Time(e.clock.read(fl.now))) {
+		if !e.lost && wrong(e.core.Clock.Time(e.clock.read(fl.now))) {
 			return true
 		}
 	}
@@ -277,7 +277,7 @@ func (rc *recovery) goQuiet() {
 		if v.hold == nil {
 			continue
 		}
-		if n := v.edge; n.core.GiveUp(n.clock.read(rc.now), v.hold) {
+		if n := v.edge; n.core.Rooms.GiveUp(n.clock.read(rc.now), v.hold) {
 			v.hold = nil
 			rc.oracle.setWaiting(v, false)
 			rc.visitors.end(int32(i))
@@ -317,7 +317,7 @@ func (rc *recovery) leftOver() string {
 		for _, e := range r.edges {
 			silent = silent || e.lost || e.misjudged // reserved until its real end
 			if !e.lost {
-				credit, ridle := e.core.Spendable(e.clock.read(rc.now), rc.room)
+				credit, ridle := e.core.Ledger(e.clock.read(rc.now), rc.room).Spendable()
 				idle += int64(credit)
 				rateIdle += int64(ridle)
 			}

@@ -92,7 +92,7 @@ func (j *oracle) newestRelease() (id uint64) {
 // checkPause records an admission in a paused room.
 func (j *oracle) checkPause(e *edgeNode) {
 	if e.told.Shut == admission.QueuedAll {
-		if r := j.releases[e.core.Passes(j.room).Release]; r != nil {
+		if r := j.releases[e.core.Ledger(e.clock.read(j.now), j.room).Passes.Release]; r != nil {
 			r.in, r.last = r.in+1, j.now
 			j.checkPasses()
 			return
@@ -109,7 +109,7 @@ func (j *oracle) checkPasses() {
 	}
 	may := map[uint64]uint64{}
 	for _, e := range j.edges.all {
-		if p := e.core.Passes(j.room); p.Release != 0 && !e.down {
+		if p := e.core.Ledger(e.clock.read(j.now), j.room).Passes; p.Release != 0 && !e.down {
 			may[p.Release] += p.Granted - p.Returned - p.Spent
 		}
 	}

@@ -374,7 +374,7 @@ func (vs *visitors) goAway(centre int32) {
 			continue
 		}
 		if n := v.edge; v.hold != nil {
-			n.core.Abandon(n.clock.read(vs.now), v.hold)
+			n.core.Rooms.Abandon(n.clock.read(vs.now), v.hold)
 			vs.edges.wake(n)
 		}
 		vs.oracle.setWaiting(v, false)

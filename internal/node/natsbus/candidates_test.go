@@ -18,17 +18,17 @@ import (
 
 // court is three candidates, each with a separate network path.
 type court struct {
-	*throne
+	*tenure
 	all   map[string]*candidate
 	paths map[string]*link
 }
 
 func newCourt(t *testing.T, replicas int, urls ...string) *court {
 	t.Helper()
-	c := &court{throne: &throne{t: t}, all: map[string]*candidate{}, paths: map[string]*link{}}
+	c := &court{tenure: &tenure{t: t}, all: map[string]*candidate{}, paths: map[string]*link{}}
 	for i, name := range []string{"a", "b", "c"} {
 		c.paths[name] = newLink(t, urls[i%len(urls)])
-		c.all[name] = standWith(t, c.throne, c.paths[name].url(), name, replicas)
+		c.all[name] = standWith(t, c.tenure, c.paths[name].url(), name, replicas)
 	}
 	eventually(t, "somebody leads", func() bool { return c.now() != "" })
 	return c
@@ -44,16 +44,16 @@ func (c *court) another(name string) {
 // the machine may bring another one first.
 func (c *court) settles() (leader string) {
 	c.t.Helper()
-	reign, from := 0, int64(0)
+	tenure, from := 0, int64(0)
 	eventually(c.t, "somebody leads for longer than a lease", func() bool {
 		c.mu.Lock()
-		now, n := c.leader, len(c.reigns)
+		now, n := c.leader, len(c.leaders)
 		c.mu.Unlock()
 		switch {
 		case now == "":
-			reign = 0
-		case n != reign || now != leader:
-			reign, leader, from = n, now, c.all[now].renewed.Load()
+			tenure = 0
+		case n != tenure || now != leader:
+			tenure, leader, from = n, now, c.all[now].renewed.Load()
 		default:
 			return c.all[now].renewed.Load() >= from+4
 		}
@@ -131,7 +131,7 @@ func TestAStaleViewTakesNothing(t *testing.T) {
 			path.down.free()
 		}
 		if c.settles() != leader || c.count() != n {
-			return fmt.Sprintf("%s led, and then %v", leader, c.reigns[n:])
+			return fmt.Sprintf("%s led, and then %v", leader, c.leaders[n:])
 		}
 		return ""
 	})
@@ -143,7 +143,7 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 	t.Parallel()
 	tries(t, func() string {
 		s := newSite(t)
-		r := &throne{t: t}
+		r := &tenure{t: t}
 		first := newLink(t, s.URL())
 		a := stand(t, r, first.url(), "a")
 		defer a.stop()
@@ -159,7 +159,7 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 			Term   uint64
 		},
 		) {
-			e, err := kv.Get(within(t), "throne")
+			e, err := kv.Get(within(t), "tenure")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, s *site, old []byte){
 		"the key is deleted": func(t *testing.T, s *site, _ []byte) {
 			_, kv := s.bucket("vestibule_leases")
-			if err := kv.Delete(within(t), "throne"); err != nil {
+			if err := kv.Delete(within(t), "tenure"); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -233,7 +233,7 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := kv.Put(within(t), "throne", old); err != nil {
+			if _, err := kv.Put(within(t), "tenure", old); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -243,7 +243,7 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 			s := newSite(t)
 			c := newCourt(t, 1, s.URL())
 			_, kv := s.bucket("vestibule_leases")
-			e, err := kv.Get(within(t), "throne")
+			e, err := kv.Get(within(t), "tenure")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +271,7 @@ func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	path := newLink(t, s.URL())
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	a := stand(t, r, path.url(), "a")
 	r.leads("a")
 	a.renews(t, 1)
@@ -280,7 +280,7 @@ func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
 	if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
 		t.Fatal(err)
 	}
-	stand(t, r, s.URL(), "b") // throne checks that a has stepped down
+	stand(t, r, s.URL(), "b") // tenure checks that a has stepped down
 	r.leads("b")
 	path.up.free()
 }

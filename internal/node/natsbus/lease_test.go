@@ -20,20 +20,20 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// throne is the oracle of leaders: never two of them, and every term higher than the one before. A pause of the
+// tenure is the oracle of leaders: never two of them, and every term higher than the one before. A pause of the
 // machine delays the report of a lease's end.
-type throne struct {
+type tenure struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	leader string
-	until  time.Time // end of its lease, as last reported
-	term   uint64
-	reigns []string
+	leader  string
+	until   time.Time // end of its lease, as last reported
+	term    uint64
+	leaders []string
 }
 
 // enter waits for a leader with an expired lease to step down, as it must.
-func (r *throne) enter(name string, term uint64, until time.Time) {
+func (r *tenure) enter(name string, term uint64, until time.Time) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	r.mu.Lock()
@@ -51,10 +51,10 @@ func (r *throne) enter(name string, term uint64, until time.Time) {
 		r.t.Errorf("%s leads with term %d after term %d", name, term, r.term)
 	}
 	r.leader, r.term, r.until = name, term, until
-	r.reigns = append(r.reigns, name)
+	r.leaders = append(r.leaders, name)
 }
 
-func (r *throne) extend(name string, until time.Time) {
+func (r *tenure) extend(name string, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.leader == name {
@@ -62,7 +62,7 @@ func (r *throne) extend(name string, until time.Time) {
 	}
 }
 
-func (r *throne) leave(name string) {
+func (r *tenure) leave(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.leader == name {
@@ -70,16 +70,16 @@ func (r *throne) leave(name string) {
 	}
 }
 
-func (r *throne) now() string {
+func (r *tenure) now() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leader
 }
 
-func (r *throne) count() int {
+func (r *tenure) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.reigns)
+	return len(r.leaders)
 }
 
 // candidate stands for leadership until the test ends, or it is stopped.
@@ -96,12 +96,12 @@ type candidate struct {
 	stop    func()
 }
 
-func stand(t *testing.T, r *throne, url, name string) *candidate {
+func stand(t *testing.T, r *tenure, url, name string) *candidate {
 	t.Helper()
 	return standWith(t, r, url, name, 1)
 }
 
-func standWith(t *testing.T, r *throne, url, name string, replicas int) *candidate {
+func standWith(t *testing.T, r *tenure, url, name string, replicas int) *candidate {
 	t.Helper()
 	c := &candidate{name: name, conn: connect(t, url, name), resign: make(chan struct{})}
 	clock := node.NewClock()
@@ -111,7 +111,7 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 		wall := time.Now()
 		return wall.Add(m.Sub(now()))
 	}
-	l := natsbus.NewLease(c.conn, "throne", name, replicas, now)
+	l := natsbus.NewLease(c.conn, "tenure", name, replicas, now)
 	last := wire.Term{} // of this candidate
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -170,7 +170,7 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 }
 
 // leads waits until the candidate leads.
-func (r *throne) leads(name string) {
+func (r *tenure) leads(name string) {
 	r.t.Helper()
 	eventually(r.t, name+" leads", func() bool { return r.now() == name })
 }
@@ -186,7 +186,7 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 	t.Parallel()
 	tries(t, func() string {
 		s := newSite(t)
-		r := &throne{t: t}
+		r := &tenure{t: t}
 		a := stand(t, r, s.URL(), "a")
 		defer a.stop()
 		r.leads("a")
@@ -200,7 +200,7 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 		took := eventually(t, "another leads", func() bool { return r.now() == "b" || r.now() == "c" })
 		switch before := b.before.Load() + c.before.Load(); {
 		case r.count() != 2:
-			return fmt.Sprintf("a led, and then %v", r.reigns[1:])
+			return fmt.Sprintf("a led, and then %v", r.leaders[1:])
 		case a.before.Load() != 0 || before != 1:
 			return fmt.Sprintf("somebody had led before: the first was told so %d times, its successor %d times",
 				a.before.Load(), before)
@@ -231,7 +231,7 @@ func tries(t *testing.T, play func() (wrong string)) {
 func TestWhoLedBetweenIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	a := stand(t, r, s.URL(), "a")
 	r.leads("a")
 	again := func(c *candidate) {
@@ -264,7 +264,7 @@ func TestWhoLedBetweenIsTold(t *testing.T) {
 func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	one := stand(t, r, s.URL(), "one")
 	r.leads("one")
 	logged := &testkit.Log{}
@@ -280,7 +280,7 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := natsbus.NewLease(conn, "throne", "one", 1, node.NewClock().Now).Run(ctx, func() uint64 { return 0 },
+		err := natsbus.NewLease(conn, "tenure", "one", 1, node.NewClock().Now).Run(ctx, func() uint64 { return 0 },
 			func(context.Context, wire.Leading) {
 				t.Error("two of one name lead")
 			})
@@ -304,7 +304,7 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 func TestWhoLeadsWatchesNoMore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	a := stand(t, r, s.URL(), "a")
 	r.leads("a")
 	a.renews(t, 1)
@@ -318,7 +318,7 @@ func TestWhoLeadsWatchesNoMore(t *testing.T) {
 func TestWhoReturnsEarlyResigns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	a := stand(t, r, s.URL(), "a")
 	r.leads("a")
 	stand(t, r, s.URL(), "b")
@@ -341,7 +341,7 @@ func TestWhoIsCutOffStepsDownFirst(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			path := newLink(t, s.URL())
-			r := &throne{t: t}
+			r := &tenure{t: t}
 			a := stand(t, r, path.url(), "a")
 			r.leads("a")
 			b := stand(t, r, s.URL(), "b")
@@ -371,7 +371,7 @@ func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	path := newLink(t, s.URL())
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	a := stand(t, r, path.url(), "a")
 	r.leads("a")
 	stand(t, r, s.URL(), "b")
@@ -382,7 +382,7 @@ func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 	path.down.free()
 	a.renews(t, 3)
 	if r.count() != 1 {
-		t.Errorf("led: %v", r.reigns)
+		t.Errorf("led: %v", r.leaders)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 func TestWhoWasFrozenNoLongerLeads(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	a := stand(t, r, s.URL(), "a")
 	r.leads("a")
 	a.renews(t, 1)
@@ -405,7 +405,7 @@ func TestLeadershipOutlivesItsServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			r := &throne{t: t}
+			r := &tenure{t: t}
 			a, b := stand(t, r, s.URL(), "a"), stand(t, r, s.URL(), "b")
 			eventually(t, "somebody leads", func() bool { return r.now() != "" })
 			s.Stop()
@@ -434,14 +434,14 @@ func TestNonsenseInTheKeyIsOvercome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Put(within(t), "throne", []byte("{nonsense")); err != nil {
+	if _, err := kv.Put(within(t), "tenure", []byte("{nonsense")); err != nil {
 		t.Fatal(err)
 	}
-	r := &throne{t: t}
+	r := &tenure{t: t}
 	stand(t, r, s.URL(), "a")
 	r.leads("a")
 	// Deleted by hand: the holder must not continue.
-	if err := kv.Delete(within(t), "throne"); err != nil {
+	if err := kv.Delete(within(t), "tenure"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it leads anew", func() bool { return r.count() >= 2 && r.now() == "a" })

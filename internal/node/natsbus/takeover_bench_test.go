@@ -21,11 +21,11 @@ func BenchmarkTakeover(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Stop()
-	type reign struct {
+	type tenure struct {
 		conn *natsbus.Conn
 		at   time.Time
 	}
-	reigns := make(chan reign, 8)
+	leaders := make(chan tenure, 8)
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended []chan struct{}
 	stand := func(i int) {
@@ -39,9 +39,9 @@ func BenchmarkTakeover(b *testing.B) {
 		clock := node.NewClock()
 		go func() {
 			defer close(done)
-			l := natsbus.NewLease(conn, "throne", fmt.Sprint("c", i), 1, clock.Now)
+			l := natsbus.NewLease(conn, "tenure", fmt.Sprint("c", i), 1, clock.Now)
 			if err := l.Run(ctx, func() uint64 { return 0 }, func(ctx context.Context, _ wire.Leading) {
-				reigns <- reign{conn, time.Now()}
+				leaders <- tenure{conn, time.Now()}
 				<-ctx.Done()
 			}); ctx.Err() == nil {
 				b.Errorf("no longer stands: %v", err)
@@ -51,7 +51,7 @@ func BenchmarkTakeover(b *testing.B) {
 	for i := range 3 {
 		stand(i)
 	}
-	leader := <-reigns
+	leader := <-leaders
 	var took []float64
 	for i := 0; b.Loop(); i++ {
 		// all watch; any time between renewals
@@ -60,7 +60,7 @@ func BenchmarkTakeover(b *testing.B) {
 		died := time.Now()
 		leader.conn.Close()
 		stand(3 + i)
-		leader = <-reigns
+		leader = <-leaders
 		took = append(took, leader.at.Sub(died).Seconds())
 	}
 	cancel()

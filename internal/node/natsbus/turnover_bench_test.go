@@ -154,7 +154,7 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 			for _, grant := range agg.Grants(now) {
 				for _, g := range here {
 					g.Apply(now, grant)
-					if !g.leased && g.Leased(now) {
+					if !g.leased && g.Status(now).Leased {
 						g.leased = true
 						longest = max(longest, now.Sub(g.begun)+g.waited)
 					}

@@ -14,8 +14,9 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// TestNotificationsWithCredentials: a subscription goes from an edge to the notifier, and what is due to whoever delivers
-// it, with the rights that each has. The notifier reads its own secret and not the keys of tickets, and changes neither.
+// TestNotificationsWithCredentials: a subscription goes from an edge to the notifier, and what is due to whoever
+// delivers it, with the rights that each has. The notifier reads its own secret and not the keys of tickets, and
+// changes neither.
 func TestNotificationsWithCredentials(t *testing.T) {
 	f := start(t)
 	ctx := testkit.Within(t)

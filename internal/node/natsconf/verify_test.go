@@ -119,7 +119,10 @@ func TestVerifySaysWhatAReloadDid(t *testing.T) {
 // What is wrong before a server is asked is said as such: a reload would not help.
 func TestVerifyNamesThePlaces(t *testing.T) {
 	dir := t.TempDir()
-	for _, file := range []string{"nairobi/edges/edge-0.crt", "nairobi/edges/edge-0.key", "global/globals/global-0.crt", "ca.crt"} {
+	for _, file := range []string{
+		"nairobi/edges/edge-0.crt", "nairobi/edges/edge-0.key", "global/globals/global-0.crt",
+		"ca.crt",
+	} {
 		name := filepath.Join(dir, filepath.FromSlash(file))
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)

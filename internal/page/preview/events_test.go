@@ -252,7 +252,8 @@ func TestARefusedStreamIsOpenedAgain(t *testing.T) {
 // closed, paused or opened. It does not while nobody can enter: every load would be answered at once.
 func TestAPageOfAnOperatorFollowsTheLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(file, []byte("<!doctype html><title>wait</title><h1>{{state}}</h1>{{{liveScript}}}"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("<!doctype html><title>wait</title><h1>{{state}}</h1>{{{liveScript}}}"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	streams := make(chan chan []byte, 8)
@@ -287,7 +288,9 @@ type following struct {
 
 var followed = func() []following {
 	everybody := &wire.View{Park: estimate.Open, Paces: []estimate.Pace{{Mu: 1}}} // of a short line is held when it polls
-	open, paused, stopped := page.Broadcast{View: everybody}, page.Broadcast{View: everybody, PausedBy: page.PausedByOperator}, page.Broadcast{View: everybody, PausedBy: page.PausedBySystem}
+	open, paused, stopped := page.Broadcast{View: everybody},
+		page.Broadcast{View: everybody, PausedBy: page.PausedByOperator},
+		page.Broadcast{View: everybody, PausedBy: page.PausedBySystem}
 	closed, gathers := page.Broadcast{View: everybody, Closed: true}, page.Broadcast{View: everybody, Starts: 1}
 	far := page.Broadcast{View: &wire.View{Paces: everybody.Paces}}
 	return []following{
@@ -411,7 +414,11 @@ func TestTheModuleFollowsTheLine(t *testing.T) {
 
 // TestTheBoxSpeaksAsThePage: the box of the module tells the wait in the words of the page, in every language.
 func TestTheBoxSpeaksAsThePage(t *testing.T) {
-	waits := [][2]time.Duration{{8 * time.Minute, 11 * time.Minute}, {time.Minute, 2 * time.Minute}, {3 * time.Hour, 5 * time.Hour}}
+	waits := [][2]time.Duration{
+		{8 * time.Minute, 11 * time.Minute},
+		{time.Minute, 2 * time.Minute},
+		{3 * time.Hour, 5 * time.Hour},
+	}
 	visitor := func(lang string, wait int) *page.Visitor {
 		v := page.Samples[0].Visitor
 		v.Lang = page.LangOf(lang)
@@ -426,7 +433,8 @@ func TestTheBoxSpeaksAsThePage(t *testing.T) {
 		}
 		tell(w, visitor(r.PathValue("lang"), wait))
 	})
-	mux.HandleFunc("/.well-known/vestibule/events", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("/.well-known/vestibule/events",
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	url := browsertest.Serve(t, mux)
 	ctx := browsertest.Open(t)
 	do(t, ctx, chromedp.Navigate(url))
