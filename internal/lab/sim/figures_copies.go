@@ -26,7 +26,7 @@ func flood(f *Finding) {
 		w := filled(c, nil)
 		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, behave: noCookies}
 		if robots {
-			w.visitors.bring(all)
+			w.bring(all)
 		}
 		f.run(w)
 		m := w.meters
@@ -58,10 +58,10 @@ func replayed(f *Finding) {
 		w := filled(c, nil)
 		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
 		w.in(fill-30*time.Second, func() {
-			old.tickets = w.visitors.oldTickets(tickets / 4)
+			old.tickets = w.oldTickets(tickets / 4)
 		})
 		if perSecond > 0 {
-			w.visitors.replay(old)
+			w.replay(old)
 		}
 		f.run(w)
 		m := w.meters
@@ -135,7 +135,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 		c.Length, c.Total, c.Demand.PerMinute = 4*time.Minute+last, 2000, 0
 	}
 	w := New(c)
-	place := w.visitors.foreign()
+	place := w.foreign()
 	jars := make([]ticket.Ticket, o.clients)
 	rng := rand.New(rand.NewPCG(1, 0x636f7079))
 	entered := false
@@ -157,7 +157,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 		if o.network != nil {
 			jars[i].Network = o.network(i)
 		}
-		d := w.visitors.ask(n, jars[i])
+		d := w.ask(n, jars[i])
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
@@ -175,7 +175,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 				}
 			}
 		case d.Verdict == admission.Hold:
-			w.edges.hold(n, d.Ticket, jars[i], 500*time.Millisecond)
+			w.hold(n, d.Ticket, jars[i], 500*time.Millisecond)
 		}
 		jars[i] = d.Ticket
 		w.in(next, func() { ask(i) })
@@ -225,7 +225,7 @@ func tabs(f *Finding, seed uint64, session time.Duration) (out int, longest time
 			requests = 50
 		}
 		for range requests {
-			d := w.visitors.ask(w.edges.all[rng.IntN(4)], jar)
+			d := w.ask(w.edges.all[rng.IntN(4)], jar)
 			if !d.Enters() {
 				out++
 			}
@@ -243,11 +243,11 @@ func tabs(f *Finding, seed uint64, session time.Duration) (out int, longest time
 	}
 	twice := int64(0)
 	w.in(10*time.Second, func() {
-		jar = w.visitors.foreign()
+		jar = w.foreign()
 		jar.Epoch = w.operator.epoch
 		page()
 		w.each(100*time.Millisecond, func() {
-			if n, _ := w.centres.counted(); n <= 1 {
+			if n, _ := w.counted(); n <= 1 {
 				twice = w.now
 			} else {
 				part += 0.1 / time.Hour.Seconds()
@@ -269,21 +269,21 @@ func parallelAsOne(f *Finding) {
 	w := New(c)
 	var admitted, renewed, later int64
 	w.in(10*time.Second, func() {
-		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.visitors.foreign())
+		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.foreign())
 		last := first.Ticket
 		parallel := func(t ticket.Ticket) {
 			for k := range 50 {
-				if d := w.visitors.ask(w.edges.all[k%4], t); d.Enters() {
+				if d := w.ask(w.edges.all[k%4], t); d.Enters() {
 					last = d.Ticket
 				}
 			}
 		}
 		parallel(last)
-		w.in(2*time.Second, func() { admitted, _ = w.centres.counted() })
+		w.in(2*time.Second, func() { admitted, _ = w.counted() })
 		w.in(20*time.Second, func() { parallel(last) })
-		w.in(22*time.Second, func() { renewed, _ = w.centres.counted() })
+		w.in(22*time.Second, func() { renewed, _ = w.counted() })
 		// The second of its first stamp is over, that of the renewal is not.
-		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.centres.counted() })
+		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.counted() })
 	})
 	f.run(w)
 	f.add("", admitted == 1 && renewed == 1 && later == 1,
