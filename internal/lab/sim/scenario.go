@@ -55,7 +55,6 @@ func (w *World) goHome() {
 type crowd struct {
 	from, until time.Duration
 	perSecond   float64
-	came        int
 	behave      func(v *visitor)
 }
 
@@ -64,25 +63,17 @@ func (w *World) bring(c *crowd) {
 	rng := rand.New(rand.NewPCG(w.cfg.Seed, 0x63726f7764))
 	w.again(rng, c.from, c.until, c.perSecond, func() {
 		i := w.visitors.newcomer(int32(rng.IntN(w.cfg.Centres)))
-		c.came++
 		c.behave(&w.visitors.all[i])
 		w.visitors.request(i)
 	})
 }
 
-// replays present tickets again and again, each at any edge, by clients that ignore the answers.
-type replays struct {
-	from, until time.Duration
-	perSecond   float64
-	tickets     []ticket.Ticket // may still be filled in before from
-	shown       int
-}
-
-func (w *World) replay(p *replays) {
+// replay presents tickets again and again, each at any edge, by clients that ignore the answers.
+func (w *World) replay(tickets []ticket.Ticket, from, until time.Duration, perSecond float64, shown *int) {
 	rng := rand.New(rand.NewPCG(w.cfg.Seed, 0x7265706c6179))
-	w.again(rng, p.from, p.until, p.perSecond, func() {
-		n, t := w.edges.all[rng.IntN(len(w.edges.all))], p.tickets[rng.IntN(len(p.tickets))]
-		p.shown++
+	w.again(rng, from-time.Duration(w.now), until, perSecond, func() {
+		n, t := w.edges.all[rng.IntN(len(w.edges.all))], tickets[rng.IntN(len(tickets))]
+		*shown++
 		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
 		case d.Enters():
 			w.oracle.issued(&visitor{edge: n}, d)
