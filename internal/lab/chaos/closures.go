@@ -137,7 +137,7 @@ func (t *trial) close(ctx context.Context, c *closed) (err error) {
 	if c.away {
 		cut, heal := context.WithCancel(ctx)
 		link := make(chan error, 1)
-		go func() { link <- t.in.links.do(cut, fault{act: actPart, place: places[1], lasts: 2 * closedMost}, t.j) }()
+		go func() { link <- t.in.part(cut, fault{place: places[1], lasts: 2 * closedMost}) }()
 		defer func() { heal(); err = errors.Join(err, <-link) }()
 		sleep(ctx, 15*time.Second) // global's NATS servers elect their leaders without that of the place
 	}

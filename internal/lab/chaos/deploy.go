@@ -16,8 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"vestibule/internal/lab/site"
 )
 
 // fleet is the processes or pods of a run.
@@ -34,7 +32,7 @@ type fleet struct {
 // deployment is a fleet with its NATS and its site.
 type deployment struct {
 	bus
-	site *site.Site
+	site *site
 	pods *cluster // nil for processes
 
 	names map[string]int // edges ever started, by place; guarded by mu
@@ -55,7 +53,7 @@ func newDeployment(o options, out io.Writer) (*deployment, error) {
 	f.j = &journal{out: out, since: f.since, done: map[string]int{}}
 	d := &deployment{bus: bus{fleet: f, dcs: places[:2]}, names: map[string]int{}}
 	var err error
-	d.site, err = site.Open(hubAddr, d.since)
+	d.site, err = openSite(hubAddr, d.since)
 	return d, err
 }
 
@@ -122,7 +120,7 @@ rooms:
     new_users_per_minute: 100
     session_duration: %[4]v
     origin: %[5]s
-`, host, d.o.total, d.o.rate, d.o.session, d.site.URL(), d.second())
+`, host, d.o.total, d.o.rate, d.o.session, d.site.url(), d.second())
 	if err != nil {
 		return err
 	}
@@ -325,5 +323,5 @@ func (d *deployment) stop() error {
 	for _, g := range d.gates {
 		errs = append(errs, g.stop())
 	}
-	return errors.Join(append(errs, d.site.Close())...)
+	return errors.Join(append(errs, d.site.close())...)
 }

@@ -14,37 +14,70 @@ import (
 	"time"
 )
 
-// act is the kind of a fault.
-type act uint8
+// kind is a kind of fault. It happens to the fleet, or to a node that it claims.
+type kind struct {
+	name   string
+	weight int                                                             // relative frequency
+	draw   func(f *fault, rng *rand.Rand)                                  // changes what was drawn; nil for no change
+	fleet  func(in *injector, ctx context.Context, f fault) error          // nil for a kind that claims a node
+	node   func(in *injector, ctx context.Context, n *node, f fault) error // nil for one that does not
+}
 
-const (
-	actKill    act = iota // SIGKILL, and a new process after a while
-	actStop               // SIGSTOP, and SIGCONT after a while
-	actWipe               // an edge is killed and restarts without its folder
-	actCut                // packets from one place to another are dropped
-	actPart               // packets between a place and all others are dropped
-	actNarrow             // a place has little bandwidth
-	actLate               // messages between NATS and the nodes of a place are delayed
-	actEdit               // the rooms file is edited
-	actReplace            // an edge ends for good, and one with a new name starts
-	actRotate             // the keys are rotated
-	actFill               // the disk of a NATS server is full for a while
-	actLose               // all data of NATS is lost
-	actTwin               // an edge is copied, and both run
-	actRestart            // every process ends and restarts
-	actMember             // the third data centre is added, or removed
-)
+var kinds = []kind{
+	{"edit", 5, nil, func(in *injector, _ context.Context, _ fault) error { return in.edit() }, nil},
+	{"restart", 2, nil, (*injector).restartAll, nil},
+	{"kill", 36, func(f *fault, rng *rand.Rand) { f.wipe = f.role == "edge" && rng.IntN(4) == 0 }, nil, (*injector).kill},
+	{"stop", 15, nil, nil, (*injector).halt},
+	{"cut", 12, func(f *fault, rng *rand.Rand) {
+		from := rng.IntN(len(places))
+		f.place, f.to = places[from], places[(from+1+rng.IntN(len(places)-1))%len(places)]
+	}, (*injector).cut, nil},
+	{"part", 8, func(f *fault, rng *rand.Rand) { f.place = places[rng.IntN(len(places))] }, (*injector).part, nil},
+	{"narrow", 6, nil, (*injector).narrow, nil},
+	{"late", 16, func(f *fault, rng *rand.Rand) {
+		f.lasts *= 3 // long enough to matter
+		mean := 20*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(400*time.Millisecond))
+		f.by = min(mean, 2*time.Second).Round(time.Millisecond)
+	}, (*injector).late, nil},
+}
+
+// changes are the kinds that change the fleet itself.
+var changes = []kind{
+	{"rotate", 4, nil, func(in *injector, ctx context.Context, _ fault) error { return in.rotate(ctx) }, nil},
+	{"replace", 4, ofEdge, nil, func(in *injector, ctx context.Context, n *node, _ fault) error { return in.replace(ctx, n) }},
+	{
+		"fill", 3, func(f *fault, _ *rand.Rand) { f.role, f.lasts = "nats", 3*f.lasts }, nil,
+		func(in *injector, ctx context.Context, n *node, f fault) error { return in.fillDisk(ctx, n, f.lasts) },
+	},
+	{"lose", 1, nil, func(in *injector, ctx context.Context, f fault) error {
+		return in.loseStores(ctx, in.of("nats", ""), f.lasts)
+	}, nil},
+	{"twin", 4, ofEdge, nil, (*injector).twin},
+	{"member", 4, nil, func(in *injector, ctx context.Context, _ fault) error { return in.member(ctx) }, nil},
+}
+
+func ofEdge(f *fault, _ *rand.Rand) { f.role = "edge" }
+
+// drawKind draws a kind by the weights.
+func drawKind(kinds []kind, n int) *kind {
+	i := 0
+	for ; n >= kinds[i].weight; i++ {
+		n -= kinds[i].weight
+	}
+	return &kinds[i]
+}
 
 // fault is one drawn fault.
 type fault struct {
+	kind   *kind
 	at     time.Duration
 	lasts  time.Duration
-	act    act
 	role   string
 	place  string // for a cut: the source place
 	to     string
 	by     time.Duration // delay of messages
 	leader bool          // the leader
+	wipe   bool          // an edge restarts without its folder
 	pick   int           // otherwise this node, or the next one without a fault
 }
 
@@ -55,27 +88,8 @@ const stormLength = 40 * time.Second
 // firstGap is the mean gap between the faults of the first storm: at least twenty fit.
 const firstGap = 1300 * time.Millisecond
 
-// change turns a fault into a change of the fleet itself.
-func (f *fault) change(rng *rand.Rand) {
-	switch n := rng.IntN(20); {
-	case n < 4:
-		f.act = actRotate
-	case n < 8:
-		f.act, f.role = actReplace, "edge"
-	case n < 11:
-		f.act, f.role = actFill, "nats"
-		f.lasts *= 3
-	case n < 12:
-		f.act, f.role = actLose, "nats"
-	case n < 16:
-		f.act, f.role = actTwin, "edge"
-	default:
-		f.act = actMember
-	}
-}
-
 // plan draws the faults of one storm, with the mean gap. Every role is killed and stopped.
-func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, changes bool) []fault {
+func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, change bool) []fault {
 	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "global", "nats"}
 	var out []fault
 	for at := time.Duration(0); at < length; {
@@ -87,33 +101,11 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, changes bool)
 		if rng.IntN(6) == 0 {
 			f.lasts *= 4 // longer than every lease
 		}
-		switch n := rng.IntN(100); {
-		case changes && rng.IntN(5) == 0:
-			f.change(rng)
-		case n < 5:
-			f.act = actEdit
-		case n < 7:
-			f.act = actRestart
-		case n < 43:
-			f.act = actKill
-			if f.role == "edge" && rng.IntN(4) == 0 {
-				f.act = actWipe
-			}
-		case n < 58:
-			f.act = actStop
-		case n < 70:
-			f.act = actCut
-			from := rng.IntN(len(places))
-			f.place, f.to = places[from], places[(from+1+rng.IntN(len(places)-1))%len(places)]
-		case n < 78:
-			f.act, f.place = actPart, places[rng.IntN(len(places))]
-		case n < 84:
-			f.act = actNarrow
-		default:
-			f.act = actLate
-			f.lasts *= 3 // long enough to matter
-			mean := 20*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(400*time.Millisecond))
-			f.by = min(mean, 2*time.Second).Round(time.Millisecond)
+		if f.kind = drawKind(kinds, rng.IntN(100)); change && rng.IntN(5) == 0 {
+			f.kind = drawKind(changes, rng.IntN(20))
+		}
+		if f.kind.draw != nil {
+			f.kind.draw(&f, rng)
 		}
 		f.lasts = min(f.lasts, 15*time.Second, length+5*time.Second-at)
 		out = append(out, f)
@@ -147,21 +139,8 @@ type injector struct {
 
 // do executes and reverts a fault. After an error the run cannot continue.
 func (in *injector) do(ctx context.Context, f fault) error {
-	switch f.act {
-	case actCut, actPart, actNarrow, actLate:
-		return in.links.do(ctx, f, in.j)
-	case actEdit:
-		return in.edit()
-	case actRotate:
-		return in.rotate(ctx)
-	case actLose:
-		return in.loseStores(ctx, in.of("nats", ""), f.lasts)
-	case actMember:
-		return in.member(ctx)
-	case actRestart:
-		return in.restartAll(ctx, f)
-	case actReplace, actFill, actTwin:
-	case actKill, actStop, actWipe:
+	if f.kind.fleet != nil {
+		return f.kind.fleet(in, ctx, f)
 	}
 	n := in.victim(f)
 	if n == nil {
@@ -169,18 +148,7 @@ func (in *injector) do(ctx context.Context, f fault) error {
 		return nil
 	}
 	defer n.free()
-	switch f.act {
-	case actReplace:
-		return in.replace(ctx, n)
-	case actTwin:
-		return in.twin(ctx, n, f)
-	case actFill:
-		return in.fillDisk(ctx, n, f.lasts)
-	case actStop:
-		return in.halt(ctx, n, f)
-	default:
-		return in.kill(ctx, n, f)
-	}
+	return f.kind.node(in, ctx, n, f)
 }
 
 // nameIn returns the name of a node, with its lead if the fault picks leaders.
@@ -211,7 +179,7 @@ func (in *injector) halt(ctx context.Context, n *node, f fault) error {
 func (in *injector) kill(ctx context.Context, n *node, f fault) error {
 	verb, between := "kill     ", (func() error)(nil)
 	var ended []uint64
-	if f.act == actWipe {
+	if f.wipe {
 		verb, between = "kill+wipe", func() (err error) {
 			if ended, err = n.instances(); err != nil {
 				return err

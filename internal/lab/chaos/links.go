@@ -19,80 +19,93 @@ type links struct {
 	heal map[[2]string]func() error
 	slow map[slowness]bool
 
-	since    func() time.Duration
 	narrowed map[string][]judge.Span // low bandwidth, by place: connections take seconds
 }
 
 // slowness is a place with its kind of slowness.
 type slowness struct {
-	act   act
+	kind  *kind
 	place string
 }
 
 func newLinks(d *deployment) *links {
 	return &links{
 		gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{},
-		since: d.since, narrowed: map[string][]judge.Span{},
+		narrowed: map[string][]judge.Span{},
 	}
 }
 
-func (l *links) do(ctx context.Context, f fault, j *journal) error {
-	if f.act == actNarrow || f.act == actLate {
-		return l.slowDown(ctx, f, j)
-	}
+func (in *injector) cut(ctx context.Context, f fault) error {
+	in.j.record("cut one way", "cut      %s -> %s for %.1f s", f.place, f.to, f.lasts.Seconds())
+	return in.links.drop(ctx, f.lasts, [2]string{f.place, f.to})
+}
+
+// part drops packets between a place and all others.
+func (in *injector) part(ctx context.Context, f fault) error {
+	in.j.record("cut off", "cut off  %s from all others for %.1f s", f.place, f.lasts.Seconds())
 	var pairs [][2]string
-	if f.act == actCut {
-		j.record("cut one way", "cut      %s -> %s for %.1f s", f.place, f.to, f.lasts.Seconds())
-		pairs = append(pairs, [2]string{f.place, f.to})
-	} else {
-		j.record("cut off", "cut off  %s from all others for %.1f s", f.place, f.lasts.Seconds())
-		for _, o := range places {
-			if o != f.place {
-				pairs = append(pairs, [2]string{f.place, o}, [2]string{o, f.place})
-			}
+	for _, o := range places {
+		if o != f.place {
+			pairs = append(pairs, [2]string{f.place, o}, [2]string{o, f.place})
 		}
 	}
+	return in.links.drop(ctx, f.lasts, pairs...)
+}
+
+// drop drops packets from one place to another for a while.
+func (l *links) drop(ctx context.Context, d time.Duration, pairs ...[2]string) error {
 	if err := l.each(pairs, l.cut); err != nil {
 		return err
 	}
-	sleep(ctx, f.lasts)
+	sleep(ctx, d)
 	return l.each(pairs, l.mend)
 }
 
-// slowDown limits the bandwidth of a place, or delays its messages.
-func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
-	key := slowness{f.act, f.place}
+// narrow limits the bandwidth of a place.
+func (in *injector) narrow(ctx context.Context, f fault) error {
+	l, begun := in.links, in.since()
+	slowed, err := l.slowDown(ctx, f, func() (func() error, error) {
+		in.j.record("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
+		return narrow(f.place)
+	})
+	if slowed {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.narrowed[f.place] = append(l.narrowed[f.place], judge.Span{From: begun, To: in.since()})
+	}
+	return err
+}
+
+// late delays the messages of a place.
+func (in *injector) late(ctx context.Context, f fault) error {
+	_, err := in.links.slowDown(ctx, f, func() (func() error, error) {
+		in.j.record("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s", f.place, f.by,
+			f.lasts.Seconds())
+		return in.links.gates[f.place].late(f.by), nil
+	})
+	return err
+}
+
+// slowDown slows a place down for a while, unless it is slow in the same way already.
+func (l *links) slowDown(ctx context.Context, f fault, begin func() (heal func() error, err error)) (bool, error) {
+	key := slowness{f.kind, f.place}
 	l.mu.Lock()
 	taken := l.slow[key]
 	l.slow[key] = true
 	l.mu.Unlock()
-	var heal func() error
-	var err error
-	switch {
-	case taken:
-		j.record("", "(%s is slow already)", f.place)
-		return nil
-	case f.act == actLate:
-		j.record("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s",
-			f.place, f.by, f.lasts.Seconds())
-		heal = l.gates[f.place].late(f.by)
-	default:
-		j.record("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
-		heal, err = narrow(f.place)
+	if taken {
+		return false, nil
 	}
+	heal, err := begin()
 	if err != nil {
-		return err
+		return false, err
 	}
-	begun := l.since()
 	sleep(ctx, f.lasts)
 	err = heal()
 	l.mu.Lock()
-	if f.act == actNarrow {
-		l.narrowed[f.place] = append(l.narrowed[f.place], judge.Span{From: begun, To: l.since()})
-	}
+	defer l.mu.Unlock()
 	l.slow[key] = false
-	l.mu.Unlock()
-	return err
+	return true, err
 }
 
 func (l *links) each(pairs [][2]string, do func([2]string) error) error {

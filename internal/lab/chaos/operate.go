@@ -376,17 +376,15 @@ func (op *operator) rotate(ctx context.Context) error {
 			return err
 		}
 		now := fleettime.TimeOf(time.Now())
-		newest := ring.Keys[len(ring.Keys)-1]
-		if newest.SealFrom > now {
+		ring, err = ring.Rotate(now, ticket.MinRotation, rand.Reader)
+		if errors.Is(err, ticket.ErrTooSoon) {
 			return nil // the newest key does not seal yet
 		}
-		next := ticket.Key{ID: newest.ID + 1, SealFrom: now.Add(known)}
-		if _, err := rand.Read(next.Secret[:]); err != nil {
+		if err != nil {
 			return err
 		}
-		ring.Version++
-		ring.Keys = append(ring.Keys, next)
-		ring.Keys = ring.Keys[max(0, len(ring.Keys)-ticket.MaxKeys):]
+		next := &ring.Keys[len(ring.Keys)-1]
+		next.SealFrom = now.Add(known) // sooner than nodes rotate
 		if data, err = ticket.EncodeKeyring(ring); err != nil {
 			return err
 		}

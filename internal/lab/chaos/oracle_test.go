@@ -203,7 +203,7 @@ func TestJudge(t *testing.T) {
 
 // TestPlan checks the short run of CI: at least twenty faults, equal for equal seeds, and every kind in some run.
 func TestPlan(t *testing.T) {
-	acts, killed := map[act]int{}, map[string]int{}
+	drawn, killed := map[string]int{}, map[string]int{}
 	for seed := range uint64(200) {
 		draw := func() []fault {
 			return plan(rand.New(rand.NewPCG(seed, 1)), stormLength, firstGap, places, true)
@@ -216,17 +216,19 @@ func TestPlan(t *testing.T) {
 			t.Errorf("seed %d: %d faults", seed, len(faults))
 		}
 		for _, f := range faults {
-			acts[f.act]++
-			if f.act == actKill {
+			drawn[f.kind.name]++
+			if f.wipe {
+				drawn["wipe"]++
+			} else if f.kind.name == "kill" {
 				killed[f.role]++
 			}
-			if f.act == actCut && f.place == f.to {
+			if f.kind.name == "cut" && f.place == f.to {
 				t.Errorf("seed %d: a cut from %s to itself", seed, f.place)
 			}
 		}
 	}
-	if len(acts) != 15 || len(killed) != 4 {
-		t.Errorf("acts %v, killed %v: something never happens", acts, killed)
+	if len(drawn) != len(kinds)+len(changes)+1 || len(killed) != 4 {
+		t.Errorf("drawn %v, killed %v: something never happens", drawn, killed)
 	}
 }
 

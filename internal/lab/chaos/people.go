@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/lab/site"
 	"vestibule/internal/lab/visitor"
 )
 
@@ -110,7 +109,7 @@ func (c *crowdOfPeople) person(seed uint64, n int) *person {
 	return &person{
 		Visitor: visitor.Visitor{
 			Client: &http.Client{Transport: t, Timeout: 40 * time.Second}, Host: host,
-			Site: site.Header,
+			Site: siteHeader,
 		},
 		c: c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
 	}
@@ -287,7 +286,7 @@ func (p *person) next(ctx context.Context, n int, e *node) pending {
 	if err != nil {
 		return pending{e, nil, err}
 	}
-	req.Header.Set(site.RequestHeader, requestID(p.id, n))
+	req.Header.Set(requestHeader, requestID(p.id, n))
 	if p.HasTicket() && p.id%4 != 0 { // like the waiting page's script; every fourth browser has no script
 		req.Header.Set("Accept", "application/json")
 	}

@@ -151,7 +151,7 @@ func (t *trial) verdict(stood []judge.Span) verdict {
 		stays[i] = *s
 		for k := range s.requests {
 			r := &s.requests[k]
-			r.arrived = t.site.Arrived(requestID(i, k))
+			r.arrived = t.site.arrived(requestID(i, k))
 		}
 	}
 	return c.judge(stays, t.o.session)

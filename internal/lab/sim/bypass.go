@@ -90,11 +90,3 @@ func (vs *visitors) letPast(n *edgeNode, v *visitor) bool {
 	}
 	return past
 }
-
-// asksFor draws a request path.
-func (vs *visitors) asksFor() uint8 {
-	if !vs.cfg.Faults.Rules || vs.rng.IntN(2) == 0 {
-		return 0
-	}
-	return uint8(vs.rng.IntN(len(asks)))
-}

@@ -241,16 +241,6 @@ func (cs *centres) takeStored(n *regionProc, d wire.Durable) {
 	cs.wake(n)
 }
 
-// counted returns the number of sessions counted by the regionals, and the reserved part.
-func (cs *centres) counted() (n, reserved int64) {
-	for _, r := range cs.all {
-		l := r.newest().core.Ledger(cs.room)
-		n += l.Active
-		reserved += l.Reserved
-	}
-	return n, reserved
-}
-
 // next returns a function that starts an aggregator in a data centre as soon as its store is readable.
 func (cs *centres) next(r *dataCentre) (next func() bool) {
 	return func() bool {
@@ -286,12 +276,6 @@ func (cs *centres) crashLeader(f *fault) {
 	cs.replace(f, &n.proc, n.core, r.name+"'s aggregator", cs.next(r))
 }
 
-// cutFor disconnects a data centre from global for d.
-func (cs *centres) cutFor(r *dataCentre, d time.Duration) {
-	cs.tracef("%s is cut off for %v", r.name, d)
-	r.cutUp, r.cutDown = cs.now+int64(d), cs.now+int64(d)
-}
-
 // tear makes the store lose sections of dead edges, read back by the same code as in nodes.
 func (cs *centres) tear(r *dataCentre) {
 	p, torn := wire.Promises{Durable: r.stored.Clone()}, ""
@@ -304,42 +288,5 @@ func (cs *centres) tear(r *dataCentre) {
 		cs.tracef("the store of %s loses what it held of %s, and maybe others", r.name, torn)
 		p.Lose()
 		r.stored = p.Durable
-	}
-}
-
-// forgetEdge declares the newest process of an edge dead, as an operator does. The aggregator refuses if that process
-// reports to it. The declaration may be wrong: renewals of that process are then not counted.
-func (cs *centres) forgetEdge(n *edgeNode) {
-	agg := n.centre.newest()
-	if agg.gone || agg.asleep > cs.now {
-		return
-	}
-	instance := n.core.Status(n.clock.read(cs.now)).Instance
-	if _, err := agg.core.Forget(agg.clock.read(cs.now), n.name, instance, false); err != nil {
-		return
-	}
-	cs.tracef("#%d %s is declared ended (it has: %v)", cs.telling, n, n.down)
-	n.forgotten, n.misjudged = !n.down, n.misjudged || !n.down
-	cs.run(agg)
-}
-
-// lose ends a data centre for good, unless it is the last.
-func (cs *centres) lose(r *dataCentre) {
-	left := 0
-	for _, o := range cs.all {
-		if !o.lost && !o.copied {
-			left++
-		}
-	}
-	if left < 2 || r.lost {
-		return
-	}
-	cs.tracef("#%d %s ends and never comes back", cs.telling, r.name)
-	r.lost = true
-	for _, n := range r.procs {
-		n.gone = true
-	}
-	for _, n := range r.edges {
-		cs.edges.crash(n, 0, true)
 	}
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -91,7 +90,7 @@ func (es *edges) start(n *edgeNode) {
 		Stores: es.cfg.Faults.Pasts,
 	})
 	n.keep()
-	es.settleBefore(n)
+	n.settleBefore(es)
 	now := n.clock.read(es.now)
 	n.core.Clock.Restore(now, es.remembers(&n.proc))
 	n.core.Clock.Guess(now, es.fleetTime().Add(es.cfg.Faults.wall(es.chaos)))
@@ -145,7 +144,7 @@ func (es *edges) wake(n *edgeNode) {
 
 // run is the pump of an edge: it reports when due.
 func (es *edges) run(n *edgeNode) {
-	es.runPasts(n)
+	n.runPasts(es)
 	now := n.clock.read(es.now)
 	if n.core.Due() <= now {
 		es.send(n, n.core.Report(now))
@@ -183,13 +182,6 @@ func (es *edges) takeGrant(from *regionProc, n *edgeNode, g *wire.Grant) {
 // release answers the long-polled visitors that an edge admits.
 func (es *edges) release(n *edgeNode) {
 	es.answer(n, n.core.Rooms.Release(n.clock.read(es.now), nil))
-}
-
-// hold makes an edge hold a request. The client hangs up after d.
-func (es *edges) hold(n *edgeNode, t, brought ticket.Ticket, d time.Duration) {
-	v := &admission.Visit{Room: es.room, Ticket: t, Brought: brought, Data: int32(-1)} // of no visitor
-	n.core.Rooms.Hold(n.clock.read(es.now), v)
-	es.in(d, func() { n.core.Rooms.Abandon(n.clock.read(es.now), v) })
 }
 
 // connected reports whether an edge runs, and its messages reach the newest aggregator, and back.
@@ -237,8 +229,8 @@ func (es *edges) leave(n *edgeNode) {
 	es.answer(n, n.core.Rooms.Drain(now))
 	reports := n.core.Leave(now)
 	if es.cfg.Faults.Pasts {
-		if data := es.snapshotOf(n); n.pasts.failing <= es.now {
-			es.keepPast(n, data)
+		if data := n.snapshot(es); n.pasts.failing <= es.now {
+			n.keepPast(es, data)
 		}
 	}
 	es.send(n, reports)
@@ -271,19 +263,6 @@ func (es *edges) revive(n *edgeNode) {
 	}
 }
 
-// renew shuts an edge down; another one with a new name replaces it.
-func (es *edges) renew(f *fault) {
-	n := es.of(f)
-	if n.down || n.asleep > es.now {
-		return
-	}
-	es.leave(n)
-	es.renewed++
-	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(n.id)%es.cfg.Edges+1, es.renewed), fleettime.Lives{},
-		es.newPlace()
-	es.in(f.last, func() { es.revive(n) })
-}
-
 func (es *edges) cutOff(f *fault, n *edgeNode) {
 	es.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, n, f.last, f.up, f.down)
 	es.cut(f, &n.cutUp, &n.cutDown)
@@ -291,27 +270,3 @@ func (es *edges) cutOff(f *fault, n *edgeNode) {
 
 // mostTwins bounds the number of twins.
 const mostTwins = 3
-
-// twin starts another process with an edge's name, in an empty folder or in a copy of that edge's, often while that
-// edge is cut off. It ends with the fault.
-func (es *edges) twin(f *fault) {
-	n := es.all[f.who%(es.cfg.Centres*es.cfg.Edges)]
-	if n.lost || n.centre.lost || es.twins >= mostTwins {
-		return
-	}
-	es.twins++
-	if f.other%3 > 0 {
-		es.cutOff(f, n)
-	}
-	folder := fleettime.Lives{}
-	if f.x < 0.5 {
-		folder = n.folder
-	}
-	es.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, n, f.last, f.x < 0.5)
-	twin := es.add(n.centre, n.name, folder, false)
-	es.in(f.last, func() {
-		es.twins--
-		es.tracef("the other %s ends", n)
-		es.crash(twin, 0, true)
-	})
-}

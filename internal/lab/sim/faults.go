@@ -137,7 +137,7 @@ var faultKinds = []faultKind{
 	{3, "crash-regional", func(w *World, f *fault) { w.centres.crashLeader(f) }},
 	{3, "crash-global", func(w *World, f *fault) { w.globals.crashLeader(f) }},
 	{1, "forever", func(w *World, f *fault) { w.edges.crash(w.edges.of(f), 0, true) }},
-	{1, "forever", func(w *World, f *fault) { w.centres.lose(w.centres.all[f.who%w.cfg.Centres]) }},
+	{1, "forever", loseCentre},
 	{3, "cut-edge", func(w *World, f *fault) { w.edges.cutOff(f, w.edges.of(f)) }},
 	{3, "cut-region", func(w *World, f *fault) {
 		r := w.centres.of(f)
@@ -177,7 +177,7 @@ var faultKinds = []faultKind{
 			gs.crashLeader(f)
 		}
 	}},
-	{3, "twins", func(w *World, f *fault) { w.edges.twin(f) }},
+	{3, "twins", twin},
 	{3, "folders", func(w *World, f *fault) { // the next process of an edge has an empty one, or a copy of the former one
 		n := w.edges.of(f)
 		if n.lost || n.down {
@@ -194,20 +194,20 @@ var faultKinds = []faultKind{
 		w.tracef("#%d the data folder of %s can hardly be written for %v", f.number, n, f.last)
 		n.pasts.failing = max(n.pasts.failing, w.until(f))
 	}},
-	{6, "forget", func(w *World, f *fault) { w.centres.forgetEdge(w.edges.of(f)) }},
+	{6, "forget", forget},
 	{2, "keys", func(w *World, f *fault) { // edges read the ring late, some only after others seal with the new key
 		if !w.cfg.Network.Sealed || !w.keys.turn(w.fleetTime()) {
 			return
 		}
 		w.tracef("#%d the keys are rotated", f.number)
 		for _, n := range w.edges.all {
-			w.in(time.Duration(w.chaos.ExpFloat64()*float64(15*time.Second)), func() { w.edges.tellKeys(n) })
+			w.in(time.Duration(w.chaos.ExpFloat64()*float64(15*time.Second)), func() { w.keys.tell(n) })
 		}
 	}},
 	{4, "members", func(w *World, f *fault) { w.members.change(f) }},
 	{3, "members", func(w *World, f *fault) { w.members.oldLeader(f) }},
 	{1, "members", func(w *World, f *fault) { w.members.rollBack(f) }},
-	{6, "ephemeral", func(w *World, f *fault) { w.edges.renew(f) }},
+	{6, "ephemeral", renewEdge},
 	{4, "copies", func(w *World, f *fault) { w.members.copyCentre(f) }},
 	{3, "fail", func(w *World, f *fault) {
 		r := w.centres.of(f)
@@ -361,6 +361,84 @@ func (fl *fleet) cutPair(f *fault) {
 	}
 	if f.down {
 		fl.net.pairs = append(fl.net.pairs, pairCut{high, low, fl.until(f)})
+	}
+}
+
+// renewEdge shuts an edge down; another one with a new name replaces it.
+func renewEdge(w *World, f *fault) {
+	es := w.edges
+	n := es.of(f)
+	if n.down || n.asleep > es.now {
+		return
+	}
+	es.leave(n)
+	es.renewed++
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(n.id)%es.cfg.Edges+1, es.renewed), fleettime.Lives{},
+		es.newPlace()
+	es.in(f.last, func() { es.revive(n) })
+}
+
+// twin starts another process with an edge's name, in an empty folder or in a copy of that edge's, often while that
+// edge is cut off. It ends with the fault.
+func twin(w *World, f *fault) {
+	es := w.edges
+	n := es.all[f.who%(es.cfg.Centres*es.cfg.Edges)]
+	if n.lost || n.centre.lost || es.twins >= mostTwins {
+		return
+	}
+	es.twins++
+	if f.other%3 > 0 {
+		es.cutOff(f, n)
+	}
+	folder := fleettime.Lives{}
+	if f.x < 0.5 {
+		folder = n.folder
+	}
+	es.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, n, f.last, f.x < 0.5)
+	twin := es.add(n.centre, n.name, folder, false)
+	es.in(f.last, func() {
+		es.twins--
+		es.tracef("the other %s ends", n)
+		es.crash(twin, 0, true)
+	})
+}
+
+// forget declares the newest process of an edge dead, as an operator does. The aggregator refuses if that process
+// reports to it. The declaration may be wrong: renewals of that process are then not counted.
+func forget(w *World, f *fault) {
+	n := w.edges.of(f)
+	agg := n.centre.newest()
+	if agg.gone || agg.asleep > w.now {
+		return
+	}
+	instance := n.core.Status(n.clock.read(w.now)).Instance
+	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, instance, false); err != nil {
+		return
+	}
+	w.tracef("#%d %s is declared ended (it has: %v)", f.number, n, n.down)
+	n.forgotten, n.misjudged = !n.down, n.misjudged || !n.down
+	w.centres.run(agg)
+}
+
+// loseCentre ends a data centre for good, unless it is the last.
+func loseCentre(w *World, f *fault) {
+	r := w.centres.all[f.who%w.cfg.Centres]
+	left := 0
+	for _, o := range w.centres.all {
+		if !o.lost && !o.copied {
+			left++
+		}
+	}
+	if left < 2 || r.lost {
+		return
+	}
+	w.tracef("#%d %s ends and never comes back", f.number, r.name)
+	r.lost = true
+	for _, n := range r.procs {
+		n.gone = true
+	}
+	for _, n := range r.edges {
+		w.edges.crash(n, 0, true)
 	}
 }
 

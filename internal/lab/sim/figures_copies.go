@@ -14,80 +14,72 @@ import (
 
 // This file has the figures of robots, and of tickets that are shown more than once.
 
-// flood sends robots to a room of 600 with a queue of 500, and compares those minutes with the same minutes without
-// robots. Chance moves the estimate of one run by some per cent, so there are several.
+// seen is what visitors of a full room notice, summed over runs.
+type seen struct {
+	let          float64 // who entered
+	people, told float64 // displayed number of waiting visitors, and estimates
+	real, pages  float64 // true number of waiting visitors, and waiting pages
+}
+
+// compare compares the time from fill on with the same time in which something happens. Chance moves the estimate of one
+// run by some per cent, so there are several.
+func compare(f *Finding, config func(seed uint64) Config, happen func(w *World)) (with, without seen) {
+	for seed := range uint64(6) {
+		for i, s := range []*seen{&without, &with} {
+			w := filled(config(seed+1), nil)
+			if i == 1 {
+				happen(w)
+			}
+			f.run(w)
+			m := w.meters
+			s.let, s.people, s.told = s.let+float64(m.Inside-m.robots), s.people+m.people, s.told+m.told
+			s.real, s.pages = s.real+m.real, s.pages+float64(m.tellings)
+		}
+	}
+	return with, without
+}
+
+// flood sends robots to a room of 600 with a queue of 500.
 func flood(f *Finding) {
-	type seen struct{ people, told float64 }
 	const length = 2 * time.Minute
-	run := func(s *seen, seed uint64, robots bool) (hits int) {
+	hits := 0
+	with, without := compare(f, func(seed uint64) Config {
 		c := busy(seed)
 		c.Total, c.Demand.PerMinute, c.People.Patience = 600, 450, 3*time.Minute
 		c.Length = fill + length
-		w := filled(c, nil)
-		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, behave: noCookies}
-		if robots {
-			w.visitors.bring(all)
-		}
-		f.run(w)
-		m := w.meters
-		s.people, s.told = s.people+float64(m.Inside-m.robots), s.told+m.told/float64(max(1, m.tellings))
-		return all.came
-	}
-	var with, without seen
-	hits := 0
-	for seed := range uint64(6) {
-		run(&without, seed+1, false)
-		hits += run(&with, seed+1, true)
-	}
-	people, told := with.people/without.people-1, with.told/without.told-1
+		return c
+	}, func(w *World) {
+		w.bring(&crowd{from: fill, until: fill + length, perSecond: 10_000, behave: func(v *visitor) {
+			hits++
+			noCookies(v)
+		}})
+	})
+	people, told := with.let/without.let-1, with.told/with.pages/(without.told/without.pages)-1
 	f.add("", math.Abs(people) < 0.05 && math.Abs(told) < 0.05, "%+.1f %% / %+.1f %% (%d hits)", 100*people,
 		100*told, hits)
 }
 
-// replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without.
-// The displayed numbers are compared with the true queue: a few of the tickets are valid and take their permits.
+// replayed presents old tickets beside a queue of 500. The displayed numbers are compared with the true queue: a few of
+// the tickets are valid and take their permits.
 func replayed(f *Finding) {
-	const tickets, perSecond = 100, 1000.0
-	type seen struct{ let, people, told, real, tellings float64 }
 	const length = 5 * time.Minute
-	run := func(s *seen, seed uint64, perSecond float64) (shown int) {
+	shown := 0
+	with, without := compare(f, func(seed uint64) Config {
 		c := busy(seed)
 		c.Centres, c.Edges = 2, 2
 		c.Demand.PerMinute, c.People.Patience = 1150, 3*time.Minute
 		c.Length = fill + length
-		w := filled(c, nil)
-		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
+		return c
+	}, func(w *World) {
 		w.in(fill-30*time.Second, func() {
-			old.tickets = w.visitors.oldTickets(tickets / 4)
+			w.replay(w.oldTickets(25), fill, fill+length, 1000, &shown)
 		})
-		if perSecond > 0 {
-			w.visitors.replay(old)
-		}
-		f.run(w)
-		m := w.meters
-		s.let += float64(m.Inside - m.robots)
-		s.people, s.told, s.real, s.tellings = s.people+m.people, s.told+m.told, s.real+m.real, s.tellings+float64(m.tellings)
-		return old.shown
-	}
-	var with, without, used seen // used: the same tickets, each as often as an active visitor requests
-	shown := 0
-	for seed := range uint64(6) {
-		run(&without, seed+1, 0)
-		run(&used, seed+1, tickets/10)
-		shown += run(&with, seed+1, perSecond)
-	}
+	})
 	let := with.let/without.let - 1
 	people := with.people/with.real/(without.people/without.real) - 1
 	told := with.told/with.real/(without.told/without.real) - 1
-	raw := func(than *seen) string {
-		per := func(a, b float64) float64 { return 100 * (a/with.tellings/(b/than.tellings) - 1) }
-		return fmt.Sprintf("%+.1f %% let in, %+.1f %% told of, %+.1f %% estimate, %+.1f %% really waiting",
-			100*(with.let/than.let-1), per(with.people, than.people), per(with.told, than.told), per(with.real, than.real))
-	}
 	f.add("", let >= -0.05 && people <= 0.05 && told <= 0.05,
 		"%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown)
-	f.Bound = "against the runs without replays: " + raw(&without) +
-		"; in which each of those tickets is shown every 10 s: " + raw(&used)
 }
 
 // boundCopies compares copies by the binding of tickets: none, to networks of five clients each, to the address of each
@@ -135,7 +127,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 		c.Length, c.Total, c.Demand.PerMinute = 4*time.Minute+last, 2000, 0
 	}
 	w := New(c)
-	place := w.visitors.foreign()
+	place := w.foreign()
 	jars := make([]ticket.Ticket, o.clients)
 	rng := rand.New(rand.NewPCG(1, 0x636f7079))
 	entered := false
@@ -157,7 +149,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 		if o.network != nil {
 			jars[i].Network = o.network(i)
 		}
-		d := w.visitors.ask(n, jars[i])
+		d := w.ask(n, jars[i])
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
@@ -175,7 +167,7 @@ func (o copying) inside(f *Finding) (seen [4]int) {
 				}
 			}
 		case d.Verdict == admission.Hold:
-			w.edges.hold(n, d.Ticket, jars[i], 500*time.Millisecond)
+			w.hold(n, d.Ticket, jars[i], 500*time.Millisecond)
 		}
 		jars[i] = d.Ticket
 		w.in(next, func() { ask(i) })
@@ -225,7 +217,7 @@ func tabs(f *Finding, seed uint64, session time.Duration) (out int, longest time
 			requests = 50
 		}
 		for range requests {
-			d := w.visitors.ask(w.edges.all[rng.IntN(4)], jar)
+			d := w.ask(w.edges.all[rng.IntN(4)], jar)
 			if !d.Enters() {
 				out++
 			}
@@ -243,11 +235,11 @@ func tabs(f *Finding, seed uint64, session time.Duration) (out int, longest time
 	}
 	twice := int64(0)
 	w.in(10*time.Second, func() {
-		jar = w.visitors.foreign()
+		jar = w.foreign()
 		jar.Epoch = w.operator.epoch
 		page()
 		w.each(100*time.Millisecond, func() {
-			if n, _ := w.centres.counted(); n <= 1 {
+			if n, _ := w.counted(); n <= 1 {
 				twice = w.now
 			} else {
 				part += 0.1 / time.Hour.Seconds()
@@ -269,21 +261,21 @@ func parallelAsOne(f *Finding) {
 	w := New(c)
 	var admitted, renewed, later int64
 	w.in(10*time.Second, func() {
-		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.visitors.foreign())
+		first := w.edges.all[0].core.Arrive(w.edges.all[0].clock.read(w.now), w.room, w.foreign())
 		last := first.Ticket
 		parallel := func(t ticket.Ticket) {
 			for k := range 50 {
-				if d := w.visitors.ask(w.edges.all[k%4], t); d.Enters() {
+				if d := w.ask(w.edges.all[k%4], t); d.Enters() {
 					last = d.Ticket
 				}
 			}
 		}
 		parallel(last)
-		w.in(2*time.Second, func() { admitted, _ = w.centres.counted() })
+		w.in(2*time.Second, func() { admitted, _ = w.counted() })
 		w.in(20*time.Second, func() { parallel(last) })
-		w.in(22*time.Second, func() { renewed, _ = w.centres.counted() })
+		w.in(22*time.Second, func() { renewed, _ = w.counted() })
 		// The second of its first stamp is over, that of the renewal is not.
-		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.centres.counted() })
+		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.counted() })
 	})
 	f.run(w)
 	f.add("", admitted == 1 && renewed == 1 && later == 1,

@@ -8,7 +8,7 @@ func moveOut(f *Finding) {
 	c.People.Think = 5 * time.Second
 	w := New(c)
 	moved, metric := 0, int64(0)
-	w.in(fill, func() { w.centres.cutFor(w.centres.all[0], 10*time.Minute) })
+	w.in(fill, func() { w.cutFor(w.centres.all[0], 10*time.Minute) })
 	w.in(fill+10*time.Second, func() {
 		for i := range w.visitors.all {
 			if v := &w.visitors.all[i]; v.inside && v.centre == 0 {

@@ -25,7 +25,7 @@ func crashEveryEdge(later time.Duration) func(w *World) {
 	}
 }
 
-func cutOneCentre(w *World) { w.centres.cutFor(w.centres.all[0], 12*time.Minute) }
+func cutOneCentre(w *World) { w.cutFor(w.centres.all[0], 12*time.Minute) }
 
 func loseGlobal(w *World) { w.globals.end(10 * time.Minute) }
 
@@ -77,11 +77,11 @@ func restartedEdge(f *Finding) {
 		took := time.Duration(-1)
 		left := map[uint64]bool{}
 		w.in(fill+d, func() {
-			for _, v := range w.visitors.inside() {
+			for _, v := range w.inside() {
 				left[v.pass.ticket.ID] = true
 			}
 			w.edges.end(w.edges.all[0])
-			w.visitors.goHome()
+			w.goHome()
 			w.in(2*time.Second, func() { w.edges.start(w.edges.all[0]) })
 			began := w.now
 			var look func()
@@ -115,8 +115,8 @@ func hourAlone(f *Finding) {
 	c.People.Pages, c.People.Think = 400, 20*time.Second
 	c.Demand.PerMinute = 1000
 	people, stayed := 0, 0
-	w := filled(c, func(w *World) { people = len(w.visitors.inside()); w.isolate(time.Hour) })
-	w.in(fill+time.Hour, func() { stayed = len(w.visitors.inside()) })
+	w := filled(c, func(w *World) { people = len(w.inside()); w.isolate(time.Hour) })
+	w.in(fill+time.Hour, func() { stayed = len(w.inside()) })
 	f.run(w)
 	f.add("", w.meters.early == 0, "%d of %d people, %d of whom were still there after the hour", w.meters.early,
 		people, stayed)
@@ -131,7 +131,7 @@ func abandoners(f *Finding) {
 		w := New(c)
 		w.in(10*time.Minute, w.meters.begin)
 		if leavers {
-			w.visitors.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, behave: oneLook})
+			w.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, behave: oneLook})
 		}
 		f.run(w)
 		return float64(w.meters.Inside - w.meters.robots)

@@ -75,13 +75,13 @@ func (n *edgeNode) cutFromStore() int64 {
 	return max(n.cutUp, n.cutDown, n.centre.cutUp, n.centre.cutDown)
 }
 
-// tellKeys makes an edge read the newest ring.
-func (es *edges) tellKeys(n *edgeNode) {
-	if until := n.cutFromStore(); until > es.now {
-		es.in(time.Duration(until-es.now), func() { es.tellKeys(n) })
+// tell makes an edge read the newest ring.
+func (k *keys) tell(n *edgeNode) {
+	if until := n.cutFromStore(); until > k.now {
+		k.in(time.Duration(until-k.now), func() { k.tell(n) })
 		return
 	}
-	es.deliver(&n.proc, func() { n.keys = es.keys.newest })
+	k.deliver(&n.proc, func() { n.keys = k.newest })
 }
 
 // open opens a browser's cookie at an edge. It reports false if the visitor must retry: the ticket may be sealed under

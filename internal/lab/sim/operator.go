@@ -151,7 +151,7 @@ func (o *operator) giveEvent(e *room.Event) {
 func (o *operator) watchPhases() {
 	now := o.fleetTime()
 	for _, p := range o.inForce(now, 0).Plan[1:] {
-		o.in(fleettime.Time(p.From).Sub(now), func() { o.oracle.raise() })
+		o.in(fleettime.Time(p.From).Sub(now), func() { o.oracle.ledgers.raise(o.oracle) })
 		// Each node checks the clock four times a second.
 		for off := -time.Second - o.cfg.Faults.Vague; off < 2*time.Second+o.cfg.Faults.Vague; off += 250 * time.Millisecond {
 			if at := fleettime.Time(p.From).Sub(now) + off; at > 0 {
@@ -365,7 +365,7 @@ func (o *operator) havingRoom() string {
 
 // edited publishes an edit, which may be one of the limits.
 func (o *operator) edited() {
-	o.oracle.raise()
+	o.oracle.ledgers.raise(o.oracle)
 	o.publish()
 }
 

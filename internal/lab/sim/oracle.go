@@ -21,7 +21,7 @@ import (
 type oracle struct {
 	*fleet
 
-	centres []truth
+	centres truths
 	tickets map[uint64]*held // that have a valid cookie
 	peak    int              // most of them
 
@@ -29,13 +29,10 @@ type oracle struct {
 		total, rate int
 		session     time.Duration
 	}
-	limits limits // that bind
+	longest, life time.Duration // longest session_duration of the run, and life of a ticket
+	limits        limits        // that bind
 
-	// For the sums of the ledgers alone: the limits without permits that the newest coordinator still awaits.
-	ledgers struct {
-		total, rate int
-		rateSince   int64 // true time since which it has awaited no permit of R
-	}
+	ledgers lent // for the sums of the ledgers alone
 
 	peakRate int
 
@@ -45,13 +42,19 @@ type oracle struct {
 	// They cannot be counted, and T may be exceeded by their number.
 	moved int
 
-	releases    map[uint64]*releasing
+	releases    releases
 	lots        int                                // admissions by a call of a round
 	seeDrawn    func(*draw.Notice, *ticket.Ticket) // called for admissions after a draw; may be nil
 	seeAdmitted func(*ticket.Ticket)               // called for admissions; may be nil
 
 	lines []deed // per data centre, as of the last check
 	root  root.Ledger
+}
+
+// lent is the limits without permits that the newest coordinator still awaits.
+type lent struct {
+	total, rate int
+	rateSince   int64 // true time since which it has awaited no permit of R
 }
 
 // truth holds the tickets issued by one data centre.
@@ -67,6 +70,14 @@ type truth struct {
 	// long enough (see readmit).
 	forsaken  bool
 	reachable int64 // start of the coordinator's reach
+}
+
+// truths are those of all data centres.
+type truths []truth
+
+// of returns the index of a data centre, -1 for none.
+func (ts truths) of(home ticket.DC) int {
+	return slices.IndexFunc(ts, func(c truth) bool { return c.home == home })
 }
 
 // held is a ticket, with its valid cookies and their origin.
@@ -94,6 +105,10 @@ func newOracle(fl *fleet) *oracle {
 		j.add(centreName(i))
 	}
 	j.first.total, j.first.rate, j.first.session = j.cfg.Total, j.cfg.Rate, j.cfg.Session
+	if j.longest = j.cfg.Session; j.cfg.Faults.Session {
+		j.longest *= 2
+	}
+	j.life = time.Duration(wire.Life(j.longest)) * time.Second
 	j.limits.set = limit{j.cfg.Total, j.cfg.Rate}
 	j.limits.highest = j.limits.set
 	j.ledgers.total, j.ledgers.rate = j.cfg.Total, j.cfg.Rate
@@ -145,7 +160,7 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 			}
 		}
 	}
-	home := j.homeOf(d.Ticket.Home)
+	home := j.centres.of(d.Ticket.Home)
 	if home < 0 {
 		j.fail("a ticket of no data centre was served")
 		return
@@ -221,16 +236,6 @@ func beside(moved int) string {
 		return ""
 	}
 	return fmt.Sprintf(", beside %d who moved away from a silent edge", moved)
-}
-
-// homeOf returns the index of a data centre, -1 for none.
-func (j *oracle) homeOf(home ticket.DC) int {
-	for i := range j.centres {
-		if j.centres[i].home == home {
-			return i
-		}
-	}
-	return -1
 }
 
 // follow records the edge that stamped a ticket, and whether the ticket can be counted.
@@ -353,16 +358,14 @@ func (j *oracle) end(id uint64, home int) {
 }
 
 // raise records an edit of the limits.
-func (j *oracle) raise() {
+func (l *lent) raise(j *oracle) {
 	j.limits.observe(j)
-	l := &j.ledgers
 	l.total, l.rate, l.rateSince = max(l.total, j.limits.set.total), max(l.rate, j.limits.set.rate), 0
 }
 
 // settle determines the limits of the ledgers: a lowered one once the newest coordinator awaits no permit beyond it.
 // The limits of sessions and admissions do not depend on it.
-func (j *oracle) settle(root *root.Ledger) {
-	l := &j.ledgers
+func (l *lent) settle(j *oracle, root *root.Ledger) {
 	total, rate, unbound := j.doc.limits()
 	if root.Unbound && j.doc.unboundSoon() {
 		l.total, l.rate = math.MaxInt32, math.MaxInt32
@@ -398,7 +401,7 @@ func (j *oracle) readmit() {
 			slices.ContainsFunc(j.net.pairs, func(p pairCut) bool { return p.until > j.now }) {
 			c.reachable = j.now
 		}
-		if j.now-c.reachable > int64(j.longestLife()+wire.RateWindow+30*time.Second) {
+		if j.now-c.reachable > int64(j.life+wire.RateWindow+30*time.Second) {
 			c.forsaken = false
 		}
 	}
@@ -469,7 +472,7 @@ func (j *oracle) checkTotals() {
 		return
 	}
 	j.root = g.core.Totals(j.room)
-	j.settle(&j.root)
+	j.ledgers.settle(j, &j.root)
 	j.checkPasses()
 	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
 	for i, l := range j.lines {

@@ -35,7 +35,7 @@ type past struct {
 }
 
 // settleBefore makes a starting process settle the earlier ones in its data folder.
-func (es *edges) settleBefore(n *edgeNode) {
+func (n *edgeNode) settleBefore(es *edges) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
 	if old := &p.image; es.cfg.Faults.OldImages && old.data != nil && n.centre.refuses(es.kernel, old) &&
@@ -103,7 +103,7 @@ func (n *edgeNode) pastDue() fleettime.Mono {
 }
 
 // runPasts sends the due reports of earlier processes, and takes a due snapshot.
-func (es *edges) runPasts(n *edgeNode) {
+func (n *edgeNode) runPasts(es *edges) {
 	now := n.clock.read(es.now)
 	for _, p := range n.pasts.before {
 		if p.Due() <= now {
@@ -111,12 +111,12 @@ func (es *edges) runPasts(n *edgeNode) {
 		}
 	}
 	if n.core.Snapshots.Due() <= now {
-		es.takeSnapshot(n)
+		n.takeSnapshot(es)
 	}
 }
 
-// snapshotOf returns a snapshot of the edge for its data folder.
-func (es *edges) snapshotOf(n *edgeNode) [][]byte {
+// snapshot returns a snapshot of the edge for its data folder.
+func (n *edgeNode) snapshot(es *edges) [][]byte {
 	now := n.clock.read(es.now)
 	number, head, dropped := n.core.Snapshots.Begin(now)
 	if len(dropped) > 0 {
@@ -144,8 +144,8 @@ func (es *edges) snapshotOf(n *edgeNode) [][]byte {
 }
 
 // takeSnapshot takes a snapshot and plans the end of its write. The folder has it from some time in between on.
-func (es *edges) takeSnapshot(n *edgeNode) {
-	core, data := n.core, es.snapshotOf(n)
+func (n *edgeNode) takeSnapshot(es *edges) {
+	core, data := n.core, n.snapshot(es)
 	took, fails, lands := time.Millisecond+time.Duration(es.chaos.Int64N(int64(4*time.Millisecond))), false, true
 	if n.pasts.failing > es.now {
 		switch es.chaos.IntN(3) {
@@ -167,7 +167,7 @@ func (es *edges) takeSnapshot(n *edgeNode) {
 		})
 	}
 	if lands {
-		then(time.Duration(es.chaos.Int64N(int64(took))), func() { es.keepPast(n, data) })
+		then(time.Duration(es.chaos.Int64N(int64(took))), func() { n.keepPast(es, data) })
 	}
 	if lag := 300 * time.Millisecond; took > lag {
 		then(lag, func() {
@@ -192,7 +192,7 @@ func (es *edges) takeSnapshot(n *edgeNode) {
 }
 
 // keepPast stores snapshots in the data folder.
-func (es *edges) keepPast(n *edgeNode, data [][]byte) {
+func (n *edgeNode) keepPast(es *edges, data [][]byte) {
 	if old := &n.pasts.image; es.cfg.Faults.OldImages && (old.data == nil || es.now-old.at > int64(imageEvery)) {
 		*old = image{es.now, data}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"vestibule/internal/core/admission"
@@ -57,13 +58,11 @@ type visitors struct {
 	oracle *oracle
 	meters *meters
 
-	all     []visitor
-	free    []int32 // free slots of all
-	peak    float64 // arrivals per nanosecond, of the demand with all spikes
-	arrival uint64  // number of the planned arrival
-	asking  rules.Scratch
-	pushes  subscribers
-	quiet   bool // no visitors and no requests any more
+	all    []visitor
+	free   []int32 // free slots of all
+	asking rules.Scratch
+	pushes subscribers
+	quiet  bool // no visitors and no requests any more
 }
 
 // visitor is one person with a browser.
@@ -92,15 +91,75 @@ type visitor struct {
 	heard   *Hearing // nil if not measured
 }
 
+// arrivals are the way of visitors to the site.
+type arrivals struct {
+	*visitors
+	peak    float64 // arrivals per nanosecond, of the demand with all spikes
+	arrival uint64  // number of the planned arrival
+}
+
 // demand changes the demand, from the next arrival on.
-func (vs *visitors) demand(d Demand) {
-	vs.cfg.Demand = d
-	vs.arrival++
-	vs.peak = d.PerMinute
+func (as *arrivals) demand(d Demand) {
+	as.cfg.Demand = d
+	as.arrival++
+	as.peak = d.PerMinute
 	for _, s := range d.Spikes {
-		vs.peak += s.PerMinute
+		as.peak += s.PerMinute
 	}
-	vs.peak /= float64(time.Minute)
+	as.peak /= float64(time.Minute)
+}
+
+// await plans the next arrival.
+func (as *arrivals) await() {
+	at := int64(math.MaxInt64)
+	if as.peak > 0 {
+		at = as.now + int64(as.rng.ExpFloat64()/as.peak)
+	}
+	arrival := as.arrival
+	as.plan(at, func() {
+		if arrival == as.arrival {
+			as.arrive()
+		}
+	})
+}
+
+// arrive adds a visitor, or none, and plans the next arrival: a Poisson process with the rate of the demand, by
+// thinning.
+func (as *arrivals) arrive() {
+	defer as.await()
+	base, spikes := as.cfg.Demand.at(as.now)
+	draw := as.rng.Float64() * as.peak * float64(time.Minute)
+	centre := int32(-1)
+	switch {
+	case draw < base:
+		centre = as.pick()
+	default:
+		draw -= base
+		for i, s := range spikes {
+			if draw < s {
+				if c := as.cfg.Demand.Spikes[i].Centre; c > 0 {
+					centre = int32(c - 1)
+				} else {
+					centre = as.pick()
+				}
+				break
+			}
+			draw -= s
+		}
+	}
+	if centre < 0 {
+		return // thinned out
+	}
+	i := as.newcomer(centre)
+	as.meters.Arrived++
+	as.request(i)
+}
+
+func (as *arrivals) pick() int32 {
+	if as.rng.Float64() < as.cfg.Demand.Skew {
+		return 0
+	}
+	return int32(as.rng.IntN(as.cfg.Centres))
 }
 
 // at returns the demand per minute at true time t, in total and of each spike.
@@ -119,60 +178,16 @@ func (d *Demand) at(t int64) (base float64, spikes []float64) {
 	return d.PerMinute, spikes
 }
 
-// planArrival plans the next arrival.
-func (vs *visitors) planArrival() {
-	at := int64(math.MaxInt64)
-	if vs.peak > 0 {
-		at = vs.now + int64(vs.rng.ExpFloat64()/vs.peak)
-	}
-	arrival := vs.arrival
-	vs.plan(at, func() {
-		if arrival == vs.arrival {
-			vs.arrive()
-		}
-	})
-}
-
-// arrive adds a visitor, or none, and plans the next arrival: a Poisson process with the rate of the demand, by
-// thinning.
-func (vs *visitors) arrive() {
-	defer vs.planArrival()
-	base, spikes := vs.cfg.Demand.at(vs.now)
-	draw := vs.rng.Float64() * vs.peak * float64(time.Minute)
-	centre := int32(-1)
-	switch {
-	case draw < base:
-		centre = vs.pick()
-	default:
-		draw -= base
-		for i, s := range spikes {
-			if draw < s {
-				if c := vs.cfg.Demand.Spikes[i].Centre; c > 0 {
-					centre = int32(c - 1)
-				} else {
-					centre = vs.pick()
-				}
-				break
-			}
-			draw -= s
-		}
-	}
-	if centre < 0 {
-		return // thinned out
-	}
-	i := vs.newcomer(centre)
-	vs.meters.Arrived++
-	vs.request(i)
-}
-
 // newcomer returns a new visitor of a data centre.
 func (vs *visitors) newcomer(centre int32) int32 {
 	i := vs.newVisitor()
 	p := &vs.cfg.People
 	v := &vs.all[i]
-	*v = visitor{gen: v.gen + 1, centre: centre, came: vs.now, leaves: math.MaxInt64, pages: vs.pages()}
+	*v = visitor{gen: v.gen + 1, centre: centre, came: vs.now, leaves: math.MaxInt64, pages: vs.cfg.People.pages(vs.rng)}
 	v.edge, v.network = vs.anyEdge(centre), vs.anyNetwork()
-	v.asks = vs.asksFor()
+	if vs.cfg.Faults.Rules && vs.rng.IntN(2) > 0 {
+		v.asks = uint8(vs.rng.IntN(len(asks)))
+	}
 	v.robot = p.Robots > 0 && vs.rng.Float64() < p.Robots
 	if vs.meters.hears {
 		v.heard = &Hearing{}
@@ -201,7 +216,7 @@ func (vs *visitors) copyPass(i int32) {
 	from.shared = true
 	v := &vs.all[k]
 	*v = visitor{
-		gen: v.gen + 1, centre: int32(vs.rng.IntN(vs.cfg.Centres)), came: vs.now, leaves: from.leaves, pages: vs.pages(),
+		gen: v.gen + 1, centre: int32(vs.rng.IntN(vs.cfg.Centres)), came: vs.now, leaves: from.leaves, pages: vs.cfg.People.pages(vs.rng),
 		pass: from.pass, old: from.old, inside: from.inside, copied: true,
 	}
 	v.edge, v.network = vs.anyEdge(v.centre), vs.anyNetwork()
@@ -249,19 +264,12 @@ func (vs *visitors) ticketOf(n *edgeNode, v *visitor) (t ticket.Ticket, known bo
 }
 
 // pages draws a number of pages: geometric, at least one.
-func (vs *visitors) pages() int32 {
+func (p *People) pages(rng *rand.Rand) int32 {
 	n := int32(1)
-	for vs.cfg.People.Pages > 1 && vs.rng.Float64() > 1/vs.cfg.People.Pages && n < 1000 {
+	for p.Pages > 1 && rng.Float64() > 1/p.Pages && n < 1000 {
 		n++
 	}
 	return n
-}
-
-func (vs *visitors) pick() int32 {
-	if vs.rng.Float64() < vs.cfg.Demand.Skew {
-		return 0
-	}
-	return int32(vs.rng.IntN(vs.cfg.Centres))
 }
 
 func (vs *visitors) anyEdge(centre int32) *edgeNode {
@@ -321,7 +329,7 @@ func (vs *visitors) visit(i int32, gen uint64) {
 // quit logs a visitor out, or just ends its visits. The session is over, since no one else has the cookie.
 func (vs *visitors) quit(v *visitor) {
 	p, n := vs.cfg.People.Quit, v.edge
-	if p == 0 || v.copied || v.shared || vs.rng.Float64() >= p || !vs.reachable(n) {
+	if p == 0 || v.copied || v.shared || vs.rng.Float64() >= p || !n.reachable(vs.now) {
 		return
 	}
 	t, known := vs.ticketOf(n, v)
@@ -337,7 +345,7 @@ func (vs *visitors) parallel(v *visitor, n int) {
 	last := v.pass
 	for range n {
 		e := vs.anyEdge(v.centre)
-		if !vs.reachable(e) || e.off {
+		if !e.reachable(vs.now) || e.off {
 			continue
 		}
 		t, known := vs.ticketOf(e, v)
@@ -369,9 +377,9 @@ func (vs *visitors) parallel(v *visitor, n int) {
 func (vs *visitors) request(i int32) {
 	v := &vs.all[i]
 	n := v.edge
-	if !vs.reachable(n) {
+	if !n.reachable(vs.now) {
 		// A balancer picks another edge, or there is no answer.
-		if v.edge = vs.anyEdge(v.centre); !vs.reachable(v.edge) {
+		if v.edge = vs.anyEdge(v.centre); !v.edge.reachable(vs.now) {
 			if vs.centres.all[v.centre].lost || (vs.cfg.People.Move > 0 && vs.rng.IntN(5) == 0) {
 				v.centre = int32(vs.rng.IntN(vs.cfg.Centres)) // or another data centre answers
 				v.edge = vs.anyEdge(v.centre)
@@ -421,7 +429,7 @@ func (vs *visitors) dropHeld(n *edgeNode) {
 }
 
 // reachable reports whether visitors reach the edge: it runs, and has been ready in this life.
-func (vs *visitors) reachable(n *edgeNode) bool { return !n.down && n.synced && n.asleep <= vs.now }
+func (n *edgeNode) reachable(now int64) bool { return !n.down && n.synced && n.asleep <= now }
 
 // answer handles the edge's answer to a visitor's request.
 func (vs *visitors) answer(i int32, d *admission.Decision) {
@@ -476,7 +484,7 @@ func (vs *visitors) answer(i int32, d *admission.Decision) {
 		vs.end(i)
 		return
 	}
-	if vs.subscribes(i) {
+	if vs.pushes.subscribes(i) {
 		return
 	}
 	vs.oracle.setWaiting(v, true)

@@ -15,6 +15,7 @@ type recovery struct {
 	*fleet
 	oracle   *oracle
 	visitors *visitors
+	arrivals *arrivals
 	operator *operator
 	members  *membership
 
@@ -88,12 +89,12 @@ func (rc *recovery) begin() {
 	}
 	// More visitors than the limits can take.
 	stay := time.Duration(rc.cfg.People.Pages*float64(rc.cfg.People.Think)) + rc.cfg.Session
-	rc.visitors.demand(Demand{PerMinute: max(rc.cfg.Demand.PerMinute,
+	rc.arrivals.demand(Demand{PerMinute: max(rc.cfg.Demand.PerMinute,
 		2*min(float64(rc.cfg.Total)/stay.Minutes(), float64(rc.cfg.Rate))+4)})
-	rc.visitors.planArrival()
+	rc.arrivals.await()
 	rc.watch()
 
-	life := rc.oracle.longestLife()
+	life := rc.oracle.life
 	rc.in(handshake, rc.atHome)
 	// If an edge, its regional and the coordinator ended together, the edge's counts are unknown until all of them have
 	// expired.
@@ -107,9 +108,9 @@ func (rc *recovery) begin() {
 	rc.in(handshake+life, func() { rc.measure(fullDemand) })
 	rc.in(handshake+life+fullDemand, rc.goQuiet)
 	for s := range 6 {
-		rc.in(recoveryLength(rc.oracle.longest(), rc.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, rc.settleUp)
+		rc.in(recoveryLength(rc.oracle.longest, rc.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, rc.settleUp)
 	}
-	rc.in(recoveryLength(rc.oracle.longest(), rc.cfg.Faults.Vague)-500*time.Millisecond, func() {
+	rc.in(recoveryLength(rc.oracle.longest, rc.cfg.Faults.Vague)-500*time.Millisecond, func() {
 		if !rc.settled && !rc.timeLost() {
 			rc.fail("all visitors are gone, and %s", rc.wrong)
 		}
@@ -156,18 +157,6 @@ func (rc *recovery) hearLastWord(from *regionProc, m *wire.Report) {
 	if rc.calm && from.centre.lost && knew && g.core.Time(g.clock.read(rc.now)) == 0 {
 		rc.lastWord = rc.now
 	}
-}
-
-// longest returns the longest session_duration of the run.
-func (j *oracle) longest() time.Duration {
-	if j.cfg.Faults.Session {
-		return 2 * j.first.session
-	}
-	return j.first.session
-}
-
-func (j *oracle) longestLife() time.Duration {
-	return time.Duration(wire.Life(j.longest())) * time.Second
 }
 
 // timeLost reports whether a node uses a wrong fleet time: if all nodes that knew it ended at once, a leader's wrong
@@ -271,7 +260,7 @@ func (rc *recovery) measure(left time.Duration) {
 func (rc *recovery) goQuiet() {
 	rc.tracef("everybody goes; %.2f of the limits were used", rc.use/float64(max(1, rc.seconds)))
 	rc.visitors.quiet = true
-	rc.visitors.demand(Demand{Skew: rc.cfg.Demand.Skew, Spikes: rc.cfg.Demand.Spikes})
+	rc.arrivals.demand(Demand{Skew: rc.cfg.Demand.Skew, Spikes: rc.cfg.Demand.Spikes})
 	for i := range rc.visitors.all {
 		v := &rc.visitors.all[i]
 		if v.hold == nil {

@@ -15,6 +15,9 @@ type releasing struct {
 	last  int64 // time of the last admission
 }
 
+// releases are all of them, by ID.
+type releases map[uint64]*releasing
+
 // releaseSome pauses the room and releases a few visitors, often while earlier ones are on their way. Sometimes the
 // coordinator ends between claiming the release and allocating its passes.
 func (o *operator) releaseSome(f *fault) {
@@ -24,13 +27,13 @@ func (o *operator) releaseSome(f *fault) {
 	}
 	o.releaseNext(1 + int(f.x*f.x*float64(o.oracle.first.total)))
 	if f.y < 0.3 && o.cfg.Faults.CrashGlobal {
-		o.crashAt = o.oracle.newestRelease()
+		o.crashAt = o.oracle.releases.newest()
 	}
 }
 
 // releaseNext stores a release of n visitors, and makes the coordinators read it. The room is paused.
 func (o *operator) releaseNext(n int) {
-	id := o.oracle.newestRelease() + 1
+	id := o.oracle.releases.newest() + 1
 	o.tracef("release %d: the next %d", id, n)
 	o.oracle.releases[id] = &releasing{n: n, at: o.now}
 	pause := *o.control.Pause
@@ -82,8 +85,8 @@ func (o *operator) tendRelease(n *globalProc) {
 	})
 }
 
-func (j *oracle) newestRelease() (id uint64) {
-	for k := range j.releases {
+func (rs releases) newest() (id uint64) {
+	for k := range rs {
 		id = max(id, k)
 	}
 	return id

@@ -25,12 +25,28 @@ func (fl *fleet) isolate(d time.Duration) {
 	}
 }
 
+// cutFor disconnects a data centre from global for d.
+func (fl *fleet) cutFor(r *dataCentre, d time.Duration) {
+	fl.tracef("%s is cut off for %v", r.name, d)
+	r.cutUp, r.cutDown = fl.now+int64(d), fl.now+int64(d)
+}
+
+// counted returns the number of sessions counted by the regionals, and the reserved part.
+func (fl *fleet) counted() (n, reserved int64) {
+	for _, r := range fl.centres.all {
+		l := r.newest().core.Ledger(fl.room)
+		n += l.Active
+		reserved += l.Reserved
+	}
+	return n, reserved
+}
+
 // goHome ends the visits of all active visitors; their tickets stay valid until they expire.
-func (vs *visitors) goHome() {
-	for i := range vs.all {
-		if v := &vs.all[i]; v.inside {
+func (w *World) goHome() {
+	for i := range w.visitors.all {
+		if v := &w.visitors.all[i]; v.inside {
 			v.inside, v.pages = false, 0
-			vs.end(int32(i))
+			w.visitors.end(int32(i))
 		}
 	}
 }
@@ -39,68 +55,59 @@ func (vs *visitors) goHome() {
 type crowd struct {
 	from, until time.Duration
 	perSecond   float64
-	came        int
 	behave      func(v *visitor)
 }
 
 // bring adds a crowd.
-func (vs *visitors) bring(c *crowd) {
-	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x63726f7764))
-	vs.again(rng, c.from, c.until, c.perSecond, func() {
-		i := vs.newcomer(int32(rng.IntN(vs.cfg.Centres)))
-		c.came++
-		c.behave(&vs.all[i])
-		vs.request(i)
+func (w *World) bring(c *crowd) {
+	rng := rand.New(rand.NewPCG(w.cfg.Seed, 0x63726f7764))
+	w.again(rng, c.from, c.until, c.perSecond, func() {
+		i := w.visitors.newcomer(int32(rng.IntN(w.cfg.Centres)))
+		c.behave(&w.visitors.all[i])
+		w.visitors.request(i)
 	})
 }
 
-// replays present tickets again and again, each at any edge, by clients that ignore the answers.
-type replays struct {
-	from, until time.Duration
-	perSecond   float64
-	tickets     []ticket.Ticket // may still be filled in before from
-	shown       int
-}
-
-func (vs *visitors) replay(p *replays) {
-	rng := rand.New(rand.NewPCG(vs.cfg.Seed, 0x7265706c6179))
-	vs.again(rng, p.from, p.until, p.perSecond, func() {
-		n, t := vs.edges.all[rng.IntN(len(vs.edges.all))], p.tickets[rng.IntN(len(p.tickets))]
-		p.shown++
-		switch d := n.core.Arrive(n.clock.read(vs.now), vs.room, t); {
+// replay presents tickets again and again, each at any edge, by clients that ignore the answers.
+func (w *World) replay(tickets []ticket.Ticket, from, until time.Duration, perSecond float64, shown *int) {
+	rng := rand.New(rand.NewPCG(w.cfg.Seed, 0x7265706c6179))
+	w.again(rng, from-time.Duration(w.now), until, perSecond, func() {
+		n, t := w.edges.all[rng.IntN(len(w.edges.all))], tickets[rng.IntN(len(tickets))]
+		*shown++
+		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
 		case d.Enters():
-			vs.oracle.issued(&visitor{edge: n}, d)
+			w.oracle.issued(&visitor{edge: n}, d)
 		case d.Verdict == admission.Hold:
-			vs.edges.hold(n, d.Ticket, t, time.Duration(rng.Int64N(int64(5*time.Second))))
+			w.hold(n, d.Ticket, t, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
-		vs.edges.wake(n)
+		w.edges.wake(n)
 	})
 }
 
 // oldTickets returns n tickets of each kind: valid places and sessions, expired sessions, and tickets of an earlier
 // epoch. Their visitors are gone.
-func (vs *visitors) oldTickets(n int) (out []ticket.Ticket) {
+func (w *World) oldTickets(n int) (out []ticket.Ticket) {
 	var waiting, inside []ticket.Ticket
-	for i := range vs.all {
-		v := &vs.all[i]
+	for i := range w.visitors.all {
+		v := &w.visitors.all[i]
 		t := v.pass.ticket
 		switch {
 		case v.robot || t.ID == 0 || v.hold != nil:
-		case v.inside && t.Valid(vs.fleetTime()) && len(inside) < n:
+		case v.inside && t.Valid(w.fleetTime()) && len(inside) < n:
 			inside = append(inside, t)
-			vs.end(int32(i))
+			w.visitors.end(int32(i))
 		case !v.inside && v.queued && t.Flags&ticket.Returned != 0 && len(waiting) < n:
 			waiting = append(waiting, t)
-			vs.oracle.setWaiting(v, false)
-			vs.end(int32(i))
+			w.oracle.setWaiting(v, false)
+			w.visitors.end(int32(i))
 		}
 	}
 	for range n {
-		t := vs.foreign()
-		t.Epoch = vs.doc.epoch + 1
+		t := w.foreign()
+		t.Epoch = w.doc.epoch + 1
 		out = append(out, t)
-		t = vs.foreign()
-		t.Epoch, t.Admitted, t.Until, t.Home = vs.doc.epoch, t.Seen-200, t.Seen-100, ticket.DCOf(vs.centres.all[0].name)
+		t = w.foreign()
+		t.Epoch, t.Admitted, t.Until, t.Home = w.doc.epoch, t.Seen-200, t.Seen-100, ticket.DCOf(w.centres.all[0].name)
 		out = append(out, t)
 	}
 	return append(append(out, waiting...), inside...)
@@ -122,7 +129,7 @@ func (w *World) runFor(d time.Duration) {
 
 // letIn runs until nobody waits any more, or until a time. Nobody comes meanwhile.
 func (w *World) letIn(until time.Duration) {
-	w.visitors.demand(Demand{})
+	w.arrivals.demand(Demand{})
 	for w.oracle.waiting > 0 && w.now < int64(until) && !w.broken() {
 		w.runFor(10 * time.Second)
 	}
@@ -135,19 +142,26 @@ func (w *World) sessions() int {
 }
 
 // ask sends a request with a ticket to an edge. The client is not among the visitors; the oracle sees its admission.
-func (vs *visitors) ask(n *edgeNode, t ticket.Ticket) admission.Decision {
-	d := n.core.Arrive(n.clock.read(vs.now), vs.room, t)
-	vs.edges.wake(n)
+func (w *World) ask(n *edgeNode, t ticket.Ticket) admission.Decision {
+	d := n.core.Arrive(n.clock.read(w.now), w.room, t)
+	w.edges.wake(n)
 	if d.Enters() {
-		vs.oracle.issued(&visitor{edge: n}, d)
+		w.oracle.issued(&visitor{edge: n}, d)
 	}
 	return d
 }
 
+// hold makes an edge hold a request. The client hangs up after d.
+func (w *World) hold(n *edgeNode, t, brought ticket.Ticket, d time.Duration) {
+	v := &admission.Visit{Room: w.room, Ticket: t, Brought: brought, Data: int32(-1)} // of no visitor
+	n.core.Rooms.Hold(n.clock.read(w.now), v)
+	w.in(d, func() { n.core.Rooms.Abandon(n.clock.read(w.now), v) })
+}
+
 // inside returns the active visitors.
-func (vs *visitors) inside() (out []*visitor) {
-	for i := range vs.all {
-		if v := &vs.all[i]; v.inside {
+func (w *World) inside() (out []*visitor) {
+	for i := range w.visitors.all {
+		if v := &w.visitors.all[i]; v.inside {
 			out = append(out, v)
 		}
 	}
@@ -164,7 +178,7 @@ func (w *World) expect(start time.Duration, e *room.Event) {
 }
 
 // foreign returns the ticket of a visitor that joined just now at some edge.
-func (vs *visitors) foreign() ticket.Ticket {
-	ft := vs.fleetTime()
-	return ticket.Ticket{ID: vs.rng.Uint64() | 1, Joined: ft, Seen: uint32(ft.Second())}
+func (w *World) foreign() ticket.Ticket {
+	ft := w.fleetTime()
+	return ticket.Ticket{ID: w.rng.Uint64() | 1, Joined: ft, Seen: uint32(ft.Second())}
 }

@@ -198,10 +198,10 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.isolate(length(arg("for", "")))
 			break
 		}
-		w.centres.cutFor(w.centres.all[number(word(1))-1], length(arg("for", "")))
+		w.cutFor(w.centres.all[number(word(1))-1], length(arg("for", "")))
 
 	case "home":
-		w.visitors.goHome()
+		w.goHome()
 
 	case "gone":
 		w.visitors.goAway(int32(number(word(0)) - 1))
@@ -227,7 +227,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		}
 
 	case "count":
-		n, reserved := w.centres.counted()
+		n, reserved := w.counted()
 		s.printf("%d sessions are valid, %d are counted, %d of them reserved", w.sessions(), n, reserved)
 
 	case "copy":
@@ -284,7 +284,7 @@ func (s *story) pass(d time.Duration) {
 	until := w.now + int64(d)
 	for w.now < until && !w.broken() {
 		w.runFor(min(730*time.Millisecond, time.Duration(until-w.now))) // at varying fractions of a second
-		n, p := w.centres.counted()
+		n, p := w.counted()
 		used += float64(w.sessions())
 		reserved += float64(p) / float64(max(1, n))
 		looks++
@@ -338,13 +338,13 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 	w := s.w
 	brought, known := s.people[who]
 	if !known { // joined a moment ago, anywhere
-		brought = w.visitors.foreign()
+		brought = w.foreign()
 		s.people[who] = brought
 	}
 	brought.Network = network
 	var told []string
 	for k := range n {
-		d := w.visitors.ask(w.edges.all[number(at[k%len(at)])-1], brought)
+		d := w.ask(w.edges.all[number(at[k%len(at)])-1], brought)
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {
 			verdict += fmt.Sprintf(", valid for %d s", int64(d.Ticket.Until)-w.fleetTime().Second())

@@ -33,7 +33,8 @@ func (k *kernel) fail(format string, args ...any) {
 }
 
 // books traces the ledgers of all nodes.
-func (j *oracle) books() {
+func (w *World) books() {
+	j := w.oracle
 	for i, g := range j.globals.all {
 		if g.gone {
 			continue

@@ -57,6 +57,7 @@ type World struct {
 	oracle   *oracle     // checks the fleet
 	meters   *meters     // measure the visitors
 	visitors *visitors   // ask edges
+	arrivals *arrivals   // of visitors
 	operator *operator   // edits the room
 	members  *membership // edits the list of data centres
 	recovery *recovery   // ends all faults
@@ -155,10 +156,12 @@ func New(cfg Config) *World {
 	w.members = &membership{fleet: w.fleet, memberList: w.list, oracle: w.oracle}
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
-	w.atFault, w.edges.answer, w.edges.hangUp = w.oracle.books, w.visitors.answerHeld, w.visitors.dropHeld
+	w.visitors.pushes.visitors = w.visitors
+	w.arrivals = &arrivals{visitors: w.visitors}
+	w.atFault, w.edges.answer, w.edges.hangUp = w.books, w.visitors.answerHeld, w.visitors.dropHeld
 	w.edges.report = w.centres.takeReport
 	w.recovery = &recovery{
-		fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, operator: w.operator,
+		fleet: w.fleet, oracle: w.oracle, visitors: w.visitors, arrivals: w.arrivals, operator: w.operator,
 		members: w.members,
 	}
 	w.centres.report = func(n *regionProc, m *wire.Report) {
@@ -170,7 +173,7 @@ func New(cfg Config) *World {
 		w.operator.tendRelease(n)
 	}
 	w.meters.begin()
-	w.visitors.demand(cfg.Demand)
+	w.arrivals.demand(cfg.Demand)
 
 	w.globals.start(true)
 	for i := range cfg.Centres {
@@ -185,7 +188,7 @@ func New(cfg Config) *World {
 	}
 	w.in(time.Second, w.second)
 	w.now = int64(warmUp)
-	w.visitors.planArrival()
+	w.arrivals.await()
 	w.now = 0
 	w.faults = cfg.drawFaults()
 	for i := range w.faults {
