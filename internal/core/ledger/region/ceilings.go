@@ -141,9 +141,9 @@ func (b *roomLedger) raiseCeilings(listed []*edge) []wire.PermitCounts {
 }
 
 // ceilingsEnd returns the Unix second until which ceilings that are stored now are relied on; 0 if fleet time is unknown.
-func (c *centre) ceilingsEnd(now fleettime.Mono) int64 {
-	ft, ok := c.clock.earliest(now)
-	if !ok || c.clock.guessed {
+func (r *registry) ceilingsEnd(now fleettime.Mono) int64 {
+	ft, ok := r.clock.earliest(now)
+	if !ok || r.clock.guessed {
 		return 0
 	}
 	return ft.Second() + ceilingsFor
@@ -151,46 +151,46 @@ func (c *centre) ceilingsEnd(now fleettime.Mono) int64 {
 
 // listCeilings returns the edges to list, by name and instance: those whose sessions are known, and those that a
 // successor still has to count by the ceilings of a predecessor. Without fleet time there are none.
-func (c *centre) listCeilings(timed bool) (out []*edge) {
-	for _, e := range c.roster.edges {
+func (r *registry) listCeilings(timed bool) (out []*edge) {
+	for _, e := range r.roster.edges {
 		switch {
 		case !timed:
-		case e.missing() && e.ceilings != nil && c.lifecycle.ceilingsChecked, c.boundable(e):
+		case e.missing() && e.ceilings != nil && r.ceilingsChecked, r.boundable(e):
 			out = append(out, e)
 		}
 	}
-	if len(out)*len(c.rooms.list) > maxCeilings {
+	if len(out)*len(r.rooms.list) > maxCeilings {
 		out = nil
 	}
-	for _, e := range c.roster.edges {
+	for _, e := range r.roster.edges {
 		e.listedNext = slices.Contains(out, e)
 	}
 	return out
 }
 
 // misses reports whether a reporting edge is to be listed and is not, or the reverse.
-func (c *centre) misses() bool {
-	return slices.ContainsFunc(c.roster.edges, func(e *edge) bool { return e.reporting() && e.listedNext != c.boundable(e) }) &&
-		len(c.roster.edges)*len(c.rooms.list) <= maxCeilings
+func (r *registry) misses() bool {
+	return slices.ContainsFunc(r.roster.edges, func(e *edge) bool { return e.reporting() && e.listedNext != r.boundable(e) }) &&
+		len(r.roster.edges)*len(r.rooms.list) <= maxCeilings
 }
 
 // boundable reports whether the sessions of a reporting edge are known: it also renews those of other processes of its
 // name, whose visitors come to it.
-func (c *centre) boundable(e *edge) bool {
-	if e.state != alive || e.unconfirmed || c.roster.mayHavePredecessor(e, c.rooms.watermark.Second()) {
+func (r *registry) boundable(e *edge) bool {
+	if e.state != alive || e.unconfirmed || r.roster.mayHavePredecessor(e, r.rooms.watermark.Second()) {
 		return false
 	}
-	return !slices.ContainsFunc(c.roster.named(e.name), func(o *edge) bool {
-		return o != e && (!o.over() || c.rooms.counted(o))
+	return !slices.ContainsFunc(r.roster.named(e.name), func(o *edge) bool {
+		return o != e && (!o.over() || r.rooms.counted(o))
 	})
 }
 
 // storedCeilings makes the newest ceilings the stored ones. Rooms that waited for them are divided anew.
-func (c *centre) storedCeilings() {
-	for _, e := range c.roster.edges {
+func (r *registry) storedCeilings() {
+	for _, e := range r.roster.edges {
 		e.listed = e.listedNext
 	}
-	for _, b := range c.rooms.list {
+	for _, b := range r.rooms.list {
 		for _, acc := range b.accounts {
 			acc.ceiling.stored = acc.ceiling.next
 			if acc.ceiling.waits() {
@@ -201,32 +201,32 @@ func (c *centre) storedCeilings() {
 }
 
 // recallCeilings restores the ceilings of the edges of a predecessor.
-func (l *lifecycle) recallCeilings(old *wire.Durable) {
-	l.ceilingsUntil = old.CeilingsUntil
+func (r *registry) recallCeilings(old *wire.Durable) {
+	r.ceilingsUntil = old.CeilingsUntil
 	for i, x := range old.Ceilings {
-		e := l.roster.find(x.Edge, x.Instance)
+		e := r.roster.find(x.Edge, x.Instance)
 		if e == nil || e.state != awaiting {
 			continue
 		}
 		e.ceilings = map[room.ID]wire.PermitCounts{}
-		for _, r := range old.Rooms {
-			if c := r.Ceilings[i]; c != (wire.PermitCounts{}) {
-				e.ceilings[r.Room] = c
+		for _, b := range old.Rooms {
+			if c := b.Ceilings[i]; c != (wire.PermitCounts{}) {
+				e.ceilings[b.Room] = c
 			}
 		}
 	}
 }
 
 // checkCeilings drops the ceilings of a predecessor unless they are relied on at this time, once it is known.
-func (l *lifecycle) checkCeilings(now fleettime.Mono) {
-	if l.ceilingsChecked || !l.clock.synced(now) {
+func (r *registry) checkCeilings(now fleettime.Mono) {
+	if r.ceilingsChecked || !r.clock.synced(now) {
 		return
 	}
-	l.ceilingsChecked = true
-	if !l.clock.guessed && l.latest(now).Second() < l.ceilingsUntil {
+	r.ceilingsChecked = true
+	if !r.clock.guessed && r.latest(now).Second() < r.ceilingsUntil {
 		return
 	}
-	for _, e := range l.roster.edges {
+	for _, e := range r.roster.edges {
 		e.ceilings = nil
 	}
 }

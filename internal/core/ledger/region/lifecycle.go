@@ -17,9 +17,6 @@ type lifecycle struct {
 	returnBy      fleettime.Mono // end of the wait for edges that fell silent together
 	returning     bool           // some of them have not returned yet
 	foldersAt     fleettime.Mono // the newest snapshots of edges were stored
-
-	ceilingsUntil   int64 // Unix second until which the ceilings of a predecessor are relied on
-	ceilingsChecked bool  // the time was known since, and they were dropped if it is over
 }
 
 // newLifecycle returns the lifecycle of the edges of an aggregator.

@@ -17,6 +17,9 @@ type registry struct {
 	stored   *stored
 	clock    *clock
 	advanced fleettime.Mono // time of the last advance
+
+	ceilingsUntil   int64 // Unix second until which the ceilings of a predecessor are relied on
+	ceilingsChecked bool  // the time was known since, and they were dropped if it is over
 }
 
 // storeEdge stores the roster entry of an instance that gets a lease. The edge waits for it.

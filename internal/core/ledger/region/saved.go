@@ -23,7 +23,7 @@ func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 		a.rooms.markAllStale()
 	}
 	if before < a.stored.roomsNeeds && a.stored.roomsNeeds <= version {
-		a.storedCeilings()
+		a.lifecycle.storedCeilings()
 	}
 	a.lifecycle.activateStored()
 	a.begins(now)

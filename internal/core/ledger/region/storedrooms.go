@@ -28,9 +28,9 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	if at.blank || s.saved < s.roomsNeeds {
 		return // the floors are unknown, or the newest ones are not stored yet
 	}
-	end, ceilingsEnd := a.floorsEnd(now, at), a.ceilingsEnd(now)
+	end, ceilingsEnd := a.floorsEnd(now, at), a.lifecycle.ceilingsEnd(now)
 	due := end >= s.durable.FloorsUntil+floorsEvery || ceilingsEnd >= s.durable.CeilingsUntil+floorsEvery ||
-		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.misses()
+		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.lifecycle.misses()
 	slack := floorSlack
 	for _, b := range a.rooms.list {
 		due = due || slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
@@ -44,7 +44,7 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	if !due {
 		return
 	}
-	edges := a.listCeilings(ceilingsEnd != 0)
+	edges := a.lifecycle.listCeilings(ceilingsEnd != 0)
 	var rooms []wire.StoredRoom
 	for _, b := range a.rooms.list {
 		h := &b.loan
