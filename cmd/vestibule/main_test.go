@@ -191,6 +191,27 @@ func TestDemoPortTaken(t *testing.T) {
 	}
 }
 
+// TestAStartAfterOneThatFailed: the first start of a folder fails after it made its store; the next one admits visitors all
+// the same.
+func TestAStartAfterOneThatFailed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	out, err := exec.Command("vestibule", "demo", "--listen", l.Addr().String(), "--data-dir", dir).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "address already in use") {
+		t.Fatalf("at an address that is taken: %v: %s", err, out)
+	}
+	cmd, stderr, _, ok := startDemo(t, "--listen", "127.0.0.1:0", "--data-dir", dir)
+	if !ok {
+		t.Fatalf("no READY line: %s", stderr)
+	}
+	interrupt(t, cmd)
+}
+
 // TestDemoTerminated: what stops services does the same, also before all is
 // ready.
 func TestDemoTerminated(t *testing.T) {

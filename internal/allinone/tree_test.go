@@ -14,7 +14,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -325,45 +324,6 @@ func TestWebhooksReachNamedNetworks(t *testing.T) {
 		struct{}{}); status != http.StatusOK || len(calls) != 1 {
 		t.Errorf("the webhook was called %d times: %d %s", len(calls), status, text)
 	}
-}
-
-// TestAStartAfterOneThatFailed: the first start of a folder that fails after its global led, or is stopped at once,
-// does not keep the next one from admitting visitors.
-func TestAStartAfterOneThatFailed(t *testing.T) {
-	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	o := Options{
-		DataCenters: []string{"main"}, Edges: 1, Listen: taken.Addr().String(), DataDir: t.TempDir(), TotalActiveUsers: 3,
-		NewUsersPerMinute: 60, SessionDuration: time.Minute, Params: wire.DefaultParams(),
-		Log: slog.New(slog.DiscardHandler),
-	}
-	if tree, err := Start(o); err == nil || tree != nil || !strings.Contains(err.Error(), "address already in use") {
-		t.Fatalf("at an address that is taken: %v", err)
-	}
-	o.Listen = anyFree
-	led := func(tree *Tree) func() bool { return func() bool { return tree.global.Status().Leading } }
-	for range 2 {
-		tree, err := Start(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "a global leads", led(tree))
-		if err := tree.Stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tree, _ := grow(t, 3, 60, time.Minute, func(use *Options) {
-		use.DataCenters, use.Edges, use.DataDir = o.DataCenters, o.Edges, o.DataDir
-	})
-	newBrowser(t).stays(tree.Info.Edges[0].URL)
-	eventually(t, "the mark is gone", func() bool {
-		_, err := os.Stat(filepath.Join(o.DataDir, newMark))
-		return errors.Is(err, os.ErrNotExist)
-	})
 }
 
 func TestStop(t *testing.T) {
