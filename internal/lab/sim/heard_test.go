@@ -104,6 +104,42 @@ func TestNobodyIsPassed(t *testing.T) {
 	}
 }
 
+// TestNextIsKept: the sessions of a draw begin together, and when they end is a forecast. Nobody is told to be next and
+// then waits for more than ten seconds.
+func TestNextIsKept(t *testing.T) {
+	t.Parallel()
+	var f Finding
+	var all Words
+	for _, k := range anyRooms() {
+		for _, seed := range []uint64{4, 6, 11, 13, 24} {
+			if x := k.crowd(seed); x.Draw {
+				f.gather(&x, seed+1, &all)
+			}
+		}
+	}
+	if f.Fault != "" || all.NextInVain() > 0 || all.next == 0 {
+		t.Errorf("%d of %d told to be next in vain; %s", all.NextInVain(), all.next, f.Fault)
+	}
+}
+
+// TestAPauseOfRIsForeseen: permits of R return in bursts, a minute after their use. Visitors next to a pause are told
+// that they wait for its end.
+func TestAPauseOfRIsForeseen(t *testing.T) {
+	t.Parallel()
+	var f Finding
+	var all Words
+	for _, k := range anyRooms() {
+		for seed := range uint64(10) {
+			if x := k.crowd(seed); k.name == "rush, R" {
+				f.gather(&x, seed+1, &all)
+			}
+		}
+	}
+	if twice, half := all.Misled(); f.Fault != "" || twice > 0.01 || half > 0.01 {
+		t.Errorf("told more than twice, less than half: %.3f, %.3f; %s", twice, half, f.Fault)
+	}
+}
+
 // The ages of sessions and of permits of R outlive the leaders: the edges know them.
 func TestForecastsAfterATakeover(t *testing.T) {
 	for _, x := range takeovers() {
