@@ -335,7 +335,7 @@ function place(n, joined) {
 	return {
 		ahead: ahead, total: total,
 		wait: ahead > -1 ? lasts(Math.max(0, ahead + .5), n.paces, n.theta) : n.paces.length ? 0 : Infinity,
-		next: n.cutoff < 8.64e15 && joined <= Math.min(Math.max(n.cutoff, n.park), n.at - 2000) && Math.max(0, ahead) < soon - 2.5 * Math.sqrt(soon)
+		next: n.cutoff < 8.64e15 && joined <= Math.min(Math.max(n.cutoff, n.park), n.at - 2000) && Math.max(0, ahead) < soon / 2 - Math.sqrt(soon)
 	};
 }
 // lasts returns the seconds until the visitors ahead have entered, at paces of seconds and

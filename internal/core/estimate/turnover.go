@@ -430,10 +430,10 @@ func (u *Turnover) Paces(x Limits) []Pace {
 // half as many the tolerance of [paced] grew, and waits next to a pause were off by the length of the pause.
 const MaxPaces = 32
 
-// paced compresses the admissions per step of dt seconds into a few steady phases, followed by steady. The
-// cumulative error stays near one admission plus two percent (less for the first ten, which decide the next
-// admissions). The tolerance grows until the phases fit: a rush repeats a minute later with all its bursts, and
-// the phases must reach the end.
+// paced compresses the admissions per step of dt seconds into a few steady phases, followed by steady. The cumulative
+// error stays near one admission plus two percent (less for the first ten, which decide the next admissions). A phase
+// into a pause admits no more than entered: those next to the pause would be told to enter before it. The tolerance
+// grows until the phases fit: a rush repeats a minute later with all its bursts, and the phases must reach the end.
 func paced(entered []float64, dt float64, steady Pace) []Pace {
 	for scale := 1.0; ; scale *= 1.2 {
 		c := curve{slack: scale}
@@ -458,12 +458,12 @@ type curve struct {
 func (c *curve) extend(dt, n float64) {
 	t, sum := c.t+dt, c.n+n
 	slack := c.slack * (min(1, 0.1+0.1*sum) + 0.02*sum)
-	lo, hi := (sum-slack-c.fromN)/(t-c.fromT), (sum+slack-c.fromN)/(t-c.fromT)
+	lo, hi := (sum-slack-c.fromN)/(t-c.fromT), (sum-c.fromN)/(t-c.fromT)
 	if c.t > c.fromT {
 		lo, hi = max(lo, c.lowest), min(hi, c.highest)
 		if lo > hi {
 			c.close()
-			lo, hi = (n-slack)/dt, (n+slack)/dt
+			lo, hi = (n-slack)/dt, n/dt
 		}
 	}
 	c.lowest, c.highest, c.t, c.n = lo, hi, t, sum

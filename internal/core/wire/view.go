@@ -50,23 +50,22 @@ func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
 	return estimate.Estimate(place+0.5, v.Paces, v.Theta)
 }
 
-// Next reports whether a visitor is sure to enter within seconds: the turn is near, and the admissions forecast within
-// [nextWithin] include this place even with bad luck.
+// Next reports whether a visitor is sure to enter within seconds: the turn is near, and half of the admissions forecast
+// within [nextWithin] include this place even with bad luck. Sessions that began together end together: a forecast of
+// when may be off by half of their number.
 func (v *View) Next(joined fleettime.Time, place float64) bool {
 	if !v.Queues() || joined > min(max(v.Cutoff, v.Park), v.At.Add(-settled)) {
 		return false
 	}
 	// The place is counted without the free permits. A forecast of a moment ago may have them as admissions.
 	n := estimate.Entered(v.Paces, nextWithin) - float64(max(0, v.Slots))
-	return n > 0 && max(0, place) < n-badLuck*math.Sqrt(n)
+	return n > 0 && max(0, place) < n/2-math.Sqrt(n)
 }
 
 const (
 	nextWithin = 8 * time.Second
 	// settled is the delay until a view includes new sessions: at the opening, just used permits still look free.
 	settled = 2 * time.Second
-	// badLuck is the assumed shortfall of admissions, in standard deviations.
-	badLuck = 2.5
 )
 
 // Waiting returns how many visitors wait.

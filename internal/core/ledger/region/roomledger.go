@@ -52,7 +52,7 @@ type roomLedger struct {
 	view     *wire.View         // nil until global sends one
 	viewed   fleettime.Mono     // time of the newest own view
 	flow     share.Flow         // sampled with every report to global
-	gain     share.Gain         // of own views
+	rounds   share.Rounds       // of own views
 	progress share.Progresses   // of the edges
 	waiting  estimate.Histogram // at the edges, as of the newest report to global
 
@@ -198,7 +198,7 @@ func (b *roomLedger) ownView(
 	idle, ridle := b.accounts.idle()
 	n, m := b.beyond()
 	x := share.Prospect{
-		Flow: &b.flow, Gain: &b.gain, Lines: []estimate.Histogram{b.waiting},
+		Flow: &b.flow, Rounds: &b.rounds, Lines: []estimate.Histogram{b.waiting},
 		Supply: max(0, free+idle), Rate: max(0, rateFree+ridle),
 		Total: b.loan.permits.Sessions.Held() - n, Limit: b.loan.permits.Rate.Held() - m, Tally: b.tally(), Own: true,
 		Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},

@@ -5,6 +5,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/share"
 	"vestibule/internal/core/wire"
 )
 
@@ -20,7 +21,7 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.reclaim(now)
 	ft := a.clock.Now(now)
 	for _, p := range a.pools.list {
-		if p.relays.expire(ft); p.stale || (p.view != nil && p.view.Queues() && p.gain.Due(now)) {
+		if p.relays.expire(ft); p.stale || (p.view != nil && p.view.Queues() && now.Sub(p.looked) >= share.ViewAge) {
 			p.stale = false
 			p.lend(now, ft, &a.round)
 		}

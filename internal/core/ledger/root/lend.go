@@ -322,7 +322,7 @@ func pick[T any](all []T, numbers []int) []T {
 
 // updateView computes the view of the room if it is due, and queues it for the data centres.
 func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
-	x.Flow, x.Gain = &p.flow, &p.gain
+	x.Flow, x.Rounds = &p.flow, &p.rounds
 	old := p.view
 	partial := p.partial
 	p.partial = p.centres.gathers(now)
@@ -330,6 +330,7 @@ func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospec
 		p.stale = true
 		return old
 	}
+	p.looked = now
 	v := x.View(now, ft)
 	v.Since = p.centres.countsSince()
 	if old != nil {

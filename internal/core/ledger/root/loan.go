@@ -146,10 +146,11 @@ type pool struct {
 	// The view and its inputs: progress is from reports, the rest from updateView.
 	progress share.Progresses // of all data centres
 	flow     share.Flow       // with the churn that a predecessor learned
-	gain     share.Gain
+	rounds   share.Rounds
 	view     *wire.View // nil before the first lending
 	viewed   fleettime.Mono
-	partial  bool // view lacks data centres that have not reported to a new leader, and is not sent
+	looked   fleettime.Mono // when the view was last computed, though it may be the same
+	partial  bool           // view lacks data centres that have not reported to a new leader, and is not sent
 
 	stale  bool   // changed since permits were last lent; Grants clears it
 	relays relays // from reports

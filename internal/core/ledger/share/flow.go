@@ -149,15 +149,20 @@ func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fa
 }
 
 // theta returns the rate of abandonment: missing visitors divided by the person-seconds of the time in which they
-// abandoned.
+// abandoned. If R limits admissions, none is assumed before it is seen: a forecast that counts on it puts visitors next
+// to a pause before the pause, and they wait up to a minute longer.
 func (f *Flow) theta(now fleettime.Mono, t *Tally, waiting float64) float64 {
+	prior := priorHazard
+	if f.turnover.Doubt(f.bounds).ByRate {
+		prior = 0
+	}
 	if f.n == 0 {
-		return priorHazard
+		return prior
 	}
 	s := f.since(now, flowSpan)
 	gone := float64(t.Joined-s.joined) - float64(t.Entered-s.entered) - (waiting - s.waiting)
 	person := f.since(now, missedAfter).person - f.since(now, flowSpan+missedAfter).person
-	return (max(0, gone) + priorWeight*priorHazard) / (person + priorWeight)
+	return (max(0, gone) + priorWeight*prior) / (person + priorWeight)
 }
 
 // since returns the newest sample that is at least d old, or the oldest one.

@@ -12,10 +12,10 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rounds calls visitors of a random room. In each round, every visitor that has waited since before the round has the
+// Rounds calls visitors of a random room. The zero value begins with the first round. In each round, every visitor that has waited since before the round has the
 // same chance. A visitor learns of its call with its next poll, so visitors are called some time before permits are
 // free: see ahead.
-type rounds struct {
+type Rounds struct {
 	recent     draw.Rounds    // oldest first; copied on change, because views keep it
 	share      float64        // called part of the visitors in the newest round
 	calledUpTo fleettime.Time // visitors that joined during the round before this time are called, once share is 1
@@ -41,7 +41,7 @@ type Lot struct {
 
 // call calls visitors of the round that has begun until want of them are called and have not entered; held of them are
 // at the edges. whole is the line by place, with called visitors.
-func (r *rounds) call(ft fleettime.Time, whole estimate.Histogram, want, held float64) {
+func (r *Rounds) call(ft fleettime.Time, whole estimate.Histogram, want, held float64) {
 	r.advance(ft.Second())
 	coming := r.coming()
 	more := want - held - coming
@@ -72,7 +72,7 @@ func (r *rounds) call(ft fleettime.Time, whole estimate.Histogram, want, held fl
 }
 
 // begin starts the round of ft, unless it has begun.
-func (r *rounds) begin(ft fleettime.Time, l Lot) {
+func (r *Rounds) begin(ft fleettime.Time, l Lot) {
 	if n := len(r.recent); n > 0 && r.recent[n-1].Start() >= draw.StartOf(ft) {
 		return
 	}
@@ -93,7 +93,7 @@ func (l Lot) seed(start fleettime.Time) uint64 {
 }
 
 // advance drops calls that all their visitors have learned of.
-func (r *rounds) advance(second int64) {
+func (r *Rounds) advance(second int64) {
 	r.second = max(r.second, second-int64(callSeconds))
 	for r.second < second {
 		r.second++
@@ -103,7 +103,7 @@ func (r *rounds) advance(second int64) {
 
 // coming returns the expected number of called visitors that have not polled yet: the next poll of each is uniform
 // within callSeconds.
-func (r *rounds) coming() float64 {
+func (r *Rounds) coming() float64 {
 	sum := 0.0
 	for age := range callSeconds {
 		if s := r.second - int64(age); s >= 0 {
@@ -114,11 +114,11 @@ func (r *rounds) coming() float64 {
 }
 
 // cutoff returns the last called place.
-func (r *rounds) cutoff() fleettime.Time { return r.recent.Called() }
+func (r *Rounds) cutoff() fleettime.Time { return r.recent.Called() }
 
 // waits returns the times at which given parts of the waiting visitors that are not called will have entered. Called
 // visitors enter before them. joining visitors join per second, for the time fading.
-func (r *rounds) waits(
+func (r *Rounds) waits(
 	called, waiting, joining float64, fading time.Duration, paces []estimate.Pace, theta float64,
 ) estimate.Waits {
 	called = min(called, waiting)

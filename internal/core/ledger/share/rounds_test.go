@@ -21,7 +21,7 @@ func people(n float64, from fleettime.Time) estimate.Histogram {
 // TestRoundsCallAsManyAsAreWanted: each round of a long line calls the number wanted beyond visitors that were called
 // and have not entered. The others stay indistinguishable, and each round has its own seed.
 func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
-	var r rounds
+	var r Rounds
 	l := Lot{Term: wire.Term{N: 3, Nonce: 9}, Room: 7}
 	const waiting, rate = 5000.0, 10.0
 	whole := people(waiting, roundStart-600_000)
@@ -65,7 +65,7 @@ func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 		share float64
 		came  time.Duration // after the start of the round
 	}{{50, 0.5, 0}, {100, 1, 0}, {150, 1, 5 * time.Second}, {1000, 1, 10 * time.Second}} {
-		var r rounds
+		var r Rounds
 		r.begin(roundStart+12_000, l)
 		r.call(roundStart+12_000, whole, tc.want, 0)
 		if came := max(0, r.calledUpTo.Sub(roundStart)); math.Abs(r.share-tc.share) > 1e-9 || (came-tc.came).Abs() > 100*time.Millisecond && r.calledUpTo != 0 || r.calledUpTo == 0 && tc.came > 0 {
@@ -82,7 +82,7 @@ func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 // room calls nobody, and holds the first of its line for a release.
 func TestARoundGoesOnUnderADebt(t *testing.T) {
 	x := Prospect{
-		Flow: &Flow{}, Gain: &Gain{}, Rate: 1000, Total: 100, Limit: 1000,
+		Flow: &Flow{}, Rounds: &Rounds{}, Rate: 1000, Total: 100, Limit: 1000,
 		Debt: true, Random: true, Lot: Lot{Term: wire.Term{N: 1, Nonce: 1}, Room: 7}, Tally: Tally{Active: 100, Admitted: 100, Life: time.Minute},
 	}
 	view := func(s fleettime.Time) *wire.View {

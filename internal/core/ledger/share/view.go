@@ -11,11 +11,16 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// ViewGap is the minimum interval between views, unless a queue begins or ends.
-const ViewGap = 200 * time.Millisecond
+// ViewGap is the minimum interval between views, unless a queue begins or ends. A view is computed anew after ViewAge
+// while there is a queue, even if nothing is reported.
+const (
+	ViewGap = 200 * time.Millisecond
+	ViewAge = 500 * time.Millisecond
+)
 
 const (
-	gainAhead = 1.0  // seconds of admissions called at factor 1; also the most by which held visitors are preferred
+	callAhead = 0.5  // seconds of admissions called before permits are free: until the next view arrives
+	passAhead = 1.0  // seconds of admissions by which held visitors may pass others
 	parkAhead = 12.0 // seconds of admissions held at the edges
 	headHeld  = 1000 // of the line, held even if their turn is not near: limits may be raised, and a release may begin
 )
@@ -24,7 +29,7 @@ const (
 // moment.
 type Prospect struct {
 	Flow         *Flow
-	Gain         *Gain
+	Rounds       *Rounds
 	Lines        []estimate.Histogram // waiting visitors of each child; slices may be negative, their sums are not
 	Absent       []estimate.Histogram // waiting visitors of silent children: they count in the line and are not called
 	Supply, Rate int64                // idle permits of T and of R
@@ -54,20 +59,16 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	if x.Random {
 		x.callRounds(now, ft, v, here, waiting)
 	} else {
-		x.Gain.rounds = rounds{}
+		*x.Rounds = Rounds{}
 	}
 	switch {
 	case x.closed():
-		x.Gain.step(now, 0)
 		x.shut(v, whole, waiting)
 	case x.Open(waiting):
-		x.Gain.step(now, 0)
 	case x.Random:
-		x.Gain.step(now, x.idle())
-		v.Cutoff = x.Gain.rounds.cutoff()
+		v.Cutoff = x.Rounds.cutoff()
 		v.Park = v.Cutoff
 	default:
-		x.Gain.step(now, x.idle())
 		x.call(v, whole, waiting)
 	}
 	return v
@@ -92,11 +93,6 @@ func (x *Prospect) Open(waiting float64) bool {
 
 // avail returns the free permits of the binding limit.
 func (x *Prospect) avail() int64 { return min(x.Supply, x.Rate) }
-
-// idle returns the idle share of the binding limit.
-func (x *Prospect) idle() float64 { return min(part(x.Supply, x.Total), part(x.Rate, x.Limit)) }
-
-func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1)) }
 
 // describe returns a view in which every visitor may enter, with the line and the forecast. here are the waiting
 // visitors of the children that report.
@@ -149,7 +145,7 @@ func (x *Prospect) expect(
 func (x *Prospect) callRounds(
 	now fleettime.Mono, ft fleettime.Time, v *wire.View, here estimate.Histogram, waiting float64,
 ) {
-	r := &x.Gain.rounds
+	r := x.Rounds
 	if !x.Open(waiting) {
 		r.begin(ft, x.Lot)
 		if waiting >= 0.5 && !x.Paused {
@@ -177,26 +173,28 @@ func (x *Prospect) callRounds(
 func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64) {
 	v.Cutoff, v.Called = 0, x.Called
 	if len(v.Rounds) > 0 && !x.Paused {
-		v.Park = x.Gain.rounds.cutoff()
+		v.Park = x.Rounds.cutoff()
 	} else if hold := max(parkAhead*v.Mu+1, headHeld); hold < waiting {
 		v.Park = whole.At(hold)
 	}
 }
 
 // call calls the visitors that the free permits reach in the order of the line, or those that will be admitted before
-// the next view reaches the edges if these are more. A called visitor that has not asked for ten seconds is skipped,
-// and enters first on its return. While called visitors are between two polls, held ones may go first, but only as many
-// as will be admitted within gainAhead: the next permits are for the visitors that were passed.
+// the next view reaches the edges if these are more. A data centre uses the permits that become free there for its own
+// called visitors: with more of them, some would pass others that wait in another data centre. A called visitor that
+// has not asked for ten seconds is skipped, and enters first on its return. While called visitors are between two
+// polls, held ones may go first, but only as many as will be admitted within passAhead: the next permits are for the
+// visitors that were passed.
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
-	soon := gainAhead * v.Mu
+	soon := v.Mu        // in a second
 	if v.Paces != nil { // after a burst of permits nobody may follow, which a forecast of before the burst does not show
 		soon = min(soon, estimate.Entered(estimate.Later(v.Paces, forecastEvery), time.Second))
 	}
-	called := max(1, float64(x.avail()), x.Gain.factor*soon)
+	called := max(1, float64(x.avail()), callAhead*soon)
 	reach := math.Floor(called + min(max(0, x.Overdue), waiting))
 	v.Cutoff = x.upTo(whole, reach)
 	if n := int(called); n <= len(x.HeldJoined) {
-		v.Cutoff = max(v.Cutoff, min(x.HeldJoined[n-1], x.upTo(whole, math.Floor(reach+soon))))
+		v.Cutoff = max(v.Cutoff, min(x.HeldJoined[n-1], x.upTo(whole, math.Floor(reach+passAhead*soon))))
 	}
 	hold := max(max(whole.Before(v.Cutoff), reach)+parkAhead*v.Mu+1, headHeld)
 	if hold < waiting {

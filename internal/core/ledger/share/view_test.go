@@ -3,13 +3,11 @@ package share
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/wire"
 )
 
 // TestMergedTimesAreTheFirstOfAll checks against sorting everything.
@@ -36,7 +34,7 @@ func TestMergedTimesAreTheFirstOfAll(t *testing.T) {
 }
 
 // TestTheCutoffFollowsTheLine: visitors are called up to the rank that the free permits reach. Nobody further back is
-// called because it is held, or because the room was idle; overdue visitors are skipped; and of a slice whose places are
+// called because it is held; overdue visitors are skipped; and of a slice whose places are
 // unknown those that are held are called.
 func TestTheCutoffFollowsTheLine(t *testing.T) {
 	const second = fleettime.Time(1000)
@@ -77,13 +75,8 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 		{name: "the first polled elsewhere, and entered there", line: line(ones...), moved: line(-1, -1, -1, -1, -1, 0, 1, 1), free: 40, want: 43},
 		{name: "many joined in one instant, some are held", line: line(0, 500), free: 3, held: at(1.9, 1.9, 1.9, 1.9), want: 450},
 	} {
-		x := Prospect{Flow: &Flow{}, Gain: &Gain{}, Lines: []estimate.Histogram{tc.line, tc.moved}, Supply: tc.free, Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: tc.held, Overdue: tc.overdue}
-		now, ft := fleettime.Mono(0), 1000*second
-		var v *wire.View
-		for range 120 { // a minute before the start of an event: permits are free, and nobody may come
-			now, ft = now.Add(500*time.Millisecond), ft.Add(500*time.Millisecond)
-			v = x.View(now, ft)
-		}
+		x := Prospect{Flow: &Flow{}, Rounds: &Rounds{}, Lines: []estimate.Histogram{tc.line, tc.moved}, Supply: tc.free, Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: tc.held, Overdue: tc.overdue}
+		v := x.View(0, 1000*second)
 		if got := int(tc.line.Before(v.Cutoff) + 0.5); got != tc.want {
 			t.Errorf("%s: the first %d are called, want %d", tc.name, got, tc.want)
 		}
