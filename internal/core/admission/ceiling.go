@@ -3,6 +3,8 @@ package admission
 import (
 	"math"
 	"time"
+
+	"vestibule/internal/core/wire"
 )
 
 // A snapshot is the state of the edge in its data folder. If the process is killed, the next one in the folder makes
@@ -16,8 +18,8 @@ const (
 	snapshotGap   = 20 * time.Millisecond // between snapshots if a room is near its ceiling
 	snapshotRetry = 5 * time.Second       // after a failed write
 
-	// snapshotLife is for how many seconds tickets may be stamped under a snapshot.
-	snapshotLife = 4
+	// snapshotLife is for how many seconds tickets may be stamped under a snapshot: see wire.SnapshotLife.
+	snapshotLife = uint32(wire.SnapshotLife/time.Second) - 1
 
 	// ceilingLeast is how many tickets a room without permits that stamped none in the last second may stamp.
 	ceilingLeast = 2

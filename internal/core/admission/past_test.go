@@ -71,9 +71,9 @@ func TestASnapshotBoundsWhatIsStamped(t *testing.T) {
 	if n := entered(e, now, 1); n != 1 || second.Rooms[0].More <= uint64(allowed)/2 {
 		t.Errorf("%d of 1 enters after a snapshot for %d more", n, second.Rooms[0].More)
 	}
-	late := now.Add((snapshotLife + 1) * time.Second)
+	late := now.Add(wire.SnapshotLife)
 	if n := entered(e, late, 1); n != 0 {
-		t.Errorf("%d enter %d s after the last snapshot", n, snapshotLife+1)
+		t.Errorf("%d enter %v after the last snapshot", n, wire.SnapshotLife)
 	}
 }
 

@@ -3,7 +3,6 @@ package admission
 import (
 	"math"
 	"slices"
-	"time"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
@@ -69,7 +68,7 @@ func (s *Snapshots) Begin(now fleettime.Mono) (number uint64, head wire.Report, 
 		AsOfBound: c.Bound(now), Seen: l.seen, Join: true, Final: true, Bye: true, Settles: true, Stored: s.number,
 		ClusterID: l.clusterID,
 	}
-	head.AsOfBound += (snapshotLife + 1) * time.Second // it may end later
+	head.AsOfBound += wire.SnapshotLife // it may end later
 	return s.number, head, dropped
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -16,6 +17,9 @@ type Past struct {
 	Head   Report // without rooms; AsOfBound covers the time until the instance has ended
 	Rooms  []RoomPast
 }
+
+// SnapshotLife is the time after a snapshot in which the edge may stamp tickets under it. Past.Head.AsOfBound has it.
+const SnapshotLife = 5 * time.Second
 
 // RoomPast is the state of one room in a snapshot, with the permits that the edge may have used since.
 type RoomPast struct {

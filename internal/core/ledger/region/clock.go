@@ -65,6 +65,16 @@ func (c *clock) estimateWritten(now fleettime.Mono, m *report) (wrote fleettime.
 	return now.Add(-max(0, ft.Add(max(bound, fleettime.MaxError)).Sub(m.earliest.Add(-fleettime.MaxError))))
 }
 
+// writtenBy returns the latest time at which a report was written: its arrival or, of the last report of a killed edge,
+// that of the snapshot.
+func (c *clock) writtenBy(now fleettime.Mono, m *report) fleettime.Mono {
+	ft, ok := c.earliest(now)
+	if !m.Settles || !m.timed || !ok || c.guessed {
+		return now
+	}
+	return now.Add(-max(0, ft.Sub(m.latest.Add(fleettime.MaxError-wire.SnapshotLife))))
+}
+
 // syncFromReport learns fleet time from the edges until global has sent it, as a new leader of global does (see
 // root.Allocator.SetTime).
 func (c *clock) syncFromReport(now fleettime.Mono, m *report) {

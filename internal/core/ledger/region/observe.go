@@ -69,17 +69,18 @@ func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
 // count updates the counters of an edge in every room of a report.
 func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 	wrote := a.clock.estimateWritten(now, m)
+	by := a.clock.writtenBy(now, m)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		b := a.rooms.openReported(r.Room, m)
-		b.applyReport(now, wrote, e, m, r)
+		b.applyReport(now, wrote, by, e, m, r)
 		a.stored.raiseMovedIn(int64(b.terminations.movedIn))
 		a.up.reportEnds(now, b)
 	}
 }
 
-// applyReport updates the counters of an edge in one room. The report was written at wrote at the earliest.
-func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
+// applyReport updates the counters of an edge in one room. The report was written between wrote and by.
+func (b *roomLedger) applyReport(now, wrote, by fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
 	acc := b.reported(e)
 	acc.sessions.applyReport(&b.counts, r.Sessions)
 	acc.permits.Sessions.Recover(r.Permits.Sessions)
@@ -103,7 +104,7 @@ func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, 
 	if first := b.progress.Add(&acc.progress, r); first {
 		b.rates.add(e.num, int64(r.RateOwed), now, 0)
 		b.flow.Recall(now, now, r.RateUsed)
-		acc.rateUses.init(now, wrote, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
+		acc.rateUses.init(now, wrote, by, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
 	} else {
 		acc.rateUses.record(now, wrote, int64(spent))
 	}

@@ -29,16 +29,16 @@ type rateUses struct {
 // maxRateUses bounds the entries: if fleet time is unknown, it is unknown which of them have ended.
 const maxRateUses = 128
 
-// init applies the first report of an edge: busy permits are in use, and used[s] of them were used s seconds before
-// it was written. The uses of the others are unknown.
-func (u *rateUses) init(now, wrote fleettime.Mono, used []uint32, busy int64) {
+// init applies the first report of an edge, written between wrote and by: busy permits are in use, and used[s] of them
+// were used s seconds before. The uses of the others are unknown.
+func (u *rateUses) init(now, wrote, by fleettime.Mono, used []uint32, busy int64) {
 	for s, n := range slices.Backward(used) {
 		if n == 0 {
 			continue
 		}
 		age := time.Duration(s) * time.Second
 		u.list = append(u.list, rateUse{
-			n: int64(n), from: wrote.Add(-fleettime.Stretch(age + 2*time.Second)), till: now.Add(-fleettime.Shrink(age)),
+			n: int64(n), from: wrote.Add(-fleettime.Stretch(age + 2*time.Second)), till: by.Add(-fleettime.Shrink(age)),
 		})
 		busy -= int64(n)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
 
@@ -72,7 +73,7 @@ func TestRule3PermitsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 						used[age/time.Second]++
 					}
 				}
-				acc.rateUses.init(recv, known, used, held-idle)
+				acc.rateUses.init(recv, known, recv, used, held-idle)
 			} else {
 				acc.rateUses.record(recv, known, spent-reported)
 			}
@@ -123,7 +124,7 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	start := fleettime.Mono(time.Hour)
 	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 10, 0)
-	acc.rateUses.init(start, start, []uint32{10}, 10)
+	acc.rateUses.init(start, start, start, []uint32{10}, 10)
 	acc.rateUses.record(start.Add(50*time.Second), start.Add(50*time.Second), 0)
 	end := start.Add(65 * time.Second)
 	acc.lapse(end)
@@ -147,7 +148,7 @@ func TestRule3PermitsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 21)
 	used[20] = 5
-	acc.rateUses.init(now, now, used, 5)
+	acc.rateUses.init(now, now, now, used, 5)
 	acc.settle(now)
 	for _, tc := range []struct {
 		after time.Duration
@@ -170,7 +171,7 @@ func TestPermitsOfRComeBackGradually(t *testing.T) {
 		now = fleettime.Mono(s) * fleettime.Mono(time.Second)
 		holdRate(acc, 60, 0)
 		if wrote := now - fleettime.Mono(600*time.Millisecond); s == 0 {
-			acc.rateUses.init(now, wrote, nil, 0)
+			acc.rateUses.init(now, wrote, now, nil, 0)
 		} else {
 			acc.rateUses.record(now, wrote, 1)
 		}
@@ -199,7 +200,7 @@ func TestPermitsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	for s := range used {
 		used[s] = 1
 	}
-	acc.rateUses.init(now, now-fleettime.Mono(600*time.Millisecond), used, 60)
+	acc.rateUses.init(now, now-fleettime.Mono(600*time.Millisecond), now, used, 60)
 	now = now.Add(2 * time.Second)
 	acc.settle(now)
 	for _, tc := range []struct {
@@ -225,7 +226,7 @@ func TestPermitsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	for s := range used {
 		used[s] = 1
 	}
-	acc.rateUses.init(now, now, used, 60)
+	acc.rateUses.init(now, now, now, used, 60)
 	acc.settle(now)
 	var r wire.RosterRoom
 	r.ReservedRate = b.rates.of(acc.edge.num)
@@ -249,6 +250,38 @@ func TestPermitsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 			if n := next.rates.sum(); n < tc.least || n > tc.most {
 				t.Errorf("takeover %d, %v after the goodbye: %d permits are reckoned with, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
 			}
+		}
+	}
+}
+
+// TestRule3PermitsOfRCountFromTheSnapshot: the last report of a killed edge arrives 10 s after the snapshot that it was made
+// from. Permits of R that were used before count for a minute from their use, not from its arrival.
+func TestRule3PermitsOfRCountFromTheSnapshot(t *testing.T) {
+	used := make([]uint32, 60)
+	for s := range used {
+		used[s] = 1
+	}
+	for _, tc := range []struct {
+		after time.Duration // after the arrival
+		want  int64         // that may count: one permit was used a second
+	}{{0, 50}, {20 * time.Second, 30}, {45 * time.Second, 5}, {55 * time.Second, 0}} {
+		c := &comers{t: t, now: fleettime.Mono(time.Hour), room: room.IDOf("sale")}
+		c.lead(wire.Durable{
+			Version: 7, Life: 62, MovedIn: 1, Roster: []wire.RosterEntry{{Edge: "killed", Instance: 1, LeaseEpoch: 1, Stored: 5}},
+		})
+		c.agg.clock.Set(c.now, c.time(), 10*time.Millisecond)
+		m := wire.Report{
+			From: "killed", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: c.term, Nonce: c.term}, Join: true,
+			Final: true, Bye: true, Settles: true, Stored: 5, AsOf: c.time().Add(-10 * time.Second), AsOfBound: wire.SnapshotLife,
+			Rooms: []wire.RoomReport{{
+				Room: c.room, Permits: wire.Permits{Rate: wire.Allocation{Granted: 60}}, Spent: 60, RateUsed: used,
+			}},
+		}
+		c.agg.Observe(c.now, m)
+		c.step(0)
+		c.step(tc.after)
+		if n := c.agg.rooms.open(c.room).rates.sum(); n < tc.want || n > tc.want+3 {
+			t.Errorf("%v after the report %d permits of R count, want %d and at most 3 more", tc.after, n, tc.want)
 		}
 	}
 }
