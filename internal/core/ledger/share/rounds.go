@@ -12,9 +12,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Rounds calls visitors of a random room. The zero value begins with the first round. In each round, every visitor that has waited since before the round has the
-// same chance. A visitor learns of its call with its next poll, so visitors are called some time before permits are
-// free: see ahead.
+// Rounds calls visitors of a random room. The zero value begins with the first round. In each round, every visitor that
+// has waited since before the round has the same chance. A visitor learns of its call with its next poll, so visitors
+// are called some time before permits are free: see ahead.
 type Rounds struct {
 	recent     draw.Rounds    // oldest first; copied on change, because views keep it
 	share      float64        // called part of the visitors in the newest round
