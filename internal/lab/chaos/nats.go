@@ -123,14 +123,17 @@ func (b *bus) natsConfig(s *natsServer) (string, error) {
 		storeOf(s.domain), b.path(s.name), "0.0.0.0:7422", s.leaf,
 	}
 	var routes []string
-	for _, o := range b.nats {
-		switch {
-		case o.domain != wire.Root:
-		case s.domain == wire.Root:
+	if s.domain != wire.Root { // the leaf begins at another place, which faults cut off
+		own = append(own, "    urls: [", "    no_randomize: true\n    urls: [")
+	}
+	global := slices.DeleteFunc(slices.Clone(b.nats), func(o *natsServer) bool { return o.domain != wire.Root })
+	for i, o := range global {
+		if s.domain == wire.Root {
 			routes = append(routes, fmt.Sprintf("%q", "nats://"+o.route))
-		default:
-			own = append(own, "tls://"+o.leaf, "tls://"+b.gates[s.place].through[o.leaf])
+			continue
 		}
+		to := global[(i+slices.Index(places, s.place)+1)%len(global)]
+		own = append(own, "tls://"+o.leaf, "tls://"+b.gates[s.place].through[to.leaf])
 	}
 	config := strings.NewReplacer(own...).Replace(string(text))
 	if s.domain == wire.Root {

@@ -74,7 +74,7 @@ func Connect(o Options) (*Conn, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(200*time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 300*time.Millisecond),
-		nats.PingInterval(5*time.Second),
+		nats.PingInterval(2*time.Second), // another server is used some 6 s after this one was cut off
 		nats.MaxPingsOutstanding(2),
 		nats.Timeout(2*time.Second),
 		nats.FlusherTimeout(2*time.Second),

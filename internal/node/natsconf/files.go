@@ -168,6 +168,8 @@ func (p *Plan) config(place string) []byte {
 	c.line(`listen: "0.0.0.0:4222"`)
 	c.line(`http: %q # health and metrics, without a login: for probes, not for nodes`, p.Monitor)
 	c.line("max_payload: 1MB")
+	c.line("ping_interval: 2s # a leaf connection to a server that is cut off ends after three")
+	c.line("ping_max: 2")
 	c.tls("", "tls", ", verify_and_map: true")
 	c.line("")
 	c.line("jetstream { store_dir: %q, domain: %q, sync_interval: always }", at(p.StoreDir, place, 0), domain)
