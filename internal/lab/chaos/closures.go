@@ -125,6 +125,7 @@ func closeAll(ctx context.Context, t *trial) error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		t.closed = append(t.closed, c)
+		t.away.Wait()
 		if err := t.recover(ctx, false); err != nil {
 			return fmt.Errorf("after %s: %w", c.name, err)
 		}
@@ -330,7 +331,9 @@ func missedEdge(lose func(t *trial, n *node) (back func(), err error)) func(cont
 		if err != nil {
 			return 0, err
 		}
+		t.away.Add(1)
 		time.AfterFunc(time.Minute, func() {
+			defer t.away.Done()
 			back()
 			n.free()
 		})

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"vestibule/internal/lab/judge"
@@ -24,7 +25,8 @@ type trial struct {
 	noted  func() ([]judge.Span, error)
 	calms  []calm
 	closed []closed
-	below  bool // a figure is below its goal
+	away   sync.WaitGroup // edges that a closure has lost for a minute
+	below  bool           // a figure is below its goal
 
 	planned time.Duration // until then nodes are only replaced, and no visitor may notice
 	// from then on edges of the replaced build come back, which read no places of this one; 0 for never
