@@ -46,14 +46,14 @@ func (h *loan) crossesFloor(t, rate int64) bool {
 	return t > 0 && n < t || rate > 0 && r < rate || h.floor.Sessions > lent.Sessions || h.floor.Rate > lent.Rate
 }
 
-// floorWithout returns the floor once t and rate permits are returned. It leaves a part out, given by a divisor for
-// each kind, so that not every return needs a lower floor.
-func (h *loan) floorWithout(t, rate int64, part wire.PermitCounts) wire.PermitCounts {
+// floorWithout returns the floor once t and rate permits are returned. It leaves a part out, given by a divisor, so that
+// not every return needs a lower floor.
+func (h *loan) floorWithout(t, rate, part int64) wire.PermitCounts {
 	n := h.certain()
 	n.Sessions = max(0, min(n.Sessions, h.permits.Sessions.Held()-max(0, t)))
 	n.Rate = max(0, min(n.Rate, h.permits.Rate.Held()-max(0, rate)))
-	n.Sessions -= (n.Sessions + part.Sessions - 1) / part.Sessions
-	n.Rate -= (n.Rate + part.Rate - 1) / part.Rate
+	n.Sessions -= (n.Sessions + part - 1) / part
+	n.Rate -= (n.Rate + part - 1) / part
 	return n
 }
 

@@ -15,10 +15,10 @@ import (
 // floorsEvery is the interval, in seconds, at which the end of the floors is stored anew.
 const floorsEvery = 5
 
-// The part of the permits that the floor leaves out, as a divisor: small, and larger while permits are returned.
-var (
-	floorSlack   = wire.PermitCounts{Sessions: 16, Rate: 16}
-	loweredSlack = wire.PermitCounts{Sessions: 4, Rate: 4}
+// The part of the permits that a floor leaves out, as a divisor: small, and larger while permits of the room are returned.
+const (
+	floorSlack   = 16
+	loweredSlack = 8
 )
 
 // storeRooms stores the bounds when they change, lower floors before permits below them are returned, and floors with
@@ -31,15 +31,12 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	end, ceilingsEnd := a.floorsEnd(now, at), a.lifecycle.ceilingsEnd(now)
 	due := end >= s.durable.FloorsUntil+floorsEvery || ceilingsEnd >= s.durable.CeilingsUntil+floorsEvery ||
 		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.lifecycle.misses()
-	slack := floorSlack
 	for _, b := range a.rooms.list {
 		due = due || slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
 		h := &b.loan
 		h.guard = h.floor
 		due = due || b.bound != b.storedBound
-		if n, rate := at.surplus(b); h.crossesFloor(n, rate) {
-			due, slack = true, loweredSlack
-		}
+		due = due || h.crossesFloor(at.surplus(b))
 	}
 	if !due {
 		return
@@ -50,6 +47,10 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 		h := &b.loan
 		ceilings := b.raiseCeilings(edges)
 		n, rate := at.surplus(b)
+		slack := int64(floorSlack)
+		if h.crossesFloor(n, rate) {
+			slack = loweredSlack
+		}
 		h.floor = h.floorWithout(n, rate, slack)
 		h.guard = wire.PermitCounts{Sessions: max(h.guard.Sessions, h.floor.Sessions), Rate: max(h.guard.Rate, h.floor.Rate)}
 		if b.storedBound = b.bound; b.bound != (wire.PermitCounts{}) || h.floor != (wire.PermitCounts{}) ||
