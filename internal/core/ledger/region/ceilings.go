@@ -68,41 +68,65 @@ func (c *ceiling) waits() bool { return c.wanted != wire.PermitCounts{} }
 // renew; those that count by its older tickets, at any second; those without a known move; and the sessions that it may
 // admit or take over.
 func (b *roomLedger) measure() {
-	newest := map[edgeNum]*account{}
-	rest := map[edgeNum][]int64{} // by expiry second: tickets that count and are not the newest of a session
+	tickets := map[edgeNum]*ticketCounts{}
 	for _, acc := range b.accounts {
 		if !acc.edge.reporting() {
 			continue
 		}
 		acc.ceiling.used = max(0, acc.credit()) + max(0, int64(acc.renewCeil)-int64(acc.renewed)) +
 			acc.sessions.unreported(&b.counts, acc.edge.earliest) + acc.reserved.count(&b.counts)
-		counts := make([]int64, len(acc.sessions.expiries))
-		for i, x := range acc.sessions.expiries {
-			counts[i] = int64(x.Stamped) - int64(x.Consumed)
-		}
-		newest[acc.edge.num], rest[acc.edge.num] = acc, counts
+		tickets[acc.edge.num] = newTicketCounts(acc.sessions.expiries)
 	}
+	num, t := edgeNum(0), (*ticketCounts)(nil) // of the last entry
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
-		acc := newest[ent.edge()]
-		if ent.id == 0 || acc == nil || ent.pinned() || int64(ent.until) < b.counts.freed {
+		if ent.id == 0 || ent.pinned() || int64(ent.until) < b.counts.freed {
 			continue
 		}
-		acc.ceiling.used++
-		at, ok := slices.BinarySearchFunc(acc.sessions.expiries, ent.until,
-			func(x wire.Expiry, until uint32) int { return int(int64(x.Until) - int64(until)) })
-		if ok {
-			rest[acc.edge.num][at]--
+		if n := ent.edge(); n != num {
+			num, t = n, tickets[n]
+		}
+		if t != nil {
+			t.renewable++
+			if at := int(ent.until) - t.first; at >= 0 && at < len(t.rest) {
+				t.rest[at]--
+			}
 		}
 	}
-	for num, acc := range newest {
-		most, sum := int64(0), int64(0)
-		for _, n := range slices.Backward(rest[num]) {
-			sum += n
-			most = max(most, sum)
+	for _, acc := range b.accounts {
+		if t := tickets[acc.edge.num]; t != nil {
+			acc.ceiling.used += t.renewable + t.mostRest()
 		}
-		acc.ceiling.used += most
 	}
+}
+
+// ticketCounts are the tickets of an edge in a room that may be valid.
+type ticketCounts struct {
+	first     int     // second of rest[0]
+	rest      []int64 // by expiry second: tickets that count and are not the newest of a session
+	renewable int64   // tickets that are
+}
+
+func newTicketCounts(expiries []wire.Expiry) *ticketCounts {
+	if len(expiries) == 0 {
+		return &ticketCounts{}
+	}
+	t := &ticketCounts{first: int(expiries[0].Until)}
+	t.rest = make([]int64, min(int(expiries[len(expiries)-1].Until)-t.first+1, ringSpan))
+	for _, x := range expiries {
+		t.rest[min(int(x.Until)-t.first, ringSpan-1)] += int64(x.Stamped) - int64(x.Consumed)
+	}
+	return t
+}
+
+// mostRest returns the largest number of them from any second on.
+func (t *ticketCounts) mostRest() (most int64) {
+	sum := int64(0)
+	for _, n := range slices.Backward(t.rest) {
+		sum += n
+		most = max(most, sum)
+	}
+	return most
 }
 
 // raise sets the next ceiling: with a part above the wanted sessions and permits of R, or a little above the used ones;
