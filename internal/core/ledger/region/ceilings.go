@@ -129,8 +129,8 @@ func (t *ticketCounts) mostRest() (most int64) {
 	return most
 }
 
-// raise sets the next ceiling: with a part above the wanted sessions and permits of R, or a little above the used ones;
-// free is the part of the free permits that may come to the edge. It falls slowly, so that it is rarely in the way.
+// raise sets the next ceiling: with a part above the wanted sessions and permits of R, or above the used ones by the free
+// permits. It falls slowly, so that it is rarely in the way.
 func (c *ceiling) raise(rate int64, free wire.PermitCounts) {
 	next := func(old, used, wanted, free int64) int64 {
 		if wanted > 0 {
@@ -148,8 +148,10 @@ func (b *roomLedger) raiseCeilings(listed []*edge) []wire.PermitCounts {
 		return nil
 	}
 	b.measure()
-	free, rate := b.unallocated()
-	part := wire.PermitCounts{Sessions: free / int64(len(listed)), Rate: rate / int64(len(listed))}
+	var free wire.PermitCounts
+	if free.Sessions, free.Rate = b.unallocated(); b.view != nil {
+		free.Sessions = max(free.Sessions, int64(b.view.Slots)) // may be lent here at once, as at the start of an event
+	}
 	out := make([]wire.PermitCounts, len(listed))
 	for i, e := range listed {
 		acc := b.accounts.of(e)
@@ -157,7 +159,7 @@ func (b *roomLedger) raiseCeilings(listed []*edge) []wire.PermitCounts {
 		case e.missing():
 			out[i] = e.ceilings[b.ID]
 		case acc != nil:
-			acc.ceiling.raise(acc.ratePermits(), part)
+			acc.ceiling.raise(acc.ratePermits(), free)
 			out[i] = acc.ceiling.next
 		}
 	}
