@@ -150,7 +150,7 @@ func (b *roomLedger) raiseCeilings(listed []*edge) []wire.PermitCounts {
 	b.measure()
 	var free wire.PermitCounts
 	if free.Sessions, free.Rate = b.unallocated(); b.view != nil {
-		free.Sessions = max(free.Sessions, int64(b.view.Slots)) // may be lent here at once, as at the start of an event
+		free.Sessions = max(free.Sessions, b.view.Slots) // may be lent here at once, as at the start of an event
 	}
 	out := make([]wire.PermitCounts, len(listed))
 	for i, e := range listed {
