@@ -177,8 +177,8 @@ func TestNotificationInABrowser(t *testing.T) {
 		for m.Stage != stage {
 			select {
 			case text = <-v.text:
-			case <-t.Context().Done():
-				t.Fatal("no message")
+			case <-time.After(testkit.Patience):
+				t.Fatalf("no message %q came", stage)
 			}
 			if err := json.Unmarshal([]byte(text), &m); err != nil {
 				t.Fatal(err)
