@@ -18,7 +18,7 @@ func (l *line) noteCalled(ft fleettime.Time) bool {
 	case v == nil || !v.Queues() || len(v.Rounds) > 0 || l.settings.queuedAll():
 		l.called = calledLog{}
 		return false
-	case l.settings.gathersAt(ft):
+	case l.settings.gathersAt(ft) || v.Cutoff == 0: // the view of the start is on its way
 		l.called.note(ft, v.Line.Histogram().At(float64(v.Slots)))
 	default:
 		l.called.note(ft, v.Cutoff)

@@ -98,8 +98,8 @@ func (q *queue) advance(ft fleettime.Time) {
 
 // advanceBooks moves the counts of waiting visitors to now. It reports whether visitors were dropped.
 func (q *queue) advanceBooks(ft fleettime.Time) (dropped bool) {
-	q.recent.advance(ft) // told with the next report
-	return q.wait.advance(ft)
+	lately := q.recent.advance(ft) // the overdue ones change at all edges at once: see overdue
+	return q.wait.advance(ft) || lately
 }
 
 // checkIn counts a waiting ticket: among the waiting visitors, in the window of this poll, and among the distinct

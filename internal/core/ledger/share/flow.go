@@ -1,6 +1,8 @@
 package share
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/estimate"
@@ -26,6 +28,24 @@ type Flow struct {
 	changed    fleettime.Time // last change of limits or life; 0 for none
 	paces      []estimate.Pace
 	ranges     estimate.Ranges
+
+	late []lateCount // sums of overdue visitors since a second ago, oldest first
+}
+
+// lateCount is a sum of overdue visitors.
+type lateCount struct {
+	at fleettime.Mono
+	n  float64
+}
+
+// overdue returns the least of the sums of the last second. A visitor that polled in turn at two edges counts once over
+// both, but reports of before and after the end of its older poll may count it as overdue for a moment.
+func (f *Flow) overdue(now fleettime.Mono, n float64) float64 {
+	for len(f.late) > 1 && now.Sub(f.late[1].at) >= time.Second { // the first one holds until the second
+		f.late = f.late[1:]
+	}
+	f.late = append(f.late, lateCount{now, n})
+	return slices.MinFunc(f.late, func(a, b lateCount) int { return cmp.Compare(a.n, b.n) }).n
 }
 
 // forecast returns the expected pace of admissions and the ranges of waits. It computes them every two seconds, and

@@ -27,3 +27,19 @@ func TestAdmissionsOfTheLastMinute(t *testing.T) {
 		t.Errorf("%d with one that is not sampled yet, want 1", n)
 	}
 }
+
+// TestOverdueIsTheLeastOfASecond: reports of before and after the end of an older poll do not add up for a moment.
+func TestOverdueIsTheLeastOfASecond(t *testing.T) {
+	var f Flow
+	for _, tc := range []struct {
+		at      time.Duration
+		n, want float64
+	}{
+		{0, 1, 1}, {5 * time.Second, 3, 1}, {5500 * time.Millisecond, 2, 1}, {6 * time.Second, 3, 2},
+		{6500 * time.Millisecond, 3, 2}, {7 * time.Second, 3, 3}, {7100 * time.Millisecond, -1, -1},
+	} {
+		if got := f.overdue(fleettime.Mono(tc.at), tc.n); got != tc.want {
+			t.Errorf("%v: %v of %v are overdue, want %v", tc.at, got, tc.n, tc.want)
+		}
+	}
+}

@@ -61,6 +61,7 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	} else {
 		*x.Rounds = Rounds{}
 	}
+	x.Overdue = x.Flow.overdue(now, x.Overdue)
 	switch {
 	case x.closed():
 		x.shut(v, whole, waiting)
