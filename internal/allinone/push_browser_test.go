@@ -196,10 +196,6 @@ func TestNotificationInABrowser(t *testing.T) {
 	})
 	browsertest.Keep(t, screens, "push-confirmed.png", browsertest.See(t, tab, chromedp.FullScreenshot(100)))
 
-	eventually(t, "the visitor counts, from its second request on", func() bool {
-		return strings.Contains(metrics(t, tree.Info.Metrics),
-			`vestibule_regional_waiting{node="regional-nairobi",room="demo"} 1`)
-	})
 	leave() // the tab is closed
 	a, err := full.Post(edge+"/.well-known/vestibule/leave", "", nil)
 	if err != nil {

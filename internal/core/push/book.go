@@ -23,10 +23,15 @@ type Call struct {
 
 const soonIn = 5 * time.Minute
 
-// CallOf returns how far a room has called its visitors.
+// CallOf returns how far a room has called its visitors. A full room in which nobody counts as waiting yet calls none: a
+// visitor may subscribe on its first page.
 func CallOf(id room.ID, v *wire.View, now fleettime.Time) Call {
 	c := Call{Room: id, Called: v.Cutoff}
-	if !v.Queues() {
+	switch {
+	case v.Queues():
+	case v.Slots <= 0:
+		return Call{Room: id}
+	default:
 		c.Called, c.Soon = now, now
 		return c
 	}

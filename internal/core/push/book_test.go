@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
@@ -144,4 +145,24 @@ func BenchmarkDue(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/subscriber")
+}
+
+// TestAFullRoomCallsNobody: a visitor that subscribed on its first page does not count as waiting yet, and is told of its
+// turn once a permit is free or its place is called.
+func TestAFullRoomCallsNobody(t *testing.T) {
+	const now, place = fleettime.Time(1_622_133_200_000), fleettime.Time(1_622_133_190_000)
+	for name, tc := range map[string]struct {
+		view   wire.View
+		called bool
+	}{
+		"full":       {wire.View{Cutoff: estimate.Open}, false},
+		"over":       {wire.View{Cutoff: estimate.Open, Slots: -3}, false},
+		"free":       {wire.View{Cutoff: estimate.Open, Slots: 1}, true},
+		"its turn":   {wire.View{Cutoff: place}, true},
+		"not called": {wire.View{Cutoff: place - 1}, false},
+	} {
+		if c := CallOf(7, &tc.view, now); place <= c.Called != tc.called {
+			t.Errorf("%s: called up to %d, the place is %d", name, c.Called, place)
+		}
+	}
 }

@@ -35,8 +35,13 @@ func TestOverdueIsTheLeastOfASecond(t *testing.T) {
 		at      time.Duration
 		n, want float64
 	}{
-		{0, 1, 1}, {5 * time.Second, 3, 1}, {5500 * time.Millisecond, 2, 1}, {6 * time.Second, 3, 2},
-		{6500 * time.Millisecond, 3, 2}, {7 * time.Second, 3, 3}, {7100 * time.Millisecond, -1, -1},
+		{0, 1, 1},
+		{5 * time.Second, 3, 1},
+		{5500 * time.Millisecond, 2, 1},
+		{6 * time.Second, 3, 2},
+		{6500 * time.Millisecond, 3, 2},
+		{7 * time.Second, 3, 3},
+		{7100 * time.Millisecond, -1, -1},
 	} {
 		if got := f.overdue(fleettime.Mono(tc.at), tc.n); got != tc.want {
 			t.Errorf("%v: %v of %v are overdue, want %v", tc.at, got, tc.n, tc.want)
