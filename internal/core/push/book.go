@@ -21,10 +21,13 @@ type Call struct {
 	Soon   fleettime.Time `json:"soon"`
 }
 
-const soonIn = 5 * time.Minute
+const (
+	soonIn    = 5 * time.Minute
+	countedIn = 5 * time.Second // a visitor that subscribes counts in the view of the leading global, two reports later
+)
 
-// CallOf returns how far a room has called its visitors. A full room in which nobody counts as waiting yet calls none: a
-// visitor may subscribe on its first page.
+// CallOf returns how far a room has called its visitors. A visitor may subscribe on its first page, before it counts: a
+// room in which nobody counts as waiting calls none while it is full, and else those that would count by now.
 func CallOf(id room.ID, v *wire.View, now fleettime.Time) Call {
 	c := Call{Room: id, Called: v.Cutoff}
 	switch {
@@ -32,7 +35,8 @@ func CallOf(id room.ID, v *wire.View, now fleettime.Time) Call {
 	case v.Slots <= 0:
 		return Call{Room: id}
 	default:
-		c.Called, c.Soon = now, now
+		c.Called = now.Add(-countedIn)
+		c.Soon = c.Called
 		return c
 	}
 	// Places are ordered: the last one with so many in front.

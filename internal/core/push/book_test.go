@@ -148,20 +148,22 @@ func BenchmarkDue(b *testing.B) {
 }
 
 // TestAFullRoomCallsNobody: a visitor that subscribed on its first page does not count as waiting yet, and is told of its
-// turn once a permit is free or its place is called.
+// turn once a permit is free that it would have been counted for, or its place is called.
 func TestAFullRoomCallsNobody(t *testing.T) {
-	const now, place = fleettime.Time(1_622_133_200_000), fleettime.Time(1_622_133_190_000)
+	const place = fleettime.Time(1_622_133_190_000)
 	for name, tc := range map[string]struct {
 		view   wire.View
+		after  time.Duration
 		called bool
 	}{
-		"full":       {wire.View{Cutoff: estimate.Open}, false},
-		"over":       {wire.View{Cutoff: estimate.Open, Slots: -3}, false},
-		"free":       {wire.View{Cutoff: estimate.Open, Slots: 1}, true},
-		"its turn":   {wire.View{Cutoff: place}, true},
-		"not called": {wire.View{Cutoff: place - 1}, false},
+		"full":               {wire.View{Cutoff: estimate.Open}, time.Minute, false},
+		"over":               {wire.View{Cutoff: estimate.Open, Slots: -3}, time.Minute, false},
+		"free":               {wire.View{Cutoff: estimate.Open, Slots: 1}, 10 * time.Second, true},
+		"free, as it seemed": {wire.View{Cutoff: estimate.Open, Slots: 1}, time.Second, false},
+		"its turn":           {wire.View{Cutoff: place}, time.Second, true},
+		"not called":         {wire.View{Cutoff: place - 1}, time.Minute, false},
 	} {
-		if c := CallOf(7, &tc.view, now); place <= c.Called != tc.called {
+		if c := CallOf(7, &tc.view, place.Add(tc.after)); place <= c.Called != tc.called {
 			t.Errorf("%s: called up to %d, the place is %d", name, c.Called, place)
 		}
 	}
