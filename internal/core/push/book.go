@@ -246,7 +246,8 @@ func (b *Book) Confirm(now fleettime.Time, shard, most int) (due []Job) {
 	return due
 }
 
-// Due returns at most most subscriptions of a shard that a call makes due.
+// Due returns at most most subscriptions of a shard that a call makes due. One that is not confirmed yet stays: its
+// messages could arrive in another order.
 func (b *Book) Due(now fleettime.Time, shard int, c Call, most int) (due []Job) {
 	rm := b.rooms[c.Room]
 	if rm == nil {
@@ -257,11 +258,19 @@ func (b *Book) Due(now fleettime.Time, shard int, c Call, most int) (due []Job) 
 		if stage == Soon {
 			to = c.Soon
 		}
-		for len(*line) > 0 && (*line)[0].place <= to && len(due) < most {
+		var unconfirmed []placed
+		for len(*line) > 0 && (*line)[0].place <= to && len(due)+len(unconfirmed) < most {
 			p := heap.Pop(line).(placed)
-			if s := rm.subs[p.visitor]; s != nil && s.place == p.place && (stage == Called || p.place > c.Called) {
+			switch s := rm.subs[p.visitor]; {
+			case s == nil || s.place != p.place || stage == Soon && p.place <= c.Called:
+			case s.stored < Confirmed:
+				unconfirmed = append(unconfirmed, p)
+			default:
 				due = rm.due(due, now, c.Room, p.visitor, stage)
 			}
+		}
+		for _, p := range unconfirmed {
+			heap.Push(line, p)
 		}
 	}
 	return due

@@ -38,7 +38,17 @@ func allDue(b *Book, c Call) (out []Job) {
 	return out
 }
 
-// TestWhoIsDue: each stage once, the turn alone where both are due, and nobody whose subscription has ended.
+// confirm marks jobs of a confirmation as told.
+func confirm(b *Book, jobs []Job) {
+	for i := range jobs {
+		if _, _, m := b.Get(&jobs[i]); m.Stage == Confirmed {
+			b.Told(m)
+		}
+	}
+}
+
+// TestWhoIsDue: each stage once and after the confirmation, the turn alone where both are due, and nobody whose
+// subscription has ended.
 func TestWhoIsDue(t *testing.T) {
 	b := NewBook(100)
 	for v := uint64(1); v <= 5; v++ {
@@ -46,9 +56,11 @@ func TestWhoIsDue(t *testing.T) {
 	}
 	expect := func(c Call, want string) {
 		t.Helper()
-		if got := names(allDue(b, c)); got != want {
+		jobs := allDue(b, c)
+		if got := names(jobs); got != want {
 			t.Errorf("%+v: %q, want %q", c, got, want)
 		}
+		confirm(b, jobs)
 	}
 	expect(Call{}, "1:confirm 2:confirm 3:confirm 4:confirm 5:confirm")
 	expect(Call{shop, 0, 2 * minute}, "1:soon 2:soon")
@@ -58,7 +70,8 @@ func TestWhoIsDue(t *testing.T) {
 	expect(Call{shop, 3 * minute, 4 * minute}, "2:turn 3:turn")
 	expect(Call{shop, 3 * minute, 4 * minute}, "")
 	b.Set(0, shop, 5, 1, record(5*minute, Unconfirmed, "b")) // another browser
-	expect(Call{shop, math.MaxInt64, math.MaxInt64}, "4:turn 5:confirm 5:turn")
+	expect(Call{shop, math.MaxInt64, math.MaxInt64}, "4:turn 5:confirm")
+	expect(Call{shop, math.MaxInt64, math.MaxInt64}, "5:turn")
 	for v := uint64(2); v <= 5; v++ {
 		b.Set(0, shop, v, 1, record(fleettime.Time(v)*minute, Called, "b"))
 	}
@@ -79,6 +92,7 @@ func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 			t.Fatalf("%v %v", first, second)
 		}
 		ids[first[0].ID] = true
+		confirm(b, first)
 	}
 	b.Set(0, shop, 1, 1, record(minute, Unconfirmed, "b"))
 	if other := allDue(b, Call{}); len(other) != 1 || ids[other[0].ID] {

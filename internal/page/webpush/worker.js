@@ -4,14 +4,19 @@ self.addEventListener("install", function () { self.skipWaiting() });
 // A message is shown once, in the order of the stages, and only to a visitor that waits: a push service may hold one back
 // or get it twice. What was shown is in the cache, for each room.
 var stages = ["confirm", "soon", "turn"], base = "/.well-known/vestibule/push?room=", last = Promise.resolve();
+function shown(m, use) {
+	return caches.open("vestibule").then(function (c) { return use(c, base + encodeURIComponent(m.room)) }).catch(function () { return true }); // storage is blocked
+}
 function news(m) {
-	var key = base + encodeURIComponent(m.room), was;
-	return caches.open("vestibule").then(function (c) {
+	return shown(m, function (c, key) {
 		return c.match(key).then(function (r) { return r ? r.text() : "" }).then(function (text) {
-			was = text.split(" ");
-			return (was[0] != m.of || was[1] < stages.indexOf(m.stage)) && c.put(key, new Response(m.of + " " + stages.indexOf(m.stage))).then(function () { return true });
+			var was = text.split(" ");
+			return was[0] != m.of || was[1] < stages.indexOf(m.stage);
 		});
-	}).catch(function () { return true }); // storage is blocked
+	});
+}
+function keep(m) {
+	return shown(m, function (c, key) { return c.put(key, new Response(m.of + " " + stages.indexOf(m.stage))) });
 }
 function waits(m) {
 	return Promise.resolve().then(function () {
@@ -27,7 +32,7 @@ function show(m) {
 	return waits(m).then(function (yes) { return yes && news(m) }).then(function (yes) {
 		return yes && self.registration.showNotification(m.title, {
 			body: self.location.host, lang: m.lang, dir: m.dir, tag: "vestibule-" + m.room, renotify: m.stage != "confirm", requireInteraction: m.stage == "turn", data: m.page
-		});
+		}).then(function () { return keep(m) });
 	});
 }
 self.addEventListener("push", function (e) {
