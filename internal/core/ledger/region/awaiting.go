@@ -35,7 +35,7 @@ func (s *silence) waitEnd(now fleettime.Mono, e *edge, blank bool) fleettime.Tim
 	if leased == 0 {
 		leased, until = s.leaseLeft(now)
 	}
-	end := max(until, s.holdUntil, leased+int64(wire.RateWindow/time.Second)+1)
+	end := max(until, s.holdUntil, rateOver(leased))
 	switch {
 	case e.ended != 0:
 		end = max(end, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2)
@@ -44,6 +44,9 @@ func (s *silence) waitEnd(now fleettime.Mono, e *edge, blank bool) fleettime.Tim
 	}
 	return fleettime.Time((end + 2) * 1000) // the watermark follows time
 }
+
+// rateOver returns the Unix second from which no permit of R counts that was used under a lease until second leased.
+func rateOver(leased int64) int64 { return leased + int64(wire.RateWindow/time.Second) + 1 }
 
 // leaseLeft returns the last second in which an edge of a predecessor can have a lease, and the last expiry of a
 // ticket stamped under it.

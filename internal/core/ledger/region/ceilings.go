@@ -142,24 +142,35 @@ func (c *ceiling) raise(rate int64, free wire.PermitCounts) {
 	c.next.Rate = next(c.next.Rate, rate, c.wanted.Rate, free.Rate)
 }
 
-// raiseCeilings sets the next ceilings of reporting edges, and returns those of all listed ones.
-func (b *roomLedger) raiseCeilings(listed []*edge) []wire.PermitCounts {
-	if len(listed) == 0 {
-		return nil
-	}
+// waitsForCeiling reports whether an edge waits for a higher ceiling in the room.
+func (b *roomLedger) waitsForCeiling() bool {
+	return slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
+}
+
+// raiseCeilings sets the next ceilings of the room.
+func (b *roomLedger) raiseCeilings() {
 	b.measure()
 	var free wire.PermitCounts
 	if free.Sessions, free.Rate = b.unallocated(); b.view != nil {
 		free.Sessions = max(free.Sessions, b.view.Slots) // may be lent here at once, as at the start of an event
 	}
+	for _, acc := range b.accounts {
+		if acc.edge.reporting() {
+			acc.ceiling.raise(acc.ratePermits(), free)
+		}
+	}
+}
+
+// listCeilings returns the next ceilings of listed edges, or those of a predecessor.
+func (b *roomLedger) listCeilings(listed []*edge) []wire.PermitCounts {
+	if len(listed) == 0 {
+		return nil
+	}
 	out := make([]wire.PermitCounts, len(listed))
 	for i, e := range listed {
-		acc := b.accounts.of(e)
-		switch {
-		case e.missing():
+		if acc := b.accounts.of(e); e.missing() {
 			out[i] = e.ceilings[b.ID]
-		case acc != nil:
-			acc.ceiling.raise(acc.ratePermits(), free)
+		} else if acc != nil {
 			out[i] = acc.ceiling.next
 		}
 	}
@@ -269,7 +280,7 @@ func (s *silence) reserveCeilings(now fleettime.Mono, e *edge) {
 		}
 		acc := b.account(e)
 		acc.reserved = reserved{spent: c.Sessions, until: e.until, silent: !b.Cap, stampLife: max(life, int64(s.rooms.pastLife))}
-		b.rates.add(e.num, c.Rate, now, e.leased+int64(wire.RateWindow/time.Second)+1)
+		b.rates.add(e.num, c.Rate, now, rateOver(e.leased))
 		b.dirty, b.stale = true, true
 		acc.markChanged()
 	}
@@ -278,7 +289,7 @@ func (s *silence) reserveCeilings(now fleettime.Mono, e *edge) {
 // tightenCeilings lowers the sessions that are reserved for a lost edge to the permits that would be free without it, once
 // all other sessions are counted: see reserveLost.
 func (s *silence) tightenCeilings(ft fleettime.Time, e *edge) {
-	known := ft.Second() > e.leased+int64(wire.RateWindow/time.Second)+1 &&
+	known := ft.Second() > rateOver(e.leased) &&
 		s.rooms.watermark.Add(-fleettime.Guard).Second() > e.until
 	if !known || slices.ContainsFunc(s.roster.edges, func(o *edge) bool { return o != e && o.missing() }) {
 		return

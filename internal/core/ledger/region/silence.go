@@ -31,7 +31,7 @@ func (s *silence) advanceLost(now fleettime.Mono, ft fleettime.Time, synced bool
 		}
 		s.expireLost(now, e)
 		s.closeLost(e)
-	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
+	case !over || ft.Second() <= rateOver(e.leased):
 		s.hold = true
 	case e.reservedLost:
 		s.expireLost(now, e)

@@ -29,10 +29,11 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 		return // the floors are unknown, or the newest ones are not stored yet
 	}
 	end, ceilingsEnd := a.floorsEnd(now, at), a.lifecycle.ceilingsEnd(now)
-	due := end >= s.durable.FloorsUntil+floorsEvery || ceilingsEnd >= s.durable.CeilingsUntil+floorsEvery ||
+	anew := end >= s.durable.FloorsUntil+floorsEvery || ceilingsEnd >= s.durable.CeilingsUntil+floorsEvery ||
 		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.lifecycle.misses()
+	due := anew
 	for _, b := range a.rooms.list {
-		due = due || slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
+		due = due || b.waitsForCeiling()
 		h := &b.loan
 		h.guard = h.floor
 		due = due || b.bound != b.storedBound
@@ -45,7 +46,10 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	var rooms []wire.StoredRoom
 	for _, b := range a.rooms.list {
 		h := &b.loan
-		ceilings := b.raiseCeilings(edges)
+		if len(edges) != 0 && (anew || b.waitsForCeiling()) {
+			b.raiseCeilings()
+		}
+		ceilings := b.listCeilings(edges)
 		n, rate := at.surplus(b)
 		slack := int64(floorSlack)
 		if h.crossesFloor(n, rate) {
