@@ -18,6 +18,11 @@ const (
 	snapshotGap   = 20 * time.Millisecond // between snapshots if a room is near its ceiling
 	snapshotRetry = 5 * time.Second       // after a failed write
 
+	// The ceilings of a killed edge count for the life of a ticket. So snapshots are taken more often while tickets are
+	// stamped, for at most one part of snapshotShare of the time.
+	snapshotOften = 100 * time.Millisecond
+	snapshotShare = 50
+
 	// snapshotLife is for how many seconds tickets may be stamped under a snapshot: see wire.SnapshotLife.
 	snapshotLife = uint32(wire.SnapshotLife/time.Second) - 1
 
@@ -66,7 +71,7 @@ func (c *ceiling) left(s *Snapshots, life uint32) int64 {
 // stamp counts a stamped ticket. If only a few more may be stamped, a snapshot is due.
 func (c *ceiling) stamp(s *Snapshots) {
 	c.stamped++
-	c.stale = true
+	c.stale, s.stamped = true, true
 	if s.enforced && c.stamped+(c.most-min(c.most, c.at))/2 >= c.most {
 		s.wanted = true
 	}

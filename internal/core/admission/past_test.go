@@ -77,6 +77,37 @@ func TestASnapshotBoundsWhatIsStamped(t *testing.T) {
 	}
 }
 
+// TestSnapshotsAreTakenWhileTicketsAreStamped, as often as they take little of the time.
+func TestSnapshotsAreTakenWhileTicketsAreStamped(t *testing.T) {
+	for name, tt := range map[string]struct {
+		took  time.Duration
+		stamp bool
+		want  time.Duration
+	}{
+		"nothing is stamped": {time.Millisecond, false, time.Second},
+		"a fast disk":        {time.Millisecond, true, 100 * time.Millisecond},
+		"a slower one":       {10 * time.Millisecond, true, 500 * time.Millisecond},
+		"a slow one":         {200 * time.Millisecond, true, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := at(0)
+			e, _ := newStoring(t, now, 50, 50)
+			known := map[room.ID]wire.RoomPast{}
+			for range 2 { // the second one has ceilings
+				takeAll(e, now, known)
+				now = now.Add(tt.took)
+				e.Snapshots.Written(now)
+			}
+			if tt.stamp && entered(e, now, 1) != 1 {
+				t.Fatal("nobody enters")
+			}
+			if got := e.Snapshots.Due().Sub(now.Add(-tt.took)); got != tt.want {
+				t.Errorf("due %v after the one before, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestAVoidFolderCostsNoAdmission: a folder that cannot be written bounds nothing once the regional has stored that it
 // is void, or once it is empty.
 func TestAVoidFolderCostsNoAdmission(t *testing.T) {

@@ -3,6 +3,7 @@ package admission
 import (
 	"math"
 	"slices"
+	"time"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
@@ -18,11 +19,13 @@ type Snapshots struct {
 	number uint64 // of the newest snapshot
 	stored uint64 // number of the newest one in the folder; 0 for none of this instance
 	taken  fleettime.Mono
-	until  uint32 // Unix second up to which tickets may be stamped
+	took   time.Duration // to take and write the newest one that was written
+	until  uint32        // Unix second up to which tickets may be stamped
 
 	taking      bool   // the newest one is being written
 	takingUntil uint32 // becomes until once it is written
 	wanted      bool   // a room is near its ceiling
+	stamped     bool   // tickets were stamped since the newest one was begun
 
 	dropped []room.ID // rooms that were dropped since the newest snapshot was begun
 
@@ -42,6 +45,8 @@ func (s *Snapshots) Due() fleettime.Mono {
 		return s.taken.Add(snapshotRetry)
 	case s.wanted || s.number == 0:
 		return s.taken.Add(snapshotGap)
+	case s.stamped:
+		return s.taken.Add(min(max(snapshotOften, snapshotShare*s.took), snapshotEvery))
 	default:
 		return s.taken.Add(snapshotEvery)
 	}
@@ -53,7 +58,7 @@ func (s *Snapshots) Begin(now fleettime.Mono) (number uint64, head wire.Report, 
 	l, c := &s.edge.up, &s.edge.clock
 	dropped, s.dropped = s.dropped, nil
 	s.number++
-	s.taken, s.taking, s.wanted = now, true, false
+	s.taken, s.taking, s.wanted, s.stamped = now, true, false, false
 	s.takingUntil = uint32(c.Time(now).Second()) + snapshotLife
 	if !s.enforced {
 		s.enforced, s.until = true, math.MaxUint32
@@ -98,7 +103,7 @@ func (s *Snapshots) Take(
 
 // Written records that the newest snapshot is in the data folder. The caller then calls Release.
 func (s *Snapshots) Written(now fleettime.Mono) {
-	s.taking = false
+	s.taking, s.took = false, now.Sub(s.taken)
 	if !s.enforced { // more may have been stamped since it was taken
 		s.wanted = true
 		return
