@@ -150,7 +150,7 @@ func TestSubscribing(t *testing.T) {
 		}
 		sub, err := sealer.Open(sale, visitor, r.Sealed)
 		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" ||
-			r.Told != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
+			r.Notified != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
 			t.Fatalf("%+v %+v %v", sub, r, err)
 		}
 		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),

@@ -29,7 +29,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	st.start()
-	eventually(t, "the edge is told the time", st.server.gate.Engine.Told.Load)
+	eventually(t, "the edge is told the time", st.server.gate.Engine.TimeKnown.Load)
 	refused := func(want ...string) {
 		t.Helper()
 		r := st.server.Ready()
@@ -75,7 +75,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	check := func(reason admission.Reason) {
 		t.Helper()
 		r := again.server.Ready()
-		if r.Ready != again.server.gate.Engine.Told.Load() || !r.Isolated {
+		if r.Ready != again.server.gate.Engine.TimeKnown.Load() || !r.Isolated {
 			t.Errorf("readiness %+v", r)
 		}
 		v := again.door.visitor()
@@ -98,7 +98,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 			t.Errorf("no decision for the reason %s", reason)
 		}
 	}
-	if again.server.gate.Engine.Told.Load() {
+	if again.server.gate.Engine.TimeKnown.Load() {
 		t.Error("who has told it the time?")
 	}
 	check(admission.Unsure)

@@ -17,7 +17,7 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	l := &leadership{reports: map[string]*centreReport{}}
 	l.storeCentreReport(10, &wire.Report{
 		From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300,
-		Edges: []wire.ToldEdge{
+		Edges: []wire.EdgeStatus{
 			{Name: "a", State: "lost", Heard: time.Minute}, {
 				Name: "b", Build: "v1", State: "alive", Heard: time.Second,
 				Lease: 2 * time.Second,

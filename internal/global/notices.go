@@ -34,7 +34,7 @@ func (l *leadership) tellOperators(ctx context.Context) (stop func()) {
 	}
 }
 
-// look returns the state that operators are told changes of, nil while the rooms are unknown.
+// look returns the state whose changes operators get notices of, nil while the rooms are unknown.
 func (l *leadership) look() *notices.Seen {
 	s := l.s
 	set, controls, board := s.fleet.Set(), s.fleet.Controls(), s.fleet.Board()

@@ -390,7 +390,7 @@ func (p *pipeline) stored(ctx context.Context) map[uint64]string {
 	defer end()
 	out := map[uint64]string{}
 	err := natsbus.NewPushes(p.conn).Follow(ctx, natsbus.Follower{
-		Set: func(_, visitor, _ uint64, data []byte) { out[visitor] = string(data) }, Told: func([]byte) {},
+		Set: func(_, visitor, _ uint64, data []byte) { out[visitor] = string(data) }, Marks: func([]byte) {},
 		Read: func(time.Time) { end() },
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -607,7 +607,7 @@ func TestDeliveryInTime(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				data, err := (&push.Record{Place: fleettime.Time(v * 1000), Told: push.Soon, Sealed: sealed}).Encode()
+				data, err := (&push.Record{Place: fleettime.Time(v * 1000), Notified: push.Soon, Sealed: sealed}).Encode()
 				if err == nil {
 					err = p.conn.StorePush(ctx, uint64(shop), v, data)
 				}

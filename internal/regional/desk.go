@@ -152,7 +152,7 @@ func (d desk) otherReports() error {
 		return nil //nolint:nilerr // it is said
 	}
 	for _, c := range st.List {
-		if listed != 0 && c.Name == d.s.Config.DataCenter && c.ClusterID == listed && c.Told {
+		if listed != 0 && c.Name == d.s.Config.DataCenter && c.ClusterID == listed && c.Reporting {
 			return fmt.Errorf("the listed data centre %s (cluster ID %016x) reports to global: it is not lost; "+
 				"give this one another name", c.Name, listed)
 		}

@@ -383,7 +383,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	publish := func(told bool) {
 		data, err := json.Marshal(node.MembersStatus{
 			At:   time.Now(),
-			List: []node.CentreState{{Name: "dublin", ClusterID: own + 1, Told: told}},
+			List: []node.CentreState{{Name: "dublin", ClusterID: own + 1, Reporting: told}},
 		})
 		if err == nil {
 			revision, err = natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersStatusDocument, data, revision)

@@ -274,7 +274,7 @@ func TestADeadInstanceStartsANewOne(t *testing.T) {
 		got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 {
 		t.Errorf("the new instance counts what the old one did: %+v", got)
 	}
-	if got.Admitted != 1 || got.Told == nil {
+	if got.Admitted != 1 || got.Forwarded == nil {
 		t.Errorf("the sums do not go on: %+v", got)
 	}
 	if got.HeldPeople != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {

@@ -19,7 +19,7 @@ const (
 )
 
 func record(place fleettime.Time, told Stage, nonce string) *Record {
-	return &Record{Place: place, Told: told, Sealed: []byte(nonce + strings.Repeat("x", 20))}
+	return &Record{Place: place, Notified: told, Sealed: []byte(nonce + strings.Repeat("x", 20))}
 }
 
 func names(jobs []Job) string {
@@ -114,8 +114,8 @@ func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 	_, _, m := b.Get(&first[1])
 	other := m
 	other.Visitor, other.Nonce = 1, "of another browser"
-	b.Told(m)
-	b.Told(other)
+	b.Mark(m)
+	b.Mark(other)
 	if sealed, _, _ := b.Get(&first[1]); sealed != nil {
 		t.Error("it can be told again")
 	}
@@ -161,8 +161,8 @@ func BenchmarkDue(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/subscriber")
 }
 
-// TestAFullRoomCallsNobody: a visitor that subscribed on its first page does not count as waiting yet, and is told of its
-// turn once a permit is free that it would have been counted for, or its place is called.
+// TestAFullRoomCallsNobody: a visitor that subscribed on its first page does not count as waiting yet, and is told of
+// its turn once a permit is free that it would have been counted for, or its place is called.
 func TestAFullRoomCallsNobody(t *testing.T) {
 	const place = fleettime.Time(1_622_133_190_000)
 	for name, tc := range map[string]struct {

@@ -334,7 +334,7 @@ func TestAnEventWithADraw(t *testing.T) {
 		{"no draw", board(draw.Without(events[0], "late")), 0, Active, 30},
 		{"over without a record", nil, 31, Base, -1},
 	} {
-		told := set.Told(c.board)
+		told := set.WithDraws(c.board)
 		r := told.Under(nil, at(c.now), 0).ByName("sale")
 		next := int64(0)
 		if c.next >= 0 {
@@ -352,10 +352,10 @@ func TestAnEventWithADraw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := plain.Told(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); r.Drawn == nil || r.Draw != nil {
+	if r := plain.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); r.Drawn == nil || r.Draw != nil {
 		t.Errorf("the event went, and who was drawn has the place no more: %+v", r)
 	}
-	if got := set.Told(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); got.Draw == nil || got.Draw != got.Drawn {
+	if got := set.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); got.Draw == nil || got.Draw != got.Drawn {
 		t.Errorf("while it is on: %+v", got)
 	}
 }

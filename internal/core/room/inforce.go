@@ -100,8 +100,9 @@ func (s *Set) control(c *Controls, now int64, bound time.Duration, changed map[*
 	}
 }
 
-// Told returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns nil.
-func (s *Set) Told(board *draw.Board) *Set {
+// WithDraws returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns
+// nil.
+func (s *Set) WithDraws(board *draw.Board) *Set {
 	if s == nil || board == nil {
 		return s
 	}

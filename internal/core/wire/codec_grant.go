@@ -18,7 +18,7 @@ import (
 func EncodeGrant(g *Grant) ([]byte, error) {
 	p := &wirepb.Grant{
 		Version: Version, To: g.To, Instance: g.Instance, LeaseEpoch: g.LeaseEpoch, From: packTerm(g.From), Seq: g.Seq,
-		Part: g.Part, Parts: g.Parts, Acked: g.Acked, Told: g.Told, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)),
+		Part: g.Part, Parts: g.Parts, Acked: g.Acked, Told: g.Forwarded, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)),
 		AtMs: int64(g.At), AtBoundNs: uint64(max(0, g.AtBound)), LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess,
 		Twin: g.Twin, Baseline: g.Baseline, Handshake: wirepb.Handshake(g.Handshake) + 1, WatermarkMs: int64(g.Watermark),
 		Members: g.Members, Standing: uint32(g.Standing), ClusterId: g.ClusterID, Stop: packStop(&g.Stop),
@@ -63,7 +63,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	}
 	g := &Grant{
 		To: p.To, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part,
-		Parts: p.Parts, Acked: p.Acked, Told: p.Told, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs),
+		Parts: p.Parts, Acked: p.Acked, Forwarded: p.Told, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs),
 		At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtBoundNs), Lease: time.Duration(p.LeaseNs), Guess: p.Guess,
 		Twin: p.Twin, Baseline: p.Baseline, Handshake: Handshake(p.Handshake - 1), Watermark: fleettime.Time(p.WatermarkMs),
 		Members: p.Members, Standing: Standing(p.Standing), ClusterID: p.ClusterId, Stop: unpackStop(p.Stop),

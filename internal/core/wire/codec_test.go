@@ -37,7 +37,7 @@ var goldenReport = Report{
 		Reason: stop.AwaitsEdge, Since: day - 9000, Until: day + 60_000, Centre: "nairobi",
 		Edge: "edge-2", Instance: 1<<63 + 5, Ended: true,
 	},
-	Edges: []ToldEdge{
+	Edges: []EdgeStatus{
 		{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond, 1800000000},
 		{"edge-2", "", "awaiting", time.Hour, 0, 0},
 	},
@@ -70,7 +70,7 @@ var goldenReport = Report{
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
 		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Removed: true,
 		Passes:   Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
-		Admitted: 50, Joined: 12, Entered: 4, Told: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
+		Admitted: 50, Joined: 12, Entered: 4, Forwarded: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
 		Waiting: estimate.Histogram{
 			{Start: day - 120_000, Width: 1000, N: 2},
 			{Start: day - 119_000, Width: 60_000, N: -1.5},
@@ -83,7 +83,7 @@ var goldenReport = Report{
 }
 
 var goldenGrant = Grant{
-	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Told: 39,
+	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Forwarded: 39,
 	Echo:  987654321,
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute,
 	Baseline:  true,
@@ -192,7 +192,7 @@ func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 			{Name: "a b"}, {Name: "edge-1", Build: "v1\x1b[2J", State: "alive", HeardMs: 7},
 		},
 	}
-	for i := range 2 * MaxToldEdges {
+	for i := range 2 * MaxReportedEdges {
 		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: fmt.Sprint("more-", i)})
 	}
 	data, err := proto.Marshal(p)
@@ -200,8 +200,8 @@ func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := DecodeReport(data)
-	if err != nil || len(m.Build) != maxShown || len(m.Edges) != MaxToldEdges-1 ||
-		m.Edges[0] != (ToldEdge{Name: "edge-1", State: "alive", Heard: 7 * time.Millisecond}) {
+	if err != nil || len(m.Build) != maxShown || len(m.Edges) != MaxReportedEdges-1 ||
+		m.Edges[0] != (EdgeStatus{Name: "edge-1", State: "alive", Heard: 7 * time.Millisecond}) {
 		t.Fatalf("%v: %+v", err, m)
 	}
 }

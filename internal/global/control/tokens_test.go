@@ -210,8 +210,8 @@ func TestRefusedTokensOfManyAddresses(t *testing.T) {
 			told++
 		}
 	}
-	if told != maxTold {
-		t.Errorf("%d told, want %d", told, maxTold)
+	if told != maxLogged {
+		t.Errorf("%d told, want %d", told, maxLogged)
 	}
 	now = now.Add(failuresWithin)
 	if throttle.Failed(now, "1"); !throttle.First(now, "1") {

@@ -180,7 +180,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	testkit.Eventually(t, "the store takes a change", func() bool { return change(first, "first", "shared") == nil })
 	mend := func(ctx context.Context, s *candidacy) bool {
 		_, err := s.Publish(ctx, false, func(*roomstore.Draft) error { return nil })
-		return err == nil && s.Untold() == ""
+		return err == nil && s.AuditFault() == ""
 	}
 	testkit.Eventually(t, "the audit stream takes its entry", func() bool { return mend(ctx, first) })
 

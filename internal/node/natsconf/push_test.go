@@ -47,9 +47,9 @@ func TestNotificationsWithCredentials(t *testing.T) {
 	read, ended, seq, once := make(chan string, 10), make(chan error, 1), uint64(0), sync.Once{}
 	go func() {
 		ended <- p.Follow(following, natsbus.Follower{
-			Set:  func(_, _, n uint64, data []byte) { seq = n; read <- string(data) },
-			Told: func(data []byte) { read <- string(data) },
-			Read: func(time.Time) { once.Do(func() { read <- "current" }) },
+			Set:   func(_, _, n uint64, data []byte) { seq = n; read <- string(data) },
+			Marks: func(data []byte) { read <- string(data) },
+			Read:  func(time.Time) { once.Do(func() { read <- "current" }) },
 		})
 	}()
 	if got := testkit.Receive(t, "the subscription", read) + testkit.Receive(t, "the end of what is stored",
