@@ -157,11 +157,11 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer unsubscribe()
-	deafToo, err := s.hear(wire.NotifyingSubject, c.hearNotifier)
+	unsubscribeNotifiers, err := s.hear(wire.NotifyingSubject, c.hearNotifier)
 	if err != nil {
 		return err
 	}
-	defer deafToo()
+	defer unsubscribeNotifiers()
 	tick := time.NewTicker(candidateEvery)
 	defer tick.Stop()
 	for {

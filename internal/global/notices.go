@@ -54,7 +54,7 @@ func (l *leadership) look() *notices.Seen {
 	}
 	for _, r := range set.Rooms() {
 		x := notices.Room{
-			ID: room.PublicID(r.Known()), Name: r.Name,
+			ID: room.PublicID(r.TicketName()), Name: r.Name,
 			Limits: notices.Limits{Total: r.TotalActiveUsers, Rate: r.NewUsersPerMinute},
 			Origin: l.originOf(now, r.ID), Events: eventsOf(r, board), Called: called[r.ID].Called, Soon: called[r.ID].Soon,
 		}

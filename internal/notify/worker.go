@@ -92,7 +92,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer unsubscribe()
-	deafToo, err := w.Bus.Subscribe(wire.NotifierSubject, func(_ string, name []byte) {
+	unsubscribeNotifiers, err := w.Bus.Subscribe(wire.NotifierSubject, func(_ string, name []byte) {
 		if len(name) > 64 {
 			return
 		}
@@ -105,7 +105,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer deafToo()
+	defer unsubscribeNotifiers()
 	g, ctx := errgroup.WithContext(ctx)
 	loop := func(every time.Duration, do func(context.Context) error) {
 		g.Go(func() error {

@@ -58,7 +58,7 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 		h = append(h, estimate.Slice{Start: start + fleettime.Time(i*10_000), Width: 10_000, N: float64(300 + i*37%200)})
 	}
 	b := Broadcast{Now: start + 7_200_000, View: &wire.View{
-		Cutoff: start + 1, Park: start + 2, Slots: -3, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}},
+		Cutoff: start + 1, Park: start + 2, Free: -3, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}},
 		Joining: 17, Theta: 0.00012, Line: estimate.NewDigest(h),
 	}}
 	got, size := hear(t, &b)

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		s: s,
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_inbox_dropped_total",
-			Help: "Messages dropped because the inbox was full; the next ones say the same.",
+			Help: "Messages dropped because the inbox was full; later ones replace them.",
 		}),
 		regressions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_store_regressions_total",
@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		syncAge: d("vestibule_regional_sync_age_seconds", "Time since the last message of global."),
 		lag: d("vestibule_regional_watermark_lag_seconds",
 			"How far the watermark is behind fleet time: what all live edges have reported."),
-		edges: d("vestibule_regional_edges", "Instances of edges in the books, by state.", "state"),
+		edges: d("vestibule_regional_edges", "Known edge processes, by state.", "state"),
 		twins: d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
 		held:  d("vestibule_regional_permits", "Permits of total_active_users that this data centre holds.", "room"),
 		rateHeld: d("vestibule_regional_rate_permits", "Permits of new_users_per_minute that this data centre holds.",

@@ -90,7 +90,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 			t.Fatalf("%d released with %d permits, want %d", len(got), permits, want)
 		}
 		for i, v := range got {
-			if v != held[i] || v.Decision.Verdict != Admit || v.Decision.Reason != Slot || !v.Decision.Reseal {
+			if v != held[i] || v.Decision.Verdict != Admit || v.Decision.Reason != Permit || !v.Decision.Reseal {
 				t.Errorf("released %d: %v (%v) who joined at %v, want who joined at %v", i, v.Decision.Verdict, v.Decision.Reason,
 					v.Ticket.Joined, held[i].Ticket.Joined)
 			}

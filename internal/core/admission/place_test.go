@@ -190,7 +190,7 @@ func TestAMovedPlaceDecides(t *testing.T) {
 	if d := arrive(last); d.Verdict != Admit {
 		t.Errorf("who joined last and stands in front: %v (%v)", d.Verdict, d.Reason)
 	}
-	told := Decision{Verdict: Admit, Reason: Slot, Ticket: ticket.Ticket{
+	told := Decision{Verdict: Admit, Reason: Permit, Ticket: ticket.Ticket{
 		Joined: day, Placed: day - 3600_000,
 		Admitted: uint32(day.Second()) + 60, Forecast: 1, Answer: 1,
 	}}

@@ -51,32 +51,32 @@ func TestEveryVerdict(t *testing.T) {
 		reason    Reason
 		fresh     Fresh
 	}{
-		{"slots are free", free, "somebody new", ticket.Ticket{}, Admit, Slot, Newcomer},
-		{"slots are free", free, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
+		{"slots are free", free, "somebody new", ticket.Ticket{}, Admit, Permit, Newcomer},
+		{"slots are free", free, "somebody who waited", waiting(7, time.Minute), Admit, Permit, Kept},
 		{"slots are free", free, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
-		{"slots are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Slot, Expired},
-		{"slots are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Slot, Expired},
+		{"slots are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Permit, Expired},
+		{"slots are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Permit, Expired},
 		{
 			"slots are free", free, "somebody who was not there for longer than the grace",
 			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 361), Flags: ticket.Returned},
-			Admit, Slot, Lost,
+			Admit, Permit, Lost,
 		},
 		{
 			"slots are free", free, "somebody who was not there for the grace",
 			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 360), Flags: ticket.Returned},
-			Admit, Slot, Kept,
+			Admit, Permit, Kept,
 		},
 		{
 			"slots are free", free, "a visitor with a session of an epoch that was voided",
 			ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3},
 			Admit,
-			Slot, Void,
+			Permit, Void,
 		},
 
 		{"people queue", queue, "somebody new", ticket.Ticket{}, Queue, Behind, Newcomer},
 		{"people queue", queue, "somebody far back", waiting(7, 5*time.Second), Queue, Behind, Kept},
 		{"people queue", queue, "somebody at the head of the line", waiting(7, 15*time.Second), Hold, Behind, Kept},
-		{"people queue", queue, "somebody whose turn it is", waiting(7, 25*time.Second), Admit, Slot, Kept},
+		{"people queue", queue, "somebody whose turn it is", waiting(7, 25*time.Second), Admit, Permit, Kept},
 		{"people queue", queue, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
 
 		{"every permit of T is spent", spent, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
@@ -94,7 +94,7 @@ func TestEveryVerdict(t *testing.T) {
 			spent(e, r)
 			e.Rooms.Hold(now, &Visit{Room: sale, Ticket: waiting(6, 30*time.Second)})
 			r.grant(now, 1, 1)
-		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Slot, Kept},
+		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Permit, Kept},
 		{"as many are held as may be", func(e *Engine, r *regional) {
 			spent(e, r)
 			for id := range e.edge.cfg.Limits.Held {
@@ -150,7 +150,7 @@ func TestEveryVerdict(t *testing.T) {
 			e.Rooms.Pause(now, sale, true)
 			e.Rooms.Pause(now, sale, false)
 			e.Rooms.Pause(now, 4711, true) // no such room
-		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
+		}, "somebody who waited", waiting(7, time.Minute), Admit, Permit, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
 			e.Clock.fleet = fleettime.Clock{}
 			e.Clock.fleet.Set(now, present, fleettime.Rough+1)
@@ -292,7 +292,7 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	g := r.held
 	g.View = view(1000, day-30_000, day-20_000) // 1000 joined in the minute before day, 0.5 enter per second
-	g.View.Slots = 100
+	g.View.Free = 100
 	r.room(at(0), g)
 	joined := func(at fleettime.Time) ticket.Ticket {
 		return ticket.Ticket{ID: 5, Joined: at, Seen: uint32(present.Second()), Flags: ticket.Returned}
@@ -305,7 +305,7 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 		t.Errorf("somebody far back is to come after %v, want the refresh of 20 s give or take a quarter", d.Retry)
 	}
 	near := view(1000, day-30_000, day-30_000)
-	near.Slots = 990
+	near.Free = 990
 	g.View = near
 	r.room(at(0), g)
 	d = e.Arrive(at(0), sale, joined(day)) // 10 ahead: 20 s
@@ -334,7 +334,7 @@ func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
 		{980, 7500 * time.Millisecond, 12500 * time.Millisecond}, // 20 ahead: 40 s, and the next poll would come after ten
 		{997, 25 * time.Second, 25 * time.Second},
 	} {
-		g.View.Slots = c.slots
+		g.View.Free = c.slots
 		r.room(at(0), g)
 		d := e.Arrive(at(0), sale, ticket.Ticket{
 			ID: 5, Joined: day, Seen: uint32(present.Second()), Wait: 60, High: 90,

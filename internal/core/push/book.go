@@ -32,7 +32,7 @@ func CallOf(id room.ID, v *wire.View, now fleettime.Time) Call {
 	c := Call{Room: id, Called: v.Cutoff}
 	switch {
 	case v.Queues():
-	case v.Slots <= 0:
+	case v.Free <= 0:
 		return Call{Room: id}
 	default:
 		c.Called = now.Add(-countedIn)

@@ -171,9 +171,9 @@ func TestAFullRoomCallsNobody(t *testing.T) {
 		called bool
 	}{
 		"full":               {wire.View{Cutoff: estimate.Open}, time.Minute, false},
-		"over":               {wire.View{Cutoff: estimate.Open, Slots: -3}, time.Minute, false},
-		"free":               {wire.View{Cutoff: estimate.Open, Slots: 1}, 10 * time.Second, true},
-		"free, as it seemed": {wire.View{Cutoff: estimate.Open, Slots: 1}, time.Second, false},
+		"over":               {wire.View{Cutoff: estimate.Open, Free: -3}, time.Minute, false},
+		"free":               {wire.View{Cutoff: estimate.Open, Free: 1}, 10 * time.Second, true},
+		"free, as it seemed": {wire.View{Cutoff: estimate.Open, Free: 1}, time.Second, false},
 		"its turn":           {wire.View{Cutoff: place}, time.Second, true},
 		"not called":         {wire.View{Cutoff: place - 1}, time.Minute, false},
 	} {

@@ -113,7 +113,7 @@ func packView(v *View) *wirepb.View {
 	}
 	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), CutoffMs: int64(v.Cutoff), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining,
+		Slots: v.Free, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining,
 		CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
 	}
 	for _, c := range v.Paces {
@@ -153,7 +153,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	}
 	v := &View{
 		Version: p.Version, At: fleettime.Time(p.AtMs), Cutoff: fleettime.Time(p.CutoffMs), Park: fleettime.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining,
+		Free: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining,
 		Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
 	}
 	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > estimate.MaxPaces {

@@ -97,7 +97,7 @@ var goldenGrant = Grant{
 			Bound: PermitCounts{Sessions: 900, Rate: 400}, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}},
 			Lines:  []Line{{ID: 79, Stamp: 0xa1}},
 			Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Keep: 5}}, View: &View{
-				Version: 8, At: day, Cutoff: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
+				Version: 8, At: day, Cutoff: day - 90_000, Park: estimate.Open, Free: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 				Line:    estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
 				Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{
 					{Seed: 7, Called: 1622133180005},

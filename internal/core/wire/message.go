@@ -381,7 +381,7 @@ type View struct {
 	// admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
 	Cutoff fleettime.Time   `json:"cutoff"`
 	Park   fleettime.Time   `json:"held_up_to"`   // visitors that joined before it may be long-polled for their turn
-	Slots  int64            `json:"permits_free"` // T minus active; negative after T was lowered
+	Free   int64            `json:"permits_free"` // T minus active; negative after T was lowered
 	Active uint64           `json:"sessions"`
 	Mu     float64          `json:"entering_per_second"`       // recent admissions per second
 	Theta  float64          `json:"giving_up_per_second_each"` // fraction of waiting visitors that abandon per second

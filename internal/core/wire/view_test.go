@@ -32,7 +32,7 @@ func firstInLine(slots float64, session, after time.Duration) *View {
 // them as admissions: a visitor behind the burst waits for the next one, and is not next.
 func TestNextCountsAPermitOnce(t *testing.T) {
 	v := firstInLine(300, 20*time.Second, 23*time.Second)
-	v.Slots, v.Paces = 200, []estimate.Pace{{For: time.Second, Mu: 200}, {Mu: 0.01}}
+	v.Free, v.Paces = 200, []estimate.Pace{{For: time.Second, Mu: 200}, {Mu: 0.01}}
 	joined := v.Line.Histogram()[0].Start
 	v.Line = estimate.NewDigest(estimate.Histogram{
 		{Start: joined - 1000, Width: 1000, N: 220},
@@ -41,7 +41,7 @@ func TestNextCountsAPermitOnce(t *testing.T) {
 	if ahead := v.Place(joined, true); ahead != 20 || v.Next(joined, ahead) {
 		t.Errorf("%v ahead, next %v", ahead, v.Next(joined, ahead))
 	}
-	if v.Slots = 0; !v.Next(joined, 20) {
+	if v.Free = 0; !v.Next(joined, 20) {
 		t.Error("a visitor in front of a burst is not next")
 	}
 }

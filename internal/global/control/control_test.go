@@ -302,7 +302,7 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 		t.Errorf("put, under another name: %+v", put)
 	}
 	state, err := f.rooms.Read(t.Context())
-	if err != nil || state.Room("fair").Known() != "shop" {
+	if err != nil || state.Room("fair").TicketName() != "shop" {
 		t.Fatalf("the renamed room is known as another one: %+v, %v", state.Room("fair"), err)
 	}
 	// The name is free again, and the room of that name is another one.

@@ -266,7 +266,7 @@ func (c *catalog) rooms(ctx context.Context, f *faults, value []byte) (ids []str
 			f.add(fmt.Sprintf("/rooms/%d", i), "no room %q", short(name))
 			continue
 		}
-		ids = append(ids, room.PublicID(r.Known()))
+		ids = append(ids, room.PublicID(r.TicketName()))
 	}
 	return ids
 }

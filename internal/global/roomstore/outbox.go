@@ -104,7 +104,7 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 		if r == nil {
 			r = c.Before
 		}
-		changed := audit.Room{ID: room.PublicID(r.Known()), Name: r.Name}
+		changed := audit.Room{ID: room.PublicID(r.TicketName()), Name: r.Name}
 		var err, err2 error
 		changed.Before, err = alone(c.Before)
 		changed.After, err2 = alone(c.After)
@@ -139,11 +139,11 @@ func Changes(base, next *State) (out []Change) {
 		if had[r] {
 			delete(had, r)
 		} else {
-			after[r.Known()] = r
+			after[r.TicketName()] = r
 		}
 	}
 	for r := range had {
-		before[r.Known()] = r
+		before[r.TicketName()] = r
 	}
 	for known, r := range before {
 		if after[known] == nil {

@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// centres are the data centres in a coordinator's books: those of the list, and others that were heard
+// centres are the data centres that a coordinator knows: those of the list, and others that were heard
 // beside it. They identify data centres, know which are heard, and decide how far each may be lent to.
 // The permits that a data centre holds of a room are in the pool of that room.
 //
