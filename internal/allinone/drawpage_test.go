@@ -26,7 +26,7 @@ type entrant struct {
 	edge string
 
 	mu    sync.Mutex
-	told  []int         // visitors ahead, before the start, if shown
+	ahead []int         // visitors ahead, before the start, if shown
 	proof *draw.Receipt // once it exists
 }
 
@@ -42,22 +42,22 @@ func (e *entrant) run(ctx context.Context, start time.Time) {
 		if err != nil {
 			return // the test has ended
 		}
-		var told struct {
+		var answer struct {
 			Vestibule struct {
 				State       string
 				PeopleAhead int
 				Draw        struct{ Receipt *draw.Receipt }
 			}
 		}
-		err = json.NewDecoder(resp.Body).Decode(&told)
+		err = json.NewDecoder(resp.Body).Decode(&answer)
 		resp.Body.Close()
-		if err != nil || told.Vestibule.State == "" {
+		if err != nil || answer.Vestibule.State == "" {
 			return // inside
 		}
 		e.mu.Lock()
-		if v := &told.Vestibule; v.State == "before" && time.Now().Before(start) {
+		if v := &answer.Vestibule; v.State == "before" && time.Now().Before(start) {
 			if v.PeopleAhead >= 0 {
-				e.told = append(e.told, v.PeopleAhead)
+				e.ahead = append(e.ahead, v.PeopleAhead)
 			}
 			if v.Draw.Receipt != nil {
 				e.proof = v.Draw.Receipt
@@ -153,7 +153,7 @@ func TestADrawInABrowser(t *testing.T) {
 			continue
 		}
 		ahead, _ := slices.BinarySearch(places, e.proof.Place.UnixMilli())
-		for _, n := range e.told {
+		for _, n := range e.ahead {
 			numbers++
 			off = max(off, ahead-n)
 		}

@@ -68,14 +68,14 @@ func (b *browser) asks(edge string) (state string) {
 		b.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var told struct{ Vestibule struct{ State string } }
+	var answer struct{ Vestibule struct{ State string } }
 	if resp.Header.Get("Vestibule-Decision") == "" {
 		return "inside"
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&told); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		b.t.Fatal(err)
 	}
-	return told.Vestibule.State
+	return answer.Vestibule.State
 }
 
 // TestThePageIsSoonRight: the page is right within seconds for the first visitor of an empty queue, after a pause,

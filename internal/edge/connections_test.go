@@ -45,7 +45,7 @@ func TestFilesAreSharedOut(t *testing.T) {
 
 // The warning about few files is for an operator that can change something: it is not logged if the configuration
 // itself asks for few connections.
-func TestFewFilesAreToldOf(t *testing.T) {
+func TestFewFilesAreLogged(t *testing.T) {
 	for _, tc := range []struct {
 		limit, connections, streams int
 		want                        bool

@@ -160,7 +160,7 @@ func TestACallThatIsNoQuestionFails(t *testing.T) {
 
 // The edge lists the visitor's headers that Envoy must remove; with a proof, every forged header except the one that
 // the proof replaces.
-func TestEnvoyIsToldWhichHeadersToRemove(t *testing.T) {
+func TestEnvoyGetsTheHeadersToRemove(t *testing.T) {
 	st := openFront(t, formGRPC, nil)
 	a := st.question(formGRPC, "GET", "shop.example", "/about", "X-Real-Ip", "1.2.3.4", "X_Real_Ip", "1.2.3.4",
 		"Vestibule-Proof", "forged", "X-Vestibule-Anything", "1", "Accept", "text/html")

@@ -464,8 +464,8 @@ func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 				}
 			}
 			st.door.raw(request("GET /about HTTP/1.1", "shop.example", lines...))
-			if told := site.question().Header[name]; !slices.Equal(told, []string{value}) {
-				t.Errorf("%s: the edge is told %q", name, told)
+			if got := site.question().Header[name]; !slices.Equal(got, []string{value}) {
+				t.Errorf("%s: the edge is told %q", name, got)
 			}
 		}
 	})

@@ -526,12 +526,12 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	<-done
 }
 
-// TestACappedVisitorIsToldSteadyNumbers: an answer in place of a hold bounds later ones, as any other does.
-func TestACappedVisitorIsToldSteadyNumbers(t *testing.T) {
+// TestACappedVisitorSeesSteadyNumbers: an answer in place of a hold bounds later ones, as any other does.
+func TestACappedVisitorSeesSteadyNumbers(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock, st.cfg.Held.Prefix = time.Hour, time.Hour, 0 })
 	st.fill(sale, 1000)
 	me := st.keys.seal("sale", inLine(7))
-	told := func(line int) (ahead int) {
+	ahead := func(line int) (ahead int) {
 		t.Helper()
 		st.up.view(sale, float64(line), 2, 1, 1<<60)
 		eventually(t, fmt.Sprintf("a line of %d is told", line), func() bool {
@@ -549,8 +549,8 @@ func TestACappedVisitorIsToldSteadyNumbers(t *testing.T) {
 		})
 		return ahead
 	}
-	told(30)
-	if few, many := told(9), told(20); few < 1 || few > 9 || many > few {
+	ahead(30)
+	if few, many := ahead(9), ahead(20); few < 1 || few > 9 || many > few {
 		t.Errorf("%d people ahead, then %d", few, many)
 	}
 }

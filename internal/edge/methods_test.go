@@ -68,7 +68,7 @@ func TestARoomThatRejects(t *testing.T) {
 		}
 	}
 	l := st.door.visitor().listen(streamURL)
-	l.until("the room is closed", func(_ string, told map[string]any) bool { return told["closed"] == true })
+	l.until("the room is closed", func(_ string, fields map[string]any) bool { return fields["closed"] == true })
 	if a := st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
 		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
 	}

@@ -84,9 +84,9 @@ func ask(t *testing.T, n *global.Node, method, path, body string, result any) {
 	}
 }
 
-// TestOperatorsAreToldAcrossATakeover: what happens in a room is posted and signed. What the leader could not deliver,
+// TestNoticesAreSentAcrossATakeover: what happens in a room is posted and signed. What the leader could not deliver,
 // and what changes while nobody leads, its successor delivers; nothing comes twice under two IDs.
-func TestOperatorsAreToldAcrossATakeover(t *testing.T) {
+func TestNoticesAreSentAcrossATakeover(t *testing.T) {
 	t.Parallel()
 	s, hooks := serve(t), receive(t)
 	local := func(c *global.Config) { c.Notices.Networks = []string{"127.0.0.0/8"} }

@@ -143,7 +143,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 // A node keeps the newest list that it saw, across restarts, and raises an alarm while the store holds an older one
 // or none.
 func TestTheNewestMembersStay(t *testing.T) {
-	f := follow(t, t.TempDir(), shelf{})
+	f := follow(t, t.TempDir(), memoryStore{})
 	first := NewMembers(june, []string{"nairobi"})
 	second, err := first.Add(june, "lima")
 	if err != nil {
@@ -175,7 +175,7 @@ func TestTheNewestMembersStay(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.dir, "members.json")); err != nil {
 		t.Error(err)
 	}
-	again := follow(t, f.dir, shelf{})
+	again := follow(t, f.dir, memoryStore{})
 	if again.Members() == nil || again.Members().Version != second.Version {
 		t.Errorf("after a restart: %+v", again.Members())
 	}

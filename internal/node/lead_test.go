@@ -36,16 +36,16 @@ func (w *won) Run(ctx context.Context, minTerm func() uint64, lead func(context.
 }
 
 // toldLedger is a ledger that records its calls.
-type toldLedger struct {
+type fakeLedger struct {
 	until fleettime.Mono
 	rooms int // number of calls
 	by    uint64
 }
 
-func (l *toldLedger) SetLease(until fleettime.Mono)                { l.until = until }
-func (l *toldLedger) SetRooms(fleettime.Mono, []ledger.RoomConfig) { l.rooms++ }
-func (l *toldLedger) SetMembers(fleettime.Mono, ledger.Members)    {}
-func (l *toldLedger) Fenced() (by uint64, fenced bool)             { return l.by, l.by != 0 }
+func (l *fakeLedger) SetLease(until fleettime.Mono)                { l.until = until }
+func (l *fakeLedger) SetRooms(fleettime.Mono, []ledger.RoomConfig) { l.rooms++ }
+func (l *fakeLedger) SetMembers(fleettime.Mono, ledger.Members)    {}
+func (l *fakeLedger) Fenced() (by uint64, fenced bool)             { return l.by, l.by != 0 }
 
 func (w *won) candidate(t *testing.T) (*Candidate, *Fleet) {
 	return w.candidateOf(t, NewClock())
@@ -69,20 +69,20 @@ var errBroken = errors.New("broken")
 // A term ends for every reason of its leader, and a leader that met a newer term stands for one above it.
 func TestWhyATermEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		happens func(*Term, *toldLedger, *Clock) error // at the first pump
+		happens func(*Term, *fakeLedger, *Clock) error // at the first pump
 		want    error
 		above   uint64 // at the next candidacy
 	}{
-		"pump": {func(*Term, *toldLedger, *Clock) error { return errBroken }, errBroken, 0},
-		"outcome": {func(t *Term, _ *toldLedger, _ *Clock) error {
+		"pump": {func(*Term, *fakeLedger, *Clock) error { return errBroken }, errBroken, 0},
+		"outcome": {func(t *Term, _ *fakeLedger, _ *Clock) error {
 			t.Outcome(context.Background(), func() error { return errBroken })
 			return nil
 		}, errBroken, 0},
 		"fenced": {
-			func(t *Term, l *toldLedger, _ *Clock) error { t.Offer(func() { l.by = 7 }); return nil },
+			func(t *Term, l *fakeLedger, _ *Clock) error { t.Offer(func() { l.by = 7 }); return nil },
 			wire.ErrFenced, 7,
 		},
-		"asleep": {func(_ *Term, _ *toldLedger, c *Clock) error {
+		"asleep": {func(_ *Term, _ *fakeLedger, c *Clock) error {
 			c.skew.Add(-int64(time.Hour))
 			c.Now()
 			return nil
@@ -98,7 +98,7 @@ func TestWhyATermEnds(t *testing.T) {
 					got = append(got, nil)
 					return nil
 				}
-				l, pumped := &toldLedger{}, false
+				l, pumped := &fakeLedger{}, false
 				err := term.Drive(ctx, l, &lock, func() (time.Duration, error) {
 					if pumped {
 						return time.Millisecond, nil
@@ -129,7 +129,7 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		candidate, f := w.candidate(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		l, taken := &toldLedger{}, []int{}
+		l, taken := &fakeLedger{}, []int{}
 		var lock sync.Mutex
 		var pumps atomic.Int64
 		var led error

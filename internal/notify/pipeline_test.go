@@ -191,7 +191,7 @@ func (p *pipeline) take(w http.ResponseWriter, r *http.Request) {
 }
 
 // told returns how often the push service took a message of a stage for a visitor; their lives tell them apart.
-func (p *pipeline) told(visitor uint64, stage push.Stage) (n int) {
+func (p *pipeline) delivered(visitor uint64, stage push.Stage) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range p.heard[visitor] {
@@ -321,7 +321,7 @@ func TestThePipeline(t *testing.T) {
 	for v := uint64(1); v <= 40; v++ {
 		if v != gone && v != refused {
 			testkit.Eventually(t, fmt.Sprintf("%d is told that it will be", v),
-				func() bool { return p.told(v, push.Confirmed) == 1 })
+				func() bool { return p.delivered(v, push.Confirmed) == 1 })
 		}
 	}
 	if err := p.conn.StorePush(ctx, uint64(shop), left, nil); err != nil {
@@ -333,7 +333,7 @@ func TestThePipeline(t *testing.T) {
 			if v == left || v == gone || v == refused {
 				continue
 			}
-			if v <= 10 && p.told(v, push.Called) == 0 || v > 10 && p.told(v, push.Soon) == 0 {
+			if v <= 10 && p.delivered(v, push.Called) == 0 || v > 10 && p.delivered(v, push.Soon) == 0 {
 				return false
 			}
 		}
@@ -342,7 +342,7 @@ func TestThePipeline(t *testing.T) {
 	testkit.Eventually(t, "the others are called", func() bool {
 		p.call(40, 40)
 		for v := uint64(11); v <= 40; v++ {
-			if v != gone && v != refused && p.told(v, push.Called) == 0 {
+			if v != gone && v != refused && p.delivered(v, push.Called) == 0 {
 				return false
 			}
 		}
@@ -354,10 +354,10 @@ func TestThePipeline(t *testing.T) {
 			soon = 1
 		}
 		if v == left || v == gone || v == refused {
-			if n := p.told(v, push.Called) + p.told(v, push.Soon); n != 0 {
+			if n := p.delivered(v, push.Called) + p.delivered(v, push.Soon); n != 0 {
 				t.Errorf("%d was told %d times", v, n)
 			}
-		} else if c, s, f := p.told(v, push.Called), p.told(v, push.Soon), p.told(v, push.Confirmed); c != 1 || s != soon ||
+		} else if c, s, f := p.delivered(v, push.Called), p.delivered(v, push.Soon), p.delivered(v, push.Confirmed); c != 1 || s != soon ||
 			f != 1 {
 			t.Errorf("%d: %d, %d and %d messages", v, f, s, c)
 		}
@@ -468,7 +468,7 @@ func TestKilledNotifiers(t *testing.T) {
 	testkit.Eventually(t, "all are told", func() bool {
 		p.call(last, last)
 		for v := uint64(1); v <= last; v++ {
-			if left[v].IsZero() && !unsure[v] && p.told(v, push.Called) == 0 {
+			if left[v].IsZero() && !unsure[v] && p.delivered(v, push.Called) == 0 {
 				return false
 			}
 		}
@@ -535,8 +535,8 @@ func TestAnEndedNotifierGivesBack(t *testing.T) {
 		t.Errorf("it took %v, as if they were held", took)
 	}
 	for v := uint64(1); v <= n; v++ {
-		if told := p.told(v, push.Confirmed); told != 1 {
-			t.Errorf("%d: %d messages", v, told)
+		if delivered := p.delivered(v, push.Confirmed); delivered != 1 {
+			t.Errorf("%d: %d messages", v, delivered)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// TestWhatIsToldRisesOnlyWithAWord: between visits neither the wait, nor its range, nor the position rises, unless
+// TestTheForecastRisesOnlyWhenAnnounced: between visits neither the wait, nor its range, nor the position rises, unless
 // the page explains a longer wait; and then it rose by much. Tickets are sealed between the visits.
-func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
+func TestTheForecastRisesOnlyWhenAnnounced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d Decision
 		now := day
@@ -38,12 +38,12 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 				if d.Wait > real.Wait+time.Second/2 || d.High > max(time.Second, real.High+time.Second/2) || d.Low > real.Low {
 					t.Fatalf("told %v, %v to %v, and it is %v, %v to %v", d.Wait, d.Low, d.High, real.Wait, real.Low, real.High)
 				}
-				if told := before.Ticket; told.High == 0 {
+				if kept := before.Ticket; kept.High == 0 {
 					if d.Wait < real.Wait-time.Second/2 || d.High < real.High-time.Second/2 || d.Longer {
 						t.Fatalf("the first word: %+v of %+v", d, real)
 					}
-				} else if high := time.Duration(told.High) * time.Second; d.Wait > time.Duration(told.Wait)*time.Second ||
-					d.High > high || d.Low > told.LowEnd() {
+				} else if high := time.Duration(kept.High) * time.Second; d.Wait > time.Duration(kept.Wait)*time.Second ||
+					d.High > high || d.Low > kept.LowEnd() {
 					rose = true
 					if d.High <= high+high/5 || d.High <= high+time.Minute {
 						t.Fatalf("raised from %v to %v, which is not worth it", high, d.High)
@@ -60,9 +60,9 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 	})
 }
 
-// TestAChangeOfLimitsIsToldAtOnce: within a minute of a change a slightly longer wait is shown, with the
+// TestAChangeOfLimitsIsShownAtOnce: within a minute of a change a slightly longer wait is shown, with the
 // explanation.
-func TestAChangeOfLimitsIsToldAtOnce(t *testing.T) {
+func TestAChangeOfLimitsIsShownAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		since  time.Duration // since the change
 		longer time.Duration

@@ -267,15 +267,15 @@ func (m *machine) hear(t *rapid.T) {
 		if rep.Final && (r.Permits.Sessions.Granted != r.Spent+r.Permits.Sessions.Returned || r.RateIdle != 0) {
 			t.Fatalf("final, and yet in hand: %+v", r)
 		}
-		told := map[uint32]bool{}
+		reported := map[uint32]bool{}
 		for _, c := range r.Sessions {
-			told[c.Until] = true
+			reported[c.Until] = true
 			if m.counts[c.Until] != c && int64(c.Until) > m.folded {
 				t.Fatalf("second %d: %+v, want %+v", c.Until, c, m.counts[c.Until])
 			}
 		}
 		for until, c := range m.counts {
-			if !told[until] && int64(until) > m.folded && fleettime.Time(int64(until)*1000).Add(fleettime.Guard) > m.mark {
+			if !reported[until] && int64(until) > m.folded && fleettime.Time(int64(until)*1000).Add(fleettime.Guard) > m.mark {
 				t.Fatalf("second %d is not told: %+v", until, c)
 			}
 		}

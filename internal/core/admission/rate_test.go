@@ -32,8 +32,8 @@ func TestAgesOfPermitsOfR(t *testing.T) {
 			for range n {
 				k := len(uses) - 1
 				age := now.Sub(uses[k])
-				if told := time.Duration(s) * time.Second; told > age || told < age-time.Second-rateSlot {
-					t.Fatalf("used %v ago, told as %v", age, told)
+				if reported := time.Duration(s) * time.Second; reported > age || reported < age-time.Second-rateSlot {
+					t.Fatalf("used %v ago, told as %v", age, reported)
 				}
 				uses = uses[:k]
 			}

@@ -423,19 +423,19 @@ func TestMovesThatDoNotFitGiveWayOldestFirst(t *testing.T) {
 func TestMovesAreForgottenOnlyWhenTaken(t *testing.T) {
 	e, r := newEdge(t, at(0), 1000, 1000)
 	const n = maxMarks + 20
-	told := map[uint64]uint64{} // by report: number of the first move that it did not carry
+	carried := map[uint64]uint64{} // by report: number of the first move that it did not carry
 	var seqs []uint64
 	for range n {
 		e.Arrive(at(0), sale, ticket.Ticket{})
 		rep := r.hear(at(0))
-		told[rep.Seq] = rep.Rooms[0].FirstMove + uint64(len(rep.Rooms[0].Moves))
+		carried[rep.Seq] = rep.Rooms[0].FirstMove + uint64(len(rep.Rooms[0].Moves))
 		seqs = append(seqs, rep.Seq)
 	}
 	for _, seq := range seqs {
 		r.last.Seq = seq
 		r.say(at(0), wire.Grant{Lease: 3 * time.Second})
-		if first := stateOf(e).account.moves.first; first > told[seq] {
-			t.Fatalf("report %d carried moves before %d, and those before %d were forgotten", seq, told[seq], first)
+		if first := stateOf(e).account.moves.first; first > carried[seq] {
+			t.Fatalf("report %d carried moves before %d, and those before %d were forgotten", seq, carried[seq], first)
 		}
 	}
 	if s := stateOf(e); len(s.account.moves.list) != 0 || s.account.moves.first != n+1 || len(s.account.moves.sent) != 0 {

@@ -198,15 +198,15 @@ func TestEveryVerdict(t *testing.T) {
 	if out := e.Rooms.Release(now, nil); len(out) > 0 {
 		t.Errorf("let in %d while the site does not answer", len(out))
 	}
-	if told := r.hear(now).Rooms[0]; told.HeldPeople != 0 || told.Want != 0 || len(told.HeldJoined) > 0 {
-		t.Errorf("wishes for permits while the site does not answer: %+v", told)
+	if reported := r.hear(now).Rooms[0]; reported.HeldPeople != 0 || reported.Want != 0 || len(reported.HeldJoined) > 0 {
+		t.Errorf("wishes for permits while the site does not answer: %+v", reported)
 	}
 	e.Rooms.Pause(now, sale, false)
 	if out := e.Rooms.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {
 		t.Errorf("let in %d when the site answers again", len(out))
 	}
-	if told := r.hear(now).Rooms[0]; told.Admitted != 1 {
-		t.Errorf("%+v", told)
+	if reported := r.hear(now).Rooms[0]; reported.Admitted != 1 {
+		t.Errorf("%+v", reported)
 	}
 
 	// If the data centre leaves the fleet nobody new is admitted, with or without permits.
@@ -236,9 +236,9 @@ func TestEveryVerdict(t *testing.T) {
 	}
 }
 
-// TestAnEdgeThatWasToldNothingServesAndAdmitsNobody is an edge that has just started: it has keys and rooms, but no
+// TestANewEdgeServesAndAdmitsNobody is an edge that has just started: it has keys and rooms, but no
 // regional.
-func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
+func TestANewEdgeServesAndAdmitsNobody(t *testing.T) {
 	now := at(0)
 	e := New(Config{
 		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(),
@@ -288,7 +288,7 @@ func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
 	}
 }
 
-func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
+func TestAWaitingVisitorGetsPlaceAndForecast(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	g := r.held
 	g.View = view(1000, day-30_000, day-20_000) // 1000 joined in the minute before day, 0.5 enter per second
@@ -346,9 +346,9 @@ func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsIsToldWithoutBeingCounted: an event stream is for valid places, and asking for one has no side
+// TestLookingAtAPlaceCountsNobody: an event stream is for valid places, and asking for one has no side
 // effects.
-func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
+func TestLookingAtAPlaceCountsNobody(t *testing.T) {
 	e, r := newEdge(t, at(0), 1, 1)
 	place := waiting(7, time.Minute)
 	admitted := e.Arrive(at(0), sale, waiting(8, time.Minute)).Ticket

@@ -18,8 +18,8 @@ const (
 	minute = fleettime.Time(60_000)
 )
 
-func record(place fleettime.Time, told Stage, nonce string) *Record {
-	return &Record{Place: place, Notified: told, Sealed: []byte(nonce + strings.Repeat("x", 20))}
+func record(place fleettime.Time, notified Stage, nonce string) *Record {
+	return &Record{Place: place, Notified: notified, Sealed: []byte(nonce + strings.Repeat("x", 20))}
 }
 
 func names(jobs []Job) string {
@@ -42,7 +42,7 @@ func allDue(b *Book, c Call) (out []Job) {
 func confirm(b *Book, jobs []Job) {
 	for i := range jobs {
 		if _, _, m := b.Get(&jobs[i]); m.Stage == Confirmed {
-			b.Told(m)
+			b.Mark(m)
 		}
 	}
 }
@@ -148,14 +148,14 @@ func BenchmarkDue(b *testing.B) {
 		for v := range uint64(n) {
 			book.Set(0, shop, v, v, record(fleettime.Time(v*7919%n), Confirmed, "a"))
 		}
-		told := 0
+		due := 0
 		for at := range fleettime.Time(50) {
 			for shard := range wire.OutboxShards {
-				told += len(book.Due(0, shard, Call{shop, at * 2000, at*2000 + 1000}, n))
+				due += len(book.Due(0, shard, Call{shop, at * 2000, at*2000 + 1000}, n))
 			}
 		}
-		if told < n {
-			b.Fatal(told)
+		if due < n {
+			b.Fatal(due)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/subscriber")

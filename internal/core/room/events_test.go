@@ -334,13 +334,13 @@ func TestAnEventWithADraw(t *testing.T) {
 		{"no draw", board(draw.Without(events[0], "late")), 0, Active, 30},
 		{"over without a record", nil, 31, Base, -1},
 	} {
-		told := set.WithDraws(c.board)
-		r := told.Under(nil, at(c.now), 0).ByName("sale")
+		drawn := set.WithDraws(c.board)
+		r := drawn.Under(nil, at(c.now), 0).ByName("sale")
 		next := int64(0)
 		if c.next >= 0 {
 			next = at(c.next)
 		}
-		if got := told.Next(nil, at(c.now), 0); r.Phase.Kind != c.kind || r.Closed != (c.kind == Prequeue) || got != next {
+		if got := drawn.Next(nil, at(c.now), 0); r.Phase.Kind != c.kind || r.Closed != (c.kind == Prequeue) || got != next {
 			t.Errorf("%s: kind %d, closed %v, next %s, want %s", c.name, r.Phase.Kind, r.Closed, showMoment(got),
 				showMoment(next))
 		}

@@ -162,11 +162,11 @@ func TestGoldenMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := g.msg.ProtoReflect().New().Interface()
-		if err := prototext.Unmarshal(text, told); err != nil {
+		golden := g.msg.ProtoReflect().New().Interface()
+		if err := prototext.Unmarshal(text, golden); err != nil {
 			t.Fatal(err)
 		}
-		if err := proto.Unmarshal(want, g.msg); err != nil || !proto.Equal(told, g.msg) {
+		if err := proto.Unmarshal(want, g.msg); err != nil || !proto.Equal(golden, g.msg) {
 			t.Errorf("%s: text and bytes tell different things (%v)", g.name, err)
 		}
 	}

@@ -46,8 +46,8 @@ func TestNextCountsAPermitOnce(t *testing.T) {
 	}
 }
 
-// TestTheFirstInLineIsToldTheWait: the first visitor sees the wait, and "next" only if a permit will soon be free.
-func TestTheFirstInLineIsToldTheWait(t *testing.T) {
+// TestTheFirstInLineSeesTheWait: the first visitor sees the wait, and "next" only if a permit will soon be free.
+func TestTheFirstInLineSeesTheWait(t *testing.T) {
 	for _, tt := range []struct {
 		slots          float64
 		session, after time.Duration

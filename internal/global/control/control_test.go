@@ -583,7 +583,7 @@ func TestSettingsWithoutAnEffectAreKept(t *testing.T) {
 }
 
 // A number is told as it came, and a fault of JSON with its place.
-func TestFaultsAreToldAsTheyCame(t *testing.T) {
+func TestFaultsAreListedAsTheyCame(t *testing.T) {
 	f := start(t)
 	const of = `{"name":"big","host":"big.example","new_users_per_minute":200,"vestibule":{"origin":"https://o.example"},"total_active_users":`
 	for body, want := range map[string]string{

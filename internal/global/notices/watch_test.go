@@ -24,7 +24,7 @@ func quietRoom() Room {
 }
 
 // told runs a watch over seconds from to to, with a state from see, and returns what is told: "second kind".
-func told(w *Watch, from, to int, see func(second int, r *Room, s *Seen)) (out []string) {
+func sent(w *Watch, from, to int, see func(second int, r *Room, s *Seen)) (out []string) {
 	for second := from; second <= to; second++ {
 		r, s := quietRoom(), &Seen{}
 		see(second, &r, s)
@@ -37,7 +37,7 @@ func told(w *Watch, from, to int, see func(second int, r *Room, s *Seen)) (out [
 	return out
 }
 
-func TestWhatIsTold(t *testing.T) {
+func TestWhatIsSent(t *testing.T) {
 	event := func(change func(*Event)) Event {
 		e := Event{ID: "e1", Name: "sale", Prequeue: at(10), Start: at(100), Opens: at(100), End: at(200)}
 		change(&e)
@@ -179,7 +179,7 @@ func TestWhatIsTold(t *testing.T) {
 		}, []string{"0 room.paused", "30 release.done", "60 room.resumed", "60 release.done"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, told(&Watch{}, 0, 230, tt.see)); diff != "" {
+			if diff := cmp.Diff(tt.want, sent(&Watch{}, 0, 230, tt.see)); diff != "" {
 				t.Error(diff)
 			}
 		})

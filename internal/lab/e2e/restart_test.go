@@ -190,7 +190,7 @@ type crowd struct {
 type wait struct {
 	edge            string
 	joined, entered time.Duration
-	told            []heard
+	forecasts       []heard
 }
 
 func (c *crowd) since() time.Duration { return time.Since(c.begun) }
@@ -206,7 +206,7 @@ func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session tim
 		next := time.Second
 		if err == nil {
 			if a.Shown.State != "moment" { // the page shows no number then
-				w.told = append(w.told, heard{c.since(), a.Shown})
+				w.forecasts = append(w.forecasts, heard{c.since(), a.Shown})
 			}
 			next = max(time.Second, a.Shown.Retry())
 		}
@@ -264,7 +264,7 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 	var falseNone, answers, counting, wrong, estimates int
 	var worst struct{ shown, actual float64 } // seconds
 	for _, w := range c.waits {
-		for _, h := range w.told {
+		for _, h := range w.forecasts {
 			if h.at < started {
 				continue
 			}

@@ -16,7 +16,7 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 	with := func(x Telling, change func(*Telling)) Telling { change(&x); return x }
 	for _, c := range []struct {
 		why               string
-		told              []Telling
+		forecasts         []Telling
 		in                time.Duration
 		err               float64
 		inside            bool
@@ -62,7 +62,7 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 		},
 	} {
 		var h Hearing
-		for _, x := range c.told {
+		for _, x := range c.forecasts {
 			h.Hear(x)
 		}
 		var w Words

@@ -216,11 +216,11 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			p.issue(ca, "stranger", time.Hour, "edge-9.edge.nairobi")
 			p.issue(ca, "ended", -time.Second, "edge-0.edge.nairobi")
 			p.issue(other, "foreign", time.Hour, "edge-0.edge.nairobi")
-			var told testkit.Log
+			var log testkit.Log
 			o := natsbus.Options{
 				URL: "nats://" + testkit.FreeAddr(t), Name: "edge", CA: p.path("ca.crt"), Cert: p.path("edge.crt"),
 				Key:    p.path("edge.key"),
-				Stream: natsbus.DocumentsStream, Log: slog.New(slog.NewTextHandler(&told, nil)),
+				Stream: natsbus.DocumentsStream, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			}
 			if c.config != "" {
 				o.URL = p.run(c.scheme, c.config)
@@ -248,7 +248,7 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			defer conn.Close()
 			eventually(t, "the fault is told", func() bool { return strings.Contains(conn.Fault(), c.cause) })
 			eventually(t, "the fault is logged",
-				func() bool { return told.Has("NATS cannot be used") && told.Has("next_step=") })
+				func() bool { return log.Has("NATS cannot be used") && log.Has("next_step=") })
 		})
 	}
 }

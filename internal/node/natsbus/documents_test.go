@@ -122,12 +122,12 @@ func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	put(t, d, "rooms", "two", rev)
 	put(t, d, "keys", "k", 0)
 	for _, ch := range []<-chan [2]string{early, late} {
-		told := map[[2]string]bool{} // either of two documents may come first
+		changed := map[[2]string]bool{} // either of two documents may come first
 		for range 2 {
-			told[testkit.Receive(t, "the change", ch)] = true
+			changed[testkit.Receive(t, "the change", ch)] = true
 		}
-		if !told[[2]string{"rooms", "two"}] || !told[[2]string{"keys", "k"}] {
-			t.Errorf("got %v", told)
+		if !changed[[2]string{"rooms", "two"}] || !changed[[2]string{"keys", "k"}] {
+			t.Errorf("got %v", changed)
 		}
 	}
 }

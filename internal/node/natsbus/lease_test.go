@@ -228,7 +228,7 @@ func tries(t *testing.T, play func() (wrong string)) {
 }
 
 // A returning leader learns whether another one led in between.
-func TestWhoLedBetweenIsTold(t *testing.T) {
+func TestALeaderInBetweenIsReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	r := &tenure{t: t}
@@ -261,7 +261,7 @@ func TestWhoLedBetweenIsTold(t *testing.T) {
 }
 
 // Two candidates with one name stand like any two, and the second reports the mistake.
-func TestANamesakeThatLeadsIsTold(t *testing.T) {
+func TestALeadingNamesakeIsReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	r := &tenure{t: t}

@@ -106,8 +106,8 @@ func TestNotificationsWithCredentials(t *testing.T) {
 		oldest, err := global.Outbox(ctx)
 		return err == nil && oldest.IsZero()
 	})
-	told := make(chan string, 1)
-	unsubscribe, err := global.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) { told <- string(data) })
+	states := make(chan string, 1)
+	unsubscribe, err := global.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) { states <- string(data) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestNotificationsWithCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := testkit.Receive(t, "its state", told); got != "notifier-0" {
+	if got := testkit.Receive(t, "its state", states); got != "notifier-0" {
 		t.Error(got)
 	}
 	stop()

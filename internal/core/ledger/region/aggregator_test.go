@@ -90,9 +90,9 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 	}
 }
 
-// TestAnEdgeThatFellSilentBeforeItToldTheTime: an edge joined without fleet time, learned it with its permits, and
+// TestAnEdgeThatFellSilentBeforeItReportedTheTime: an edge joined without fleet time, learned it with its permits, and
 // fell silent. Its possible admissions are reserved for the life of a ticket from now, not from 1970.
-func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
+func TestAnEdgeThatFellSilentBeforeItReportedTheTime(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
 	const day = fleettime.Time(1622133200_000)
 	at := func() fleettime.Time { return day.Add(now.Sub(fleettime.Mono(time.Hour))) }
@@ -204,14 +204,14 @@ func TestVisitorsThatLeaveTheDataCentreAreReported(t *testing.T) {
 		}
 		agg.Grants(now)
 	}
-	var told estimate.Histogram
+	var waiting estimate.Histogram
 	for _, m := range agg.Report(now.Add(time.Second)) {
 		for _, r := range m.Rooms {
-			told = r.Waiting
+			waiting = r.Waiting
 		}
 	}
-	if !slices.Equal(told, line) || agg.Ledger(sale).Waiting != 3 {
-		t.Errorf("global is told %v, and %v wait here, want %v and 3", told, agg.Ledger(sale).Waiting, line)
+	if !slices.Equal(waiting, line) || agg.Ledger(sale).Waiting != 3 {
+		t.Errorf("global is told %v, and %v wait here, want %v and 3", waiting, agg.Ledger(sale).Waiting, line)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // A cluster ID that is reported before it is stored would be another one after a restart. With an empty store the edges are
 // asked first.
-func TestRule9TheClusterIDIsStoredBeforeItIsTold(t *testing.T) {
+func TestRule9TheClusterIDIsStoredBeforeItIsReported(t *testing.T) {
 	begin := func(bootstrap bool, stored wire.Durable) (*region.Aggregator, fleettime.Mono) {
 		now := fleettime.Mono(time.Hour)
 		a := region.New(now, region.Config{

@@ -30,8 +30,8 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	if b.counts.total() != 1 {
 		t.Error("the slot is free before the edges refuse the newest ticket")
 	}
-	told := acc.ends.Take(1, 0)
-	if last := told[len(told)-1]; last.Until < at.expired {
+	ends := acc.ends.Take(1, 0)
+	if last := ends[len(ends)-1]; last.Until < at.expired {
 		t.Errorf("edges are told to refuse tickets until %d, and the newest ends at %d", last.Until, newest)
 	}
 	at.expired, at.known = uint32(now+91), b.terminations.n
@@ -87,8 +87,8 @@ func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
 	if n := b.counts.total(); n != 1 {
 		t.Fatalf("%d sessions count, though a move that was not reported may have renewed one", n)
 	}
-	told := acc.ends.Take(1, 0)
-	if last := told[len(told)-1]; last.Until < at.expired {
+	ends := acc.ends.Take(1, 0)
+	if last := ends[len(ends)-1]; last.Until < at.expired {
 		t.Errorf("edges are told to refuse tickets until %d, and one may be valid until %d", last.Until, at.expired)
 	}
 	finish()

@@ -231,17 +231,17 @@ func (l *lender) crowd(dc string, instance uint64, recovering bool, waiting floa
 }
 
 // told returns the waiting and the active visitors in the last answers.
-func (l *lender) told() (waiting float64, active uint64) {
+func (l *lender) answered() (waiting float64, active uint64) {
 	if l.view == nil {
 		l.t.Fatal("nothing was told")
 	}
 	return l.view.Line.Total(), l.view.Active
 }
 
-// TestTheLineIsToldWhole: a new aggregator knows only the waiting visitors of the edges that it has heard. Until it
+// TestTheLineIsReportedWhole: a new aggregator knows only the waiting visitors of the edges that it has heard. Until it
 // has heard all, or while it hears nothing, the earlier visitors are still reported as waiting, and fade within a
 // minute.
-func TestTheLineIsToldWhole(t *testing.T) {
+func TestTheLineIsReportedWhole(t *testing.T) {
 	l := newLender(t, "16:33:20", 40, 6000)
 	second := func(nairobi func()) {
 		l.crowd("dublin", 1, false, 19, 20)
@@ -250,7 +250,7 @@ func TestTheLineIsToldWhole(t *testing.T) {
 	}
 	expect := func(when string, want float64, inside uint64) {
 		t.Helper()
-		if waiting, active := l.told(); waiting != want || active != inside {
+		if waiting, active := l.answered(); waiting != want || active != inside {
 			t.Errorf("%s: %v are told to wait and %d to be inside, want %v and %d", when, waiting, active, want, inside)
 		}
 	}
@@ -302,7 +302,7 @@ func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
 				want = 19
 			}
 		}
-		if waiting, _ := l.told(); waiting != want {
+		if waiting, _ := l.answered(); waiting != want {
 			t.Errorf("the other comes: %v; %v are told to wait, want %v", comes, waiting, want)
 		}
 	}

@@ -39,10 +39,10 @@ type member struct {
 	keep                uint64
 	knows               uint64
 	standing            wire.Standing
-	told                uint64 // version of the list
+	members             uint64 // version of the list
 	heard               bool
 	joined              bool
-	deaf                bool
+	cut                 bool
 	keepsBack           bool // keeps idle permits, for now
 	reckons             bool // its books are reconstructed
 	confirmed           bool // by the last answer
@@ -74,7 +74,7 @@ func (r *roster) add(names ...string) {
 	}
 }
 
-// exchange has every data centre that is not deaf report and hear the answer, n times.
+// exchange has every data centre that is not cut off report and get the answer, n times.
 func (r *roster) exchange(n int) {
 	for range n {
 		for _, name := range slices.Sorted(func(yield func(string) bool) {
@@ -84,14 +84,14 @@ func (r *roster) exchange(n int) {
 				}
 			}
 		}) {
-			if c := r.centres[name]; !c.deaf {
+			if c := r.centres[name]; !c.cut {
 				c.report(r)
 			}
 		}
 		r.root.SetTime(r.now, fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
 		for _, g := range r.root.Grants(r.now) {
 			for _, c := range r.centres {
-				if c.name == g.To && c.instance == g.Instance && !c.deaf && (g.ClusterID == 0 || c.clusterID == 0 || c.clusterID == g.ClusterID) {
+				if c.name == g.To && c.instance == g.Instance && !c.cut && (g.ClusterID == 0 || c.clusterID == 0 || c.clusterID == g.ClusterID) {
 					c.apply(g)
 				}
 			}
@@ -119,7 +119,7 @@ func (c *member) report(r *roster) {
 }
 
 func (c *member) apply(g wire.Grant) {
-	c.acked, c.heard, c.standing, c.told = g.Seq, true, g.Standing, g.Members
+	c.acked, c.heard, c.standing, c.members = g.Seq, true, g.Standing, g.Members
 	if g.Handshake != wire.Adopted {
 		return
 	}
@@ -328,9 +328,9 @@ func TestRule9ANewcomerIsLentToOnceTheOthersKnow(t *testing.T) {
 	}{
 		{"nobody knows", func() {}, false},
 		{"one of three knows", func() { r.centres["dublin"].knows = 2 }, false},
-		{"two of three know, and the third was heard a moment ago", func() { r.centres["nairobi"].knows = 2; r.centres["oslo"].deaf = true }, false},
+		{"two of three know, and the third was heard a moment ago", func() { r.centres["nairobi"].knows = 2; r.centres["oslo"].cut = true }, false},
 		{"the third has been silent for longer than its lease", func() { r.now = r.now.Add(2 * time.Minute) }, true},
-		{"it is heard again, and does not know", func() { r.centres["oslo"].deaf = false }, false},
+		{"it is heard again, and does not know", func() { r.centres["oslo"].cut = false }, false},
 		{"all know", func() { r.centres["oslo"].knows = 2 }, true},
 	}
 	held := int64(0)
@@ -375,10 +375,10 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	lima.active, lima.movers = 0, 0
 	out("without a session, not knowing that it drains")
 	lima.knows = 2
-	lima.deaf = true
+	lima.cut = true
 	r.now = r.now.Add(11 * time.Second)
 	out("not heard")
-	lima.deaf = false
+	lima.cut = false
 	out("when it told that it holds nothing", "lima")
 	// The next leader may have the list without it, and lend everything to the others.
 	lima.movers = 2
@@ -408,14 +408,14 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	r.lead(3, true, founding("dublin", "lima"))
 	r.exchange(4)
 	held = r.held("lima")
-	lima.deaf = true
+	lima.cut = true
 	r.now = r.now.Add(2 * time.Minute)
 	r.exchange(2)
 	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); held == 0 || l.Overcommit != held || r.held("lima") != 0 {
 		t.Fatalf("%d held before, %+v", held, l)
 	}
-	lima.deaf = false
+	lima.cut = false
 	r.exchange(2)
 	if l := r.root.Ledger(sale); l.Overcommit != 3 {
 		t.Fatalf("when it told what it has: %+v", l)
@@ -432,7 +432,7 @@ func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 		lima := r.centres["lima"]
 		lima.active, lima.keepsBack = 3, true
 		r.exchange(2)
-		lima.deaf = true
+		lima.cut = true
 		r.now = r.now.Add(silent)
 		r.exchange(2)
 		r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}})
@@ -444,7 +444,7 @@ func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 		if l := r.root.Ledger(sale); r.held("lima") != 0 || l.Free+r.held("dublin") != rosterTotal || l.Overcommit != 0 {
 			t.Fatalf("silent for %v, when nothing of it can be valid: %+v", silent, l)
 		}
-		lima.deaf = false
+		lima.cut = false
 		r.exchange(2)
 		if l := r.root.Ledger(sale); l.Overcommit != 3 {
 			t.Fatalf("silent for %v, when it told what it has: %+v", silent, l)
@@ -468,12 +468,12 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	dublin.knows = 2
 	for _, late := range []int{0, 20} { // reports of the others that come first
 		r.lead(r.term.N+1, false, gone)
-		lima.deaf = true
+		lima.cut = true
 		r.exchange(late)
 		if l := r.root.Ledger(sale); late > 0 && (l.Complete || l.Free+r.held("dublin") > rosterTotal-held) {
 			t.Fatalf("before it is heard: %+v", l)
 		}
-		lima.deaf = false
+		lima.cut = false
 		r.exchange(3)
 		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Overcommit != 0 || l.Free+r.held("dublin")+held != rosterTotal {
 			t.Fatalf("it held %d, and is heard after %d reports of the others: %+v", held, late, l)
@@ -484,7 +484,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	}
 	// One that never comes back is over when its tickets are.
 	r.lead(r.term.N+1, false, gone)
-	lima.deaf = true
+	lima.cut = true
 	r.exchange(60)
 	if l := r.root.Ledger(sale); l.Complete || len(r.root.Census(r.now).Released) != 0 {
 		t.Fatalf("30 s after the takeover: %+v", l)
@@ -500,7 +500,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 		t.Errorf("named no more: %v", got)
 	}
 	// So is one that says that nothing is out.
-	lima.deaf, lima.active, lima.granted, lima.rate, lima.rateBack = false, 0, lima.returned, 0, 0
+	lima.cut, lima.active, lima.granted, lima.rate, lima.rateBack = false, 0, lima.returned, 0, 0
 	r.lead(r.term.N+1, false, gone)
 	r.exchange(3)
 	if got := r.root.Census(r.now).Released; !slices.Equal(got, []string{"lima"}) {
@@ -572,12 +572,12 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 	r.exchange(2)
 	held := r.held("lima")
 	r.lead(3, false, m)
-	lima.deaf = true
+	lima.cut = true
 	r.exchange(6)
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held {
 		t.Fatalf("with the copy only: %+v", l)
 	}
-	lima.deaf = false
+	lima.cut = false
 	r.exchange(4)
 	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || c.granted != 0 {
 		t.Fatalf("with both: %+v", l)
@@ -593,7 +593,7 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 	lima.active, lima.keepsBack = 30, true
 	r.exchange(2)
 	held, c := r.held("lima"), r.copied()
-	c.blank, lima.deaf = false, true
+	c.blank, lima.cut = false, true
 	without := ledger.Members{Version: 1, List: slices.Clone(m.List)}
 	without.List[1].ClusterID = 0
 	r.lead(3, false, without)
@@ -605,7 +605,7 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 		t.Fatalf("the list is to hold %v", got)
 	}
 	// Another coordinator had written the right one.
-	m.Version, lima.deaf = 2, false
+	m.Version, lima.cut = 2, false
 	r.root.SetMembers(r.now, m)
 	r.exchange(4)
 	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Enrolled) != 0 {

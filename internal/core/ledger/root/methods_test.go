@@ -87,22 +87,22 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.lead(2) // it knows no ledger, and nairobi is not heard
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
-	meet := func() {
+	exchange := func() {
 		l.inside("dublin", 0, 30)
 		l.grants()
 	}
-	meet() // the promise
-	meet()
-	meet()
+	exchange() // the promise
+	exchange()
+	exchange()
 	lent := l.last["dublin"].Permits.Sessions.Granted
 	if lent < 30 {
 		t.Fatalf("%d were lent", lent)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
-	meet()
+	exchange()
 	l.back["dublin"], l.rateBack["dublin"] = lent, l.last["dublin"].Permits.Rate.Granted
 	for range 5 {
-		meet()
+		exchange()
 	}
 	if g := l.last["dublin"]; g.Permits.Sessions.Granted > lent {
 		t.Errorf("%d permits are lent anew, although nairobi may hold them all", g.Permits.Sessions.Granted-lent)

@@ -120,26 +120,26 @@ func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
 func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 	term := wire.Term{N: 1, Nonce: 1}
 	l := newReleaser(t, term)
-	meet := func() {
+	exchange := func() {
 		for range 3 {
 			l.holds("dublin", 1, 3, 0, 0)
 			l.holds("nairobi", 1, 0, 0, 0)
 			l.grants()
 		}
 	}
-	meet()
+	exchange()
 	l.set(func(r *ledger.RoomConfig) { r.Shut, r.Release = false, ledger.Release{} })
-	meet()
+	exchange()
 	if p := l.last["dublin"].Passes; p.Granted != 3 || p.Keep != 0 {
 		t.Errorf("the room lets people in: %+v, want 3 that were lent and none to keep", p)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Shut, r.Release = true, ledger.Release{ID: 8, N: 1, Lender: term} })
-	meet()
+	exchange()
 	if p := l.last["dublin"].Passes; p != (wire.Passes{Release: 8, Allocation: wire.Allocation{Granted: 1, Keep: 1}}) {
 		t.Errorf("a release of one person: %+v", p)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Release = ledger.Release{ID: 7, N: 5, Lender: term} })
-	meet()
+	exchange()
 	if p := l.last["dublin"].Passes; p.Release != 8 || p.Granted != 1 {
 		t.Errorf("an older one comes again: %+v", p)
 	}

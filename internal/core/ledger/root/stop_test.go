@@ -21,10 +21,10 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 			l.grants()
 		}
 	}
-	why := func(name string, told stop.Stop) stop.Stop {
+	why := func(name string, own stop.Stop) stop.Stop {
 		for _, d := range l.root.Centres(l.now) {
 			if d.Name == name {
-				return l.root.CentreStop(l.now, &d, told)
+				return l.root.CentreStop(l.now, &d, own)
 			}
 		}
 		t.Fatalf("no data centre %s", name)
@@ -34,12 +34,12 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	if s := why("dublin", stop.Stop{}); !s.OK() {
 		t.Errorf("both report: %+v", s)
 	}
-	told := stop.Stop{Reason: stop.AwaitsEdge, Edge: "edge-1"}
-	if s := why("dublin", told); s.Reason != stop.AwaitsEdge || s.Centre != "dublin" {
+	own := stop.Stop{Reason: stop.AwaitsEdge, Edge: "edge-1"}
+	if s := why("dublin", own); s.Reason != stop.AwaitsEdge || s.Centre != "dublin" {
 		t.Errorf("as its regional says: %+v", s)
 	}
 	exchange(30, "nairobi")
-	if s := why("dublin", told); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" || s.Command() == "" {
+	if s := why("dublin", own); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" || s.Command() == "" {
 		t.Errorf("it is silent: %+v at %v", s, l.wall)
 	}
 	l.lead(2) // it knows no permits yet
@@ -59,7 +59,7 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	if s := why("nairobi", stop.Stop{}); s.Command() != "" {
 		t.Errorf("dublin was removed: %+v", s)
 	}
-	if s := why("dublin", told); !s.OK() {
+	if s := why("dublin", own); !s.OK() {
 		t.Errorf("it was removed, and nobody expects its report: %+v", s)
 	}
 	list.Version, list.List = 10, list.List[:1]

@@ -9,9 +9,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestADataCentreThatForgotTheTimeIsToldIt: it had another time than the leader's
+// TestADataCentreThatForgotTheTimeGetsIt: it had another time than the leader's
 // guess; then its aggregator was replaced by one that knows none.
-func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
+func TestADataCentreThatForgotTheTimeGetsIt(t *testing.T) {
 	now, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
 	a := New(now, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin"}, Params: wire.DefaultParams()})
 	a.SetLease(fleettime.Never)
