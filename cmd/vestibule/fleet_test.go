@@ -130,7 +130,7 @@ func TestTheFleetCommandsUsage(t *testing.T) {
 	}
 }
 
-// Who may not connect is told so, and not that nobody answers.
+// A refused connection is reported as such, and not that nobody answers.
 func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,

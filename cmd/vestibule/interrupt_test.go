@@ -80,7 +80,7 @@ func TestWatchOutlastsTheAPI(t *testing.T) {
 	})
 }
 
-// TestAChangeWithoutAnAnswer: whoever interrupts a change, or waits in vain, is told that it may have been made; a read
+// TestAChangeWithoutAnAnswer: whoever interrupts a change, or waits in vain, reads that it may have been made; a read
 // needs no such word, nor a change that was not sent.
 func TestAChangeWithoutAnAnswer(t *testing.T) {
 	const unknown = "whether the change was made is not known: see vestibule audit list"

@@ -306,7 +306,7 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 				return err == nil && strings.Contains(text, "Your browser blocks cookies") &&
 					strings.Contains(text, "Allow them for this site") && !strings.Contains(text, "People ahead")
 			}
-			eventually(t, "the visitor is told", informed)
+			eventually(t, "the page shows it", informed)
 			if n := loads.Load(); n != 1 && !tc.noScript {
 				t.Errorf("the page was loaded %d times before", n)
 			}

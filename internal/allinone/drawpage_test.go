@@ -74,7 +74,7 @@ func (e *entrant) run(ctx context.Context, start time.Time) {
 }
 
 // TestADrawInABrowser: pages show the place in the draw before the start, even one that was open before the event was
-// announced; no visitor is told too low a number, and the start is noticed at once.
+// announced; no visitor sees too low a number, and the start is noticed at once.
 func TestADrawInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a draw takes a minute")
@@ -158,9 +158,9 @@ func TestADrawInABrowser(t *testing.T) {
 			off = max(off, ahead-n)
 		}
 	}
-	t.Logf("%d of %d entrants have a receipt; %d numbers were told before the start, too low by %d at most", len(places),
+	t.Logf("%d of %d entrants have a receipt; %d numbers were shown before the start, too low by %d at most", len(places),
 		people, numbers, off)
 	if off > 2 {
-		t.Errorf("a visitor was told a number that is too low by %d", off)
+		t.Errorf("a visitor saw a number that is too low by %d", off)
 	}
 }

@@ -192,7 +192,7 @@ func TestMetricsDocument(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(r.metrics, documented); diff != "" {
-		t.Errorf("docs/METRICS.md does not tell the truth (-registered +told):\n%s", diff)
+		t.Errorf("docs/METRICS.md differs (-registered +documented):\n%s", diff)
 	}
 }
 

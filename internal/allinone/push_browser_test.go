@@ -63,9 +63,9 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestNotificationInABrowser: a visitor subscribes on the waiting page, and the first message confirms it; it closes
-// the tab, is told when its turn has come, opens the notification's page and is inside. Chromium has no push service
-// here: the test gives the page a subscription of its own, and delivers to the service worker what the push service
-// got: also twice, in another order, and to who is inside.
+// the tab, is notified when its turn has come, opens the notification's page and is inside. Chromium has no push
+// service here: the test gives the page a subscription of its own, and delivers to the service worker what the push
+// service got: also twice, in another order, and to who is inside.
 func TestNotificationInABrowser(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) {
@@ -190,7 +190,7 @@ func TestNotificationInABrowser(t *testing.T) {
 	if m := deliver("confirm"); m.Code == "" || m.Of == "" || m.Page != "/buy?x=1" {
 		t.Errorf("%+v", m)
 	}
-	eventually(t, "the page says that the visitor will be told", func() bool {
+	eventually(t, "the page says that the visitor will be notified", func() bool {
 		got, err := browsertest.Look(tab, chromedp.Evaluate[string](`document.body.textContent`))
 		return err == nil && strings.Contains(got, "You will be notified at your turn")
 	})

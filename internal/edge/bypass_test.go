@@ -98,7 +98,7 @@ func TestRule10Rules(t *testing.T) {
 	}
 	if a := v.get("http://sale.example/open/a", gate.PollHeader, "1", "Accept",
 		"application/json"); !strings.Contains(a.body, "entering") && a.Header.Get(gate.DecisionHeader) == "wait" {
-		t.Errorf("a page that asks whether it may come in is told %s", a.body)
+		t.Errorf("a page that asks whether it may come in gets %s", a.body)
 	}
 	if n := st.server.gate.Status().Rooms["sale"].Sessions; n != 0 {
 		t.Errorf("%d sessions are counted", n)

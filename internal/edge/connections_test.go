@@ -184,7 +184,7 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 		}
 	}
 	if codes[http.StatusOK] != 31 || codes[http.StatusServiceUnavailable] != 29 {
-		t.Errorf("streams: %v, want 31 and 29 told to poll", codes)
+		t.Errorf("streams: %v, want 31 and 29 asked to poll", codes)
 	}
 }
 

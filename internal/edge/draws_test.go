@@ -80,7 +80,7 @@ func TestADrawIsShown(t *testing.T) {
 	commit := draw.Secret{1}.Commit()
 	if shown := fmt.Sprintf("%x", commit); !strings.Contains(a.body, shown) ||
 		!strings.Contains(a.body, "gets a place by lot") {
-		t.Errorf("the first visitor is not told of the draw: %s", a.body)
+		t.Errorf("the first visitor is not shown the draw: %s", a.body)
 	}
 	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "open" || j.PeopleAhead != -1 ||
 		j.Draw.Receipt != nil || j.Before == "" || j.Draw.Commit == "" {

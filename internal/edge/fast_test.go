@@ -124,7 +124,7 @@ func TestHandingOverKeepsTLS(t *testing.T) {
 			t.Errorf("%s: %s %d", method, a.Proto, a.StatusCode)
 		}
 		if got := st.origin.last().Header.Get("X-Forwarded-Proto"); got != "https" {
-			t.Errorf("%s: the site is told %s", method, got)
+			t.Errorf("%s: the site gets %s", method, got)
 		}
 		for _, c := range a.Cookies() {
 			if !c.Secure || c.Name != ticket.CookieName("sale", true) {

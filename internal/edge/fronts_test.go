@@ -445,12 +445,12 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 		seen := site.took()
 		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
 			seen[0].Header.Get("X-Forwarded-Proto") != "http" {
-			t.Errorf("the site is told %v", seen)
+			t.Errorf("the site gets %v", seen)
 		}
 	})
 }
 
-// The edge is told each header that it decides by.
+// The edge gets each header that it decides by.
 func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		for _, name := range gate.Decisive {
@@ -465,7 +465,7 @@ func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 			}
 			st.door.raw(request("GET /about HTTP/1.1", "shop.example", lines...))
 			if got := site.question().Header[name]; !slices.Equal(got, []string{value}) {
-				t.Errorf("%s: the edge is told %q", name, got)
+				t.Errorf("%s: the edge gets %q", name, got)
 			}
 		}
 	})

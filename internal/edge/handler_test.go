@@ -255,7 +255,7 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 		}
 	}
 	for _, line := range st.origin.last().Header["Cookie"] {
-		t.Errorf("the site was told %q", line)
+		t.Errorf("the site got %q", line)
 	}
 }
 
@@ -393,7 +393,7 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 	head := v.ask(http.MethodHead, "http://sale.example/", "")
 	if head.StatusCode != http.StatusOK || head.body != "" || head.ContentLength < 1000 ||
 		head.Header.Get("Retry-After") == "" {
-		t.Errorf("HEAD: %d, %d bytes told, %q", head.StatusCode, head.ContentLength, head.body)
+		t.Errorf("HEAD: %d, %d bytes announced, %q", head.StatusCode, head.ContentLength, head.body)
 	}
 	post := v.ask(http.MethodPost, "http://sale.example/buy", "seats=2", "Content-Type",
 		"application/x-www-form-urlencoded")
@@ -534,7 +534,7 @@ func TestACappedVisitorSeesSteadyNumbers(t *testing.T) {
 	ahead := func(line int) (ahead int) {
 		t.Helper()
 		st.up.view(sale, float64(line), 2, 1, 1<<60)
-		eventually(t, fmt.Sprintf("a line of %d is told", line), func() bool {
+		eventually(t, fmt.Sprintf("a line of %d is shown", line), func() bool {
 			a := st.door.visitor().get(saleURL, "Cookie", me, "Accept", "application/json", gate.PollHeader, "1")
 			me, _, _ = strings.Cut(a.Header.Get("Set-Cookie"), ";")
 			var j struct {

@@ -31,7 +31,7 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	})
 	waits := st.door.visitor()
 	if state, by := state(waits); state != "paused" || by != "site" {
-		t.Errorf("who comes now is told %s by %q", state, by)
+		t.Errorf("who comes now gets %s by %q", state, by)
 	}
 	first := waits.get(saleURL, "Accept", "application/json").json(t).Ours["joinedAt"]
 	l := waits.listen(streamURL)

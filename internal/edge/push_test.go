@@ -163,7 +163,7 @@ func TestSubscribing(t *testing.T) {
 		}
 		if page := v.get("http://sale.example/buy?x=1", "Accept", "text/html"); !strings.Contains(page.body,
 			`<dd id=kept>10 minutes</div>`) {
-			t.Errorf("the claim time is not told: %s", page.body)
+			t.Errorf("the claim time is not shown: %s", page.body)
 		}
 		switch end {
 		case "enters":

@@ -29,7 +29,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	st.start()
-	eventually(t, "the edge is told the time", st.server.gate.Engine.TimeKnown.Load)
+	eventually(t, "the edge gets the time", st.server.gate.Engine.TimeKnown.Load)
 	refused := func(want ...string) {
 		t.Helper()
 		r := st.server.Ready()
@@ -99,7 +99,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		}
 	}
 	if again.server.gate.Engine.TimeKnown.Load() {
-		t.Error("who has told it the time?")
+		t.Error("where does it have the time from?")
 	}
 	check(admission.Unsure)
 

@@ -63,7 +63,7 @@ func TestChurnOutlivesATerm(t *testing.T) {
 	}
 	third := leader()
 	if err := third.keep(ctx); err == nil {
-		t.Error("a document that cannot be read is not told")
+		t.Error("an unreadable document is not reported")
 	}
 	keep(third)
 	keep(leader())

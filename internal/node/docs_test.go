@@ -191,7 +191,7 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 		t.Errorf("after a restart: rooms %v, keys version %d", got, again.Ring().Version)
 	}
 	if v := testutil.ToFloat64(again.version.WithLabelValues(RoomsDocument)); v != 4 {
-		t.Errorf("version %v is told, want 4", v)
+		t.Errorf("version %v is current, want 4", v)
 	}
 	info, err := os.Stat(filepath.Join(f.dir, "keys.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {

@@ -35,7 +35,7 @@ func (w *won) Run(ctx context.Context, minTerm func() uint64, lead func(context.
 	return nil
 }
 
-// toldLedger is a ledger that records its calls.
+// fakeLedger is a ledger that records its calls.
 type fakeLedger struct {
 	until fleettime.Mono
 	rooms int // number of calls
@@ -150,7 +150,7 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		synctest.Wait()
 		if l.until != 1 || l.rooms != 1 || !slices.Equal(taken, []int{0, 1}) || testutil.ToFloat64(candidate.Dropped) != 1 ||
 			pumps.Load() < 2 {
-			t.Errorf("lease until %d, rooms told %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, 2 at least",
+			t.Errorf("lease until %d, rooms set %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, 2 at least",
 				l.until, l.rooms, taken, testutil.ToFloat64(candidate.Dropped), pumps.Load())
 		}
 		before := pumps.Load()
@@ -159,7 +159,7 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		candidate.Changed() // repeated before it was handled: no effect
 		synctest.Wait()
 		if l.until != 9 || l.rooms < 2 || pumps.Load() != before+int64(l.rooms) {
-			t.Errorf("lease until %d, rooms told %d times, pumped %d times more", l.until, l.rooms, pumps.Load()-before)
+			t.Errorf("lease until %d, rooms set %d times, pumped %d times more", l.until, l.rooms, pumps.Load()-before)
 		}
 		before = pumps.Load()
 		time.Sleep(time.Hour) // nothing due for that time

@@ -190,7 +190,7 @@ func (p *pipeline) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// told returns how often the push service took a message of a stage for a visitor; their lives tell them apart.
+// delivered returns how often the push service took a message of a stage for a visitor; their lives tell them apart.
 func (p *pipeline) delivered(visitor uint64, stage push.Stage) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,7 +289,7 @@ func (p *pipeline) worker(name string) (w *Worker, end func()) {
 	return w, end
 }
 
-// TestThePipeline: two notifiers tell each visitor each stage once; who has left is told nothing, a busy push service
+// TestThePipeline: two notifiers tell each visitor each stage once; who has left gets nothing, a busy push service
 // is asked again, one that knows the browser no more ends the subscription, and one that refuses is a dead letter.
 func TestThePipeline(t *testing.T) {
 	p := newPipeline(t)
@@ -320,14 +320,14 @@ func TestThePipeline(t *testing.T) {
 	})
 	for v := uint64(1); v <= 40; v++ {
 		if v != gone && v != refused {
-			testkit.Eventually(t, fmt.Sprintf("%d is told that it will be", v),
+			testkit.Eventually(t, fmt.Sprintf("%d is confirmed", v),
 				func() bool { return p.delivered(v, push.Confirmed) == 1 })
 		}
 	}
 	if err := p.conn.StorePush(ctx, uint64(shop), left, nil); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "those up to 10 are told their turn, and those up to 25 that it comes", func() bool {
+	testkit.Eventually(t, "those up to 10 are called, and those up to 25 notified of their turn soon", func() bool {
 		p.call(10, 25)
 		for v := uint64(1); v <= 25; v++ {
 			if v == left || v == gone || v == refused {
@@ -355,7 +355,7 @@ func TestThePipeline(t *testing.T) {
 		}
 		if v == left || v == gone || v == refused {
 			if n := p.delivered(v, push.Called) + p.delivered(v, push.Soon); n != 0 {
-				t.Errorf("%d was told %d times", v, n)
+				t.Errorf("%d was notified %d times", v, n)
 			}
 		} else if c, s, f := p.delivered(v, push.Called), p.delivered(v, push.Soon), p.delivered(v, push.Confirmed); c != 1 || s != soon ||
 			f != 1 {
@@ -465,7 +465,7 @@ func TestKilledNotifiers(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond) // the pace of arrivals
 	}
-	testkit.Eventually(t, "all are told", func() bool {
+	testkit.Eventually(t, "all are notified", func() bool {
 		p.call(last, last)
 		for v := uint64(1); v <= last; v++ {
 			if left[v].IsZero() && !unsure[v] && p.delivered(v, push.Called) == 0 {
@@ -498,7 +498,8 @@ func TestKilledNotifiers(t *testing.T) {
 	t.Logf("%d visitors, %d processes killed in %v: lost 0 (goal 0); of %d messages the push service got %d twice (%.2f %%), browsers show %d twice (goal 0.1 %%); "+
 		"sent after having entered %d, the latest after %v (goal 0; browsers ask before they show)", last, killed, *killing,
 		messages, twice, 100*float64(twice)/float64(messages), shown, late, latest)
-	// What was on its way when a process was killed may be told again. A notifier that does not look tells all that left.
+	// What was on its way when a process was killed may be delivered again. A notifier that does not look tells all that
+	// left.
 	if late > len(left)/20 || twice > messages/20 || shown > 0 {
 		t.Errorf("sent twice %d, shown twice %d, sent after having entered %d", twice, shown, late)
 	}
@@ -526,7 +527,7 @@ func TestAnEndedNotifierGivesBack(t *testing.T) {
 	testkit.Receive(t, "its end", ended)
 	begun := time.Now()
 	p.worker("b")
-	testkit.Eventually(t, "all are told", func() bool {
+	testkit.Eventually(t, "all are notified", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.heard) == n
@@ -550,7 +551,7 @@ func TestNoRoomNotifiesYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, _ := p.worker("a")
-	testkit.Eventually(t, "an unreadable secret is told", func() bool {
+	testkit.Eventually(t, "an unreadable secret is reported", func() bool {
 		r := w.Ready()
 		return !r.Ready && len(r.Reasons) == 1 && strings.Contains(r.Reasons[0], "the secret of notifications")
 	})
@@ -631,7 +632,7 @@ func TestDeliveryInTime(t *testing.T) {
 		p.call(last, last)
 	}
 	var ages []time.Duration
-	testkit.Eventually(t, "all are told", func() bool {
+	testkit.Eventually(t, "all are notified", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.heard) == int(n)

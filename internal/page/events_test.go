@@ -65,7 +65,7 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 	if got.At != int64(b.Now) || got.Cutoff != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 ||
 		!slices.Equal(got.Paces, []float64{90, 12.35, 0, 3}) || got.Joining != 17 || got.Theta != 0.00012 ||
 		got.Paused != "" {
-		t.Errorf("told %+v", got)
+		t.Errorf("reported %+v", got)
 	}
 	if size > 1024 {
 		t.Errorf("the message has %d bytes", size)
@@ -85,7 +85,7 @@ func TestABroadcastIsReadByScripts(t *testing.T) {
 	}})
 	if got.Cutoff != maxDate || got.Park != maxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 ||
 		got.Paused != "system" || len(got.Line) > 0 {
-		t.Errorf("told %+v", got)
+		t.Errorf("reported %+v", got)
 	}
 	if got, _ := hear(t, &Broadcast{Now: 5}); got.At != 5 || got.Line != nil {
 		t.Errorf("without a view: %+v", got)

@@ -317,7 +317,7 @@ func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 	r := s.regional("one")
 	eventually(t, "it leads above the term of the promises", func() bool { return r.Status().Region.Term.N > ahead })
 	if n := r.counter("vestibule_regional_store_regressions_total"); n != 1 {
-		t.Errorf("%v regressions told, want 1", n)
+		t.Errorf("%v regressions logged, want 1", n)
 	}
 	// An edge that is in no roster, with a session.
 	now := fleettime.TimeOf(time.Now())
@@ -328,7 +328,7 @@ func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 			Sessions: []wire.Expiry{{Until: uint32(now.Second()) + 60, Stamped: 1}},
 		}},
 	}
-	eventually(t, "the unknown edge is told", func() bool {
+	eventually(t, "the unknown edge is logged", func() bool {
 		m.Seen = r.Status().Region.Term
 		m.Seq++
 		data, err := wire.EncodeReport(&m)

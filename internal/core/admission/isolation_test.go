@@ -174,7 +174,7 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("who has left gets %v (%v)", d.Verdict, d.Fresh)
 	}
 	if rep := lr.hear(at(isolated)); len(rep.Rooms[0].Ends) != 0 {
-		t.Errorf("the regional is told of %+v", rep.Rooms[0].Ends)
+		t.Errorf("the regional gets %+v", rep.Rooms[0].Ends)
 	}
 
 	// An isolated edge with another policy serves it, and does not renew it.

@@ -74,7 +74,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 	slices.SortFunc(held, byJoining)
 	rep := r.hear(at(0)).Rooms[0]
 	if rep.HeldPeople != 90 || len(rep.HeldJoined) != 90 {
-		t.Errorf("%d of %d parked are told", len(rep.HeldJoined), rep.HeldPeople)
+		t.Errorf("%d of %d parked are reported", len(rep.HeldJoined), rep.HeldPeople)
 	}
 	r.queueing(at(0)) // joined at least 20 s ago: may enter
 	turn := 0

@@ -276,7 +276,7 @@ func (m *machine) hear(t *rapid.T) {
 		}
 		for until, c := range m.counts {
 			if !reported[until] && int64(until) > m.folded && fleettime.Time(int64(until)*1000).Add(fleettime.Guard) > m.mark {
-				t.Fatalf("second %d is not told: %+v", until, c)
+				t.Fatalf("second %d is not reported: %+v", until, c)
 			}
 		}
 		owed := uint64(0)
@@ -389,7 +389,7 @@ func (m *machine) check(t *rapid.T) {
 			m.granted.Permits.Sessions.Granted)
 	}
 	if m.cap && l.Renewed > l.RenewCeil || l.RenewCeil > m.granted.RenewCeil {
-		t.Fatalf("%d renewed, may %d, told %d", l.Renewed, l.RenewCeil, m.granted.RenewCeil)
+		t.Fatalf("%d renewed, may %d, granted %d", l.Renewed, l.RenewCeil, m.granted.RenewCeil)
 	}
 	used := uint64(0)
 	for _, a := range m.admitted {

@@ -63,7 +63,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	first := [5]time.Duration{d.Low, d.Quartiles[0], d.Wait, d.Quartiles[2], d.High}
 	for i, want := range lots(0.5).Waits {
 		if off := (first[i] - want).Abs(); off > time.Second {
-			t.Errorf("is told %v, want %v", first, lots(0.5).Waits)
+			t.Errorf("gets %v, want %v", first, lots(0.5).Waits)
 		}
 	}
 	if _, _, ok := d.Ticket.Quartiles(); !d.Known || d.Next || d.Longer || d.Quartiles[1] != d.Wait || !ok {
@@ -79,7 +79,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	again := e.Arrive(now.Add(time.Second), sale, d.Ticket)
 	if now := [5]time.Duration{again.Low, again.Quartiles[0], again.Wait, again.Quartiles[2], again.High}; now != first ||
 		again.Longer {
-		t.Errorf("a tenth more: told %v, then %v", first, now)
+		t.Errorf("a tenth more: shown %v, then %v", first, now)
 	}
 	longer = lots(0.5)
 	longer.Changed = present.Add(-time.Second)

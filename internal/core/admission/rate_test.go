@@ -33,13 +33,13 @@ func TestAgesOfPermitsOfR(t *testing.T) {
 				k := len(uses) - 1
 				age := now.Sub(uses[k])
 				if reported := time.Duration(s) * time.Second; reported > age || reported < age-time.Second-rateSlot {
-					t.Fatalf("used %v ago, told as %v", age, reported)
+					t.Fatalf("used %v ago, reported as %v", age, reported)
 				}
 				uses = uses[:k]
 			}
 		}
 		if len(uses) > 0 {
-			t.Fatalf("%d permits in use are not told", len(uses))
+			t.Fatalf("%d permits in use are not reported", len(uses))
 		}
 	})
 }

@@ -132,7 +132,7 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 	rep := r.hear(at(0))
 	if got := rep.Rooms[0]; !rep.Join || rep.Seen != r.term || got.Permits.Sessions.Granted != 10 || got.Spent != 1 ||
 		len(got.Moves) != 1 {
-		t.Errorf("the new parent is told %+v: %+v", rep, got)
+		t.Errorf("the new parent gets %+v: %+v", rep, got)
 	}
 	r.term = wire.Term{N: 1, Nonce: 7}
 	before := state(e, at(0))

@@ -112,17 +112,17 @@ func TestEveryVerdict(t *testing.T) {
 			r.grant(now, 0, 0)
 		}, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
 		{
-			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new",
+			"the lease of the edge is ended", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new",
 			ticket.Ticket{},
 			Queue,
 			Isolated, Newcomer,
 		},
 		{
-			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session",
+			"the lease of the edge is ended", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session",
 			inside(7, 100), Serve, Session, Kept,
 		},
 		{
-			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) },
+			"the lease of the edge is ended", func(e *Engine, r *regional) { e.Lapse(now) },
 			"a visitor whose session other clocks may have ended", inside(7, 0), Queue, Isolated, Expired,
 		},
 		{"the edge is isolated and the room closed then", func(e *Engine, r *regional) {
@@ -284,7 +284,7 @@ func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
 	r.say(now, wire.Grant{})
 	e.Arrive(now, sale, ticket.Ticket{ID: 8, Joined: present - 1000, Seen: uint32(present.Second())})
 	if n := r.hear(now).Rooms[0].Waiting.Total(); n != 1 {
-		t.Errorf("%v people wait after fleet time was told, want 1", n)
+		t.Errorf("%v people wait after fleet time was known, want 1", n)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestAWaitingVisitorGetsPlaceAndForecast(t *testing.T) {
 	g.View = near
 	r.room(at(0), g)
 	if d = e.Arrive(at(0), sale, joined(day)); d.Known || d.Wait != 0 {
-		t.Errorf("nobody enters: told %v (%v)", d.Wait, d.Known)
+		t.Errorf("nobody enters: forecast %v (%v)", d.Wait, d.Known)
 	}
 }
 

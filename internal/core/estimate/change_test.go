@@ -74,7 +74,7 @@ func TestARoomThatFillsForYearsIsForeseen(t *testing.T) {
 	}
 }
 
-// TestFewerPacesAdmitAsMany: a forecast with many phases before several changes is told in few.
+// TestFewerPacesAdmitAsMany: a forecast with many phases before several changes has few paces.
 func TestFewerPacesAdmitAsMany(t *testing.T) {
 	var paces []Pace
 	for i := range 3 * MaxPaces {

@@ -303,7 +303,7 @@ func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
 			}
 			for _, f := range forecasts {
 				if wait := enters[int(f.of)-1] - f.at; wait > 30 && (f.wait > 2*wait || f.wait < wait/2) {
-					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v was told %.0f s and waited for %.0f", total, late,
+					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v got a forecast of %.0f s and waited for %.0f", total, late,
 						f.at, f.of, f.wait, wait)
 					break
 				}
@@ -396,7 +396,7 @@ func TestARecalledChurnForeseesAfterARestart(t *testing.T) {
 	if got := entered(without.Paces(limits), 60); got > total/2 {
 		t.Errorf("%.0f are foreseen without what was learned: the test shows nothing", got)
 	}
-	// It may also be told late.
+	// It may also be reported late.
 	without.Recall(before.Churn())
 	if got, want := without.Stay(), with.Stay(); math.Abs(got.Seconds()-want.Seconds()) > 0.1*want.Seconds() {
 		t.Errorf("a stay of %v where it is recalled late, of %v otherwise", got, want)

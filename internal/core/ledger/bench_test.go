@@ -139,7 +139,7 @@ func BenchmarkGlobalSync(b *testing.B) {
 				g.report(int(n)%bigCentres, bb.only, n/bigCentres)
 				rooms += g.sync()
 			}
-			b.ReportMetric(float64(rooms)/float64(n), "rooms-told/op")
+			b.ReportMetric(float64(rooms)/float64(n), "rooms-reported/op")
 		})
 	}
 }
@@ -227,5 +227,5 @@ func BenchmarkRegionalReport(b *testing.B) {
 			reported += len(m.Rooms)
 		}
 	}
-	b.ReportMetric(float64(reported)/float64(n), "rooms-told/op")
+	b.ReportMetric(float64(reported)/float64(n), "rooms-reported/op")
 }

@@ -105,7 +105,7 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 90s
 			arrive d2 n=20
 			advance 5s`,
-		"what a silent edge told comes late": `
+		"a silent edge's report comes late": `
 			fleet total=10 rate=120 session=60s edges=2 probation=10s
 			advance 2s
 			arrive d1 n=3
@@ -323,16 +323,16 @@ func TestRule5WhatWasLostIsReported(t *testing.T) {
 		advance 5s clicking=2s
 		`
 	if over, reported := scenario(t, lost).oracle.overcommit(); over <= 0 || reported < over {
-		t.Errorf("%d sessions beyond T, %d are told", over, reported)
+		t.Errorf("%d sessions beyond T, %d are reported", over, reported)
 	}
 	w := scenario(t, lost+`crash d1
 		forget d1`)
 	if _, reported := w.oracle.overcommit(); reported == 0 {
-		t.Error("its last tickets may be valid, and nothing is told")
+		t.Error("its last tickets may be valid, and nothing is reported")
 	}
 	w.run(26 * time.Second)
 	if _, reported := w.oracle.overcommit(); reported != 0 {
-		t.Errorf("its last tickets have expired, and %d are told", reported)
+		t.Errorf("its last tickets have expired, and %d are reported", reported)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestRule5AMoveFromAnEndedEdgeCountsForATicketLife(t *testing.T) {
 	for _, want := range []int64{1, 0} {
 		w.run(35 * time.Second)
 		if _, reported := w.oracle.overcommit(); reported != want {
-			t.Errorf("%d are told, want %d", reported, want)
+			t.Errorf("%d are reported, want %d", reported, want)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestRule8Fencing(t *testing.T) {
 			deliver d1 up later=305ms # the end of the first, when it has just heard of the second
 			cut d1 up
 			advance 1s`,
-		"the end of an older lease epoch, told late": `
+		"the end of an older lease epoch, reported late": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s
 			arrive d1 bob

@@ -38,7 +38,7 @@ func allDue(b *Book, c Call) (out []Job) {
 	return out
 }
 
-// confirm marks jobs of a confirmation as told.
+// confirm marks jobs of a confirmation as notified.
 func confirm(b *Book, jobs []Job) {
 	for i := range jobs {
 		if _, _, m := b.Get(&jobs[i]); m.Stage == Confirmed {
@@ -66,7 +66,7 @@ func TestWhoIsDue(t *testing.T) {
 	expect(Call{shop, 0, 2 * minute}, "1:soon 2:soon")
 	expect(Call{shop, 0, 2 * minute}, "")
 	b.Set(0, shop, 1, 1, nil)
-	b.Set(0, shop, 4, 1, record(4*minute, Soon, "a")) // another notifier has told it
+	b.Set(0, shop, 4, 1, record(4*minute, Soon, "a")) // by another notifier
 	expect(Call{shop, 3 * minute, 4 * minute}, "2:turn 3:turn")
 	expect(Call{shop, 3 * minute, 4 * minute}, "")
 	b.Set(0, shop, 5, 1, record(5*minute, Unconfirmed, "b")) // another browser
@@ -105,7 +105,7 @@ func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 	}
 }
 
-// TestWhatTheOutboxLostIsDueAgain: until the subscription says that it was told, or it is too late.
+// TestWhatTheOutboxLostIsDueAgain: until its mark is stored, or it is too late.
 func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 	b := NewBook(100)
 	b.Set(0, shop, 1, 1, record(minute, Confirmed, "a"))
@@ -117,7 +117,7 @@ func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 	b.Mark(m)
 	b.Mark(other)
 	if sealed, _, _ := b.Get(&first[1]); sealed != nil {
-		t.Error("it can be told again")
+		t.Error("it can be delivered again")
 	}
 	for at, want := range []string{"", "", "1:turn", "", "1:turn", "", "", ""} {
 		got := b.Stale(fleettime.Time(at*20_000), 30*time.Second, 90*time.Second)

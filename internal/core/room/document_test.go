@@ -197,6 +197,6 @@ func TestARenamedRoomIsTheSameRoom(t *testing.T) {
 		Name: "again", Identity: "shop",
 		Host: "a.example",
 	}}}); len(got) != 0 {
-		t.Errorf("told to begin anew: %v", got)
+		t.Errorf("asked to begin anew: %v", got)
 	}
 }

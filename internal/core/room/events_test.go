@@ -32,7 +32,7 @@ func launch() Event {
 	}
 }
 
-// TestEventsAreRefusedWithTheField: each fault of an event is told with its place in the list and its rule.
+// TestEventsAreRefusedWithTheField: each fault of an event is reported with its place in the list and its rule.
 func TestEventsAreRefusedWithTheField(t *testing.T) {
 	edit := func(f func(*Event)) []Event {
 		e := launch()
@@ -323,8 +323,8 @@ func TestAnEventWithADraw(t *testing.T) {
 		kind  Kind
 		next  float64 // -1 for never
 	}{
-		{"nothing is told", nil, -1, Prequeue, 30},
-		{"nothing is told at the start", nil, 0.1, Prequeue, 30},
+		{"nothing is published", nil, -1, Prequeue, 30},
+		{"nothing is published at the start", nil, 0.1, Prequeue, 30},
 		{"announced", board(draw.Announce(1, events[0], draw.Secret{1}, draw.BeaconNone)), 0.1, Prequeue, 30},
 		{"published in time, before the start", published(-0.49), -0.01, Prequeue, 0},
 		{"published in time", published(-0.49), 0, Active, 30},

@@ -582,7 +582,7 @@ func TestSettingsWithoutAnEffectAreKept(t *testing.T) {
 	}
 }
 
-// A number is told as it came, and a fault of JSON with its place.
+// A number is listed as it came, and a fault of JSON with its place.
 func TestFaultsAreListedAsTheyCame(t *testing.T) {
 	f := start(t)
 	const of = `{"name":"big","host":"big.example","new_users_per_minute":200,"vestibule":{"origin":"https://o.example"},"total_active_users":`

@@ -211,11 +211,11 @@ func TestRefusedTokensOfManyAddresses(t *testing.T) {
 		}
 	}
 	if logged != maxLogged {
-		t.Errorf("%d told, want %d", logged, maxLogged)
+		t.Errorf("%d logged, want %d", logged, maxLogged)
 	}
 	now = now.Add(failuresWithin)
 	if throttle.Failed(now, "1"); !throttle.First(now, "1") {
-		t.Error("nothing is told a minute later")
+		t.Error("nothing is published a minute later")
 	}
 }
 

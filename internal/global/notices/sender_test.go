@@ -355,7 +355,7 @@ func TestAQueueIsBounded(t *testing.T) {
 	}
 }
 
-// TestALaterWebhookGetsNoEarlierChanges: while nobody is told, nothing is followed.
+// TestALaterWebhookGetsNoEarlierChanges: without a webhook nothing is followed.
 func TestALaterWebhookGetsNoEarlierChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)

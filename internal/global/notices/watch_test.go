@@ -23,7 +23,7 @@ func quietRoom() Room {
 	return Room{ID: "r1", Name: "shop", Limits: Limits{200, 100}, Complete: true, Controlled: true, Wait: -1}
 }
 
-// told runs a watch over seconds from to to, with a state from see, and returns what is told: "second kind".
+// sent runs a watch over seconds from to to, with a state from see, and returns what is sent: "second kind".
 func sent(w *Watch, from, to int, see func(second int, r *Room, s *Seen)) (out []string) {
 	for second := from; second <= to; second++ {
 		r, s := quietRoom(), &Seen{}
@@ -73,7 +73,7 @@ func TestWhatIsSent(t *testing.T) {
 				r.Waiting = 3
 			}
 		}, nil},
-		{"a line that flaps after it was told", func(s int, r *Room, _ *Seen) {
+		{"a line that flaps after its notice", func(s int, r *Room, _ *Seen) {
 			if s < 20 || s%50 == 0 {
 				r.Waiting = 1
 			}

@@ -65,7 +65,7 @@ func lead(t testing.TB, s *Store, edit func(*Draft)) *State {
 	return state
 }
 
-// told returns a node's view of the store: the version and the rooms.
+// current returns a node's view of the store: the version and the rooms.
 func current(t testing.TB, s *memoryStore) (uint64, string) {
 	t.Helper()
 	h, err := roomdoc.DecodeHead(s.docs[roomdoc.RoomsDocument].data)
@@ -86,7 +86,7 @@ func current(t testing.TB, s *memoryStore) (uint64, string) {
 		doc.Rooms, doc.Hosts = append(doc.Rooms, d.Rooms...), append(doc.Hosts, d.Hosts...)
 	}
 	if _, err := room.NewSet(doc, h.Version); err != nil {
-		t.Errorf("nodes are told rooms that break a rule: %v", err)
+		t.Errorf("nodes get rooms that break a rule: %v", err)
 	}
 	var names []string
 	for _, r := range doc.Rooms {
@@ -99,7 +99,7 @@ func current(t testing.TB, s *memoryStore) (uint64, string) {
 func want(t testing.TB, s *memoryStore, rooms string) {
 	t.Helper()
 	if _, got := current(t, s); got != rooms {
-		t.Errorf("nodes are told %q, want %q", got, rooms)
+		t.Errorf("nodes get %q, want %q", got, rooms)
 	}
 }
 
@@ -444,7 +444,7 @@ func interleave(rt *rapid.T) {
 		case roomdoc.RoomsDocument:
 			h, err := roomdoc.DecodeHead(data)
 			if err != nil || h.Version <= published {
-				rt.Fatalf("nodes are told version %d after %d, %v", h.Version, published, err)
+				rt.Fatalf("nodes have version %d after %d, %v", h.Version, published, err)
 			}
 			published = h.Version
 			var doc room.Document
@@ -456,12 +456,12 @@ func interleave(rt *rapid.T) {
 			for _, hash := range h.Sections {
 				d, _, err := roomdoc.DecodeSection(hash, docs.docs[roomdoc.SectionDocument(hash)].data, roomdoc.MaxUnpacked)
 				if err != nil {
-					rt.Fatalf("nodes are told of a section that is not there: %v", err)
+					rt.Fatalf("nodes are updated of a section that is not there: %v", err)
 				}
 				doc.Rooms, doc.Hosts = append(doc.Rooms, d.Rooms...), append(doc.Hosts, d.Hosts...)
 			}
 			if _, err := room.NewSet(doc, h.Version); err != nil {
-				rt.Fatalf("nodes are told rooms that break a rule: %v", err)
+				rt.Fatalf("nodes get rooms that break a rule: %v", err)
 			}
 		}
 	}
@@ -611,7 +611,7 @@ func interleave(rt *rapid.T) {
 		}
 	}
 	if state.Version != 0 && published != state.Version {
-		rt.Fatalf("nodes are told version %d, the state is %d", published, state.Version)
+		rt.Fatalf("nodes have version %d, the state is %d", published, state.Version)
 	}
 	if !audited {
 		return

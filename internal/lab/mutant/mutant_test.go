@@ -25,7 +25,7 @@ func TestEveryRuleHasMutants(t *testing.T) {
 	for _, m := range mutant.All() {
 		world := m.Target == "" || slices.ContainsFunc(sim.Targets, func(w sim.Target) bool { return w.Name == m.Target })
 		if m.Says == "" || len(m.Tests) == 0 || !world || m.Rule < 1 || m.Rule > numRules || names[m.Name] {
-			t.Errorf("not told, or told twice: %+v", m)
+			t.Errorf("missing, or twice: %+v", m)
 		}
 		rules[m.Rule], names[m.Name] = true, true
 	}

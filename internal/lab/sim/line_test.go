@@ -33,7 +33,7 @@ func TestTheLineIsShownThroughTakeovers(t *testing.T) {
 			t.Fatal(r.Fault)
 		}
 		if least < 0.9 || most > 1.15 {
-			t.Errorf("a new %s: between %.2f and %.2f of those who wait were told", x.what, least, most)
+			t.Errorf("a new %s: between %.2f and %.2f of those who wait were shown", x.what, least, most)
 		}
 	}
 }

@@ -98,8 +98,8 @@ func (p pki) run(scheme, config string) string {
 	return u.String()
 }
 
-// Each fault between a node and a server is told with its cause, the server and the next step, by Diagnose
-// (--check-config), in the log, and by Fault (/readyz). Once it is mended, nothing is told.
+// Each fault between a node and a server is reported with its cause, the server and the next step, by Diagnose
+// (--check-config), in the log, and by Fault (/readyz). Once it is mended, nothing is reported.
 func TestFaultsOfNATSAreExplained(t *testing.T) {
 	const (
 		jetstream = "jetstream { store_dir: 'STORE', domain: hub }\n"
@@ -239,14 +239,14 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			host, _, _ := net.SplitHostPort(u.Host)
 			if err == nil || !strings.Contains(err.Error(), c.cause) || !strings.Contains(err.Error(), c.step) ||
 				!strings.Contains(err.Error(), host) {
-				t.Fatalf("told %v\nwant %s … %s", err, c.cause, c.step)
+				t.Fatalf("reported %v\nwant %s … %s", err, c.cause, c.step)
 			}
 			conn, err := natsbus.Connect(o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			eventually(t, "the fault is told", func() bool { return strings.Contains(conn.Fault(), c.cause) })
+			eventually(t, "the fault is logged", func() bool { return strings.Contains(conn.Fault(), c.cause) })
 			eventually(t, "the fault is logged",
 				func() bool { return log.Has("NATS cannot be used") && log.Has("next_step=") })
 		})

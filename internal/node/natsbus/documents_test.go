@@ -98,7 +98,7 @@ func TestABucketThatIsGoneIsMadeByWhoWrites(t *testing.T) {
 	if err := js.DeleteKeyValue(within(t), "vestibule_documents"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "who writes over what is gone is told so", func() bool {
+	eventually(t, "a write over a deleted document is refused", func() bool {
 		_, err := d.Put(within(t), "rooms", []byte("two"), first)
 		return errors.Is(err, wire.ErrChanged)
 	})

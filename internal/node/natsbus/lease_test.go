@@ -202,7 +202,7 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 		case r.count() != 2:
 			return fmt.Sprintf("a led, and then %v", r.leaders[1:])
 		case a.before.Load() != 0 || before != 1:
-			return fmt.Sprintf("somebody had led before: the first was told so %d times, its successor %d times",
+			return fmt.Sprintf("somebody had led before: the first learned so %d times, its successor %d times",
 				a.before.Load(), before)
 		case took > natsbus.LeaseLength:
 			return fmt.Sprintf("a lease that was given up was waited for: %v", took)
@@ -243,20 +243,20 @@ func TestALeaderInBetweenIsReported(t *testing.T) {
 	again(a)
 	again(a)
 	if n := a.rivals.Load(); n != 0 {
-		t.Fatalf("nobody else led, and it was told so %d times", n)
+		t.Fatalf("nobody else led, and it learned so %d times", n)
 	}
 	b := stand(t, r, s.URL(), "b")
 	for r.now() != "b" {
 		again(a)
 	}
 	if b.rivals.Load() != 1 {
-		t.Error("who leads for the first time was not told of the one before")
+		t.Error("who leads for the first time did not learn of the one before")
 	}
 	for r.now() != "a" {
 		again(b)
 	}
 	if n := a.rivals.Load(); n != 1 {
-		t.Errorf("somebody else led once, and it was told so %d times", n)
+		t.Errorf("somebody else led once, and it learned so %d times", n)
 	}
 }
 
@@ -289,11 +289,11 @@ func TestALeadingNamesakeIsReported(t *testing.T) {
 		}
 	}()
 	one.renews(t, 5)
-	eventually(t, "it is told",
+	eventually(t, "it is reported",
 		func() bool { return strings.Contains(logged.String(), "another process with this one's name leads") })
 	one.renews(t, 5)
 	if n := strings.Count(logged.String(), "another process with this one's name leads"); n != 1 {
-		t.Errorf("told %d times", n)
+		t.Errorf("reported %d times", n)
 	}
 	cancel()
 	testkit.Receive(t, "it stops", done)

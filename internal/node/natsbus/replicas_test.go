@@ -85,7 +85,7 @@ func TestTooManyReplicasAreReported(t *testing.T) {
 		l := natsbus.NewLease(conn, "global", "global-1", 3, clock.Now)
 		done <- l.Run(ctx, func() uint64 { return 0 }, func(context.Context, wire.Leading) { t.Error("it leads") })
 	}()
-	eventually(t, "it is told",
+	eventually(t, "it is reported",
 		func() bool { return log.Has("no process can campaign for leadership yet") && log.Has("replicas > 1") })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {

@@ -211,7 +211,7 @@ func TestVisitorsThatLeaveTheDataCentreAreReported(t *testing.T) {
 		}
 	}
 	if !slices.Equal(waiting, line) || agg.Ledger(sale).Waiting != 3 {
-		t.Errorf("global is told %v, and %v wait here, want %v and 3", waiting, agg.Ledger(sale).Waiting, line)
+		t.Errorf("global gets %v, and %v wait here, want %v and 3", waiting, agg.Ledger(sale).Waiting, line)
 	}
 }
 

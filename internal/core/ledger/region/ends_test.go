@@ -32,7 +32,7 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	}
 	ends := acc.ends.Take(1, 0)
 	if last := ends[len(ends)-1]; last.Until < at.expired {
-		t.Errorf("edges are told to refuse tickets until %d, and the newest ends at %d", last.Until, newest)
+		t.Errorf("edges refuse tickets until %d, and the newest ends at %d", last.Until, newest)
 	}
 	at.expired, at.known = uint32(now+91), b.terminations.n
 	cleared()
@@ -89,7 +89,7 @@ func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
 	}
 	ends := acc.ends.Take(1, 0)
 	if last := ends[len(ends)-1]; last.Until < at.expired {
-		t.Errorf("edges are told to refuse tickets until %d, and one may be valid until %d", last.Until, at.expired)
+		t.Errorf("edges refuse tickets until %d, and one may be valid until %d", last.Until, at.expired)
 	}
 	finish()
 	if n := b.counts.total(); n != 0 {

@@ -79,7 +79,7 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 			m.Seq, m.Stored = 3, 0
 			agg.Observe(now, m)
 			if all := answers(7); len(all) == 0 || all[len(all)-1].Folder != wire.FolderVoid {
-				t.Errorf("%s: the edge is not told that its folder is void: %+v", c.what, all)
+				t.Errorf("%s: the edge does not learn that its folder is void: %+v", c.what, all)
 			}
 		}
 		if c.takeover {

@@ -230,10 +230,10 @@ func (l *lender) crowd(dc string, instance uint64, recovering bool, waiting floa
 	})
 }
 
-// told returns the waiting and the active visitors in the last answers.
+// answered returns the waiting and the active visitors in the last answers.
 func (l *lender) answered() (waiting float64, active uint64) {
 	if l.view == nil {
-		l.t.Fatal("nothing was told")
+		l.t.Fatal("nothing was reported")
 	}
 	return l.view.Line.Total(), l.view.Active
 }
@@ -251,7 +251,7 @@ func TestTheLineIsReportedWhole(t *testing.T) {
 	expect := func(when string, want float64, inside uint64) {
 		t.Helper()
 		if waiting, active := l.answered(); waiting != want || active != inside {
-			t.Errorf("%s: %v are told to wait and %d to be inside, want %v and %d", when, waiting, active, want, inside)
+			t.Errorf("%s: %v are reported to wait and %d to be inside, want %v and %d", when, waiting, active, want, inside)
 		}
 	}
 	for range 5 {
@@ -291,7 +291,7 @@ func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
 			l.crowd("nairobi", 1, false, 20, 20)
 		}
 		if l.view != nil {
-			t.Fatalf("%v are told to wait when one data centre has been heard", l.view.Line.Total())
+			t.Fatalf("%v are reported to wait when one data centre has been heard", l.view.Line.Total())
 		}
 		want := 39.0
 		for range 3 {
@@ -303,7 +303,7 @@ func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
 			}
 		}
 		if waiting, _ := l.answered(); waiting != want {
-			t.Errorf("the other comes: %v; %v are told to wait, want %v", comes, waiting, want)
+			t.Errorf("the other comes: %v; %v are reported to wait, want %v", comes, waiting, want)
 		}
 	}
 }

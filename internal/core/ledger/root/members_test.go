@@ -172,7 +172,7 @@ func TestRule9AnOlderListLendsNothing(t *testing.T) {
 		t.Fatalf("lends by an older list: %+v", l)
 	}
 	if c := r.root.Census(r.now); c.Newest != 2 || c.By != "dublin" {
-		t.Errorf("version %d, told by %s", c.Newest, c.By)
+		t.Errorf("version %d, reported by %s", c.Newest, c.By)
 	}
 	r.root.SetMembers(r.now, with(old, 2, ledger.Member{Name: "lima", Since: 2}))
 	r.add("lima")
@@ -268,7 +268,7 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 	if c := r.centres["lima"]; c.standing != wire.Unlisted || c.keep != 0 {
-		t.Errorf("it was told that it is %v and may keep %d", c.standing, c.keep)
+		t.Errorf("it learned that it is %v and may keep %d", c.standing, c.keep)
 	}
 	// It starts anew with an upper bound. The next leader does not ask it, and may lend these permits to others.
 	r.centres["lima"].reckons = true
@@ -370,7 +370,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	}
 	out("with three sessions")
 	if lima.standing != wire.Draining || r.held("lima") != 3+1 { // and one for the migrating session
-		t.Fatalf("it was told %v and holds %d", lima.standing, r.held("lima"))
+		t.Fatalf("it got %v and holds %d", lima.standing, r.held("lima"))
 	}
 	lima.active, lima.movers = 0, 0
 	out("without a session, not knowing that it drains")
@@ -379,7 +379,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	r.now = r.now.Add(11 * time.Second)
 	out("not heard")
 	lima.cut = false
-	out("when it told that it holds nothing", "lima")
+	out("when it reported that it holds nothing", "lima")
 	// The next leader may have the list without it, and lend everything to the others.
 	lima.movers = 2
 	out("when somebody moves there before the list without it is known", "lima")
@@ -418,12 +418,12 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	lima.cut = false
 	r.exchange(2)
 	if l := r.root.Ledger(sale); l.Overcommit != 3 {
-		t.Fatalf("when it told what it has: %+v", l)
+		t.Fatalf("when it reported what it has: %+v", l)
 	}
 }
 
-// An operator who removes a data centre by force says that it is lost: once nothing of it can be valid, no overcommit is
-// reported, unless it is heard after all.
+// An operator who removes a data centre by force says that it is lost: once nothing of it can be valid, no overcommit
+// is reported, unless it is heard after all.
 func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 	for _, silent := range []time.Duration{0, 2 * time.Minute} { // before it is removed
 		r := newRoster(t, 2, true, founding("dublin", "lima"))
@@ -447,7 +447,7 @@ func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 		lima.cut = false
 		r.exchange(2)
 		if l := r.root.Ledger(sale); l.Overcommit != 3 {
-			t.Fatalf("silent for %v, when it told what it has: %+v", silent, l)
+			t.Fatalf("silent for %v, when it reported what it has: %+v", silent, l)
 		}
 	}
 }
@@ -584,8 +584,8 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 	}
 }
 
-// A member without a cluster ID in the list is lent nothing before the list holds the cluster ID; the first one heard counts. If
-// it is the wrong one, nothing was lent twice.
+// A member without a cluster ID in the list is lent nothing before the list holds the cluster ID; the first one heard
+// counts. If it is the wrong one, nothing was lent twice.
 func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 	r, m := identified(t, 2, true)
 	r.exchange(4)

@@ -56,7 +56,7 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		active += 30
 	}
 	if led := l.root.Ledger(sale); led.Beyond != int64(active-30)-20 || led.Free >= 0 {
-		t.Errorf("%d are inside: %d are told to be beyond the limit of 20, free is %d", active-30, led.Beyond, led.Free)
+		t.Errorf("%d are inside: %d are reported beyond the limit of 20, free is %d", active-30, led.Beyond, led.Free)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
 	most := l.last["dublin"].Permits.Sessions.Granted
@@ -164,8 +164,8 @@ func TestIdlePermitsPayADebtFirst(t *testing.T) {
 	}
 }
 
-// TestTheForecastKnowsTheNextEvent: in a full room visitors are told to wait until an event raises the limits, and not
-// until the sessions of before have ended. Nobody is told to enter while visitors gather for an event.
+// TestTheForecastKnowsTheNextEvent: in a full room visitors are reported to wait until an event raises the limits, and
+// not until the sessions of before have ended. Nobody enters by the forecast while visitors gather for an event.
 func TestTheForecastKnowsTheNextEvent(t *testing.T) {
 	l := newLender(t, "16:33:20", 40, 6000)
 	settings := room.Settings{Name: "sale", TotalActiveUsers: 40, NewUsersPerMinute: 6000, SessionDuration: 5 * time.Minute}
@@ -190,19 +190,19 @@ func TestTheForecastKnowsTheNextEvent(t *testing.T) {
 		return l.view.Wait(999)
 	}
 	if w, ok := wait(0); !ok || w < 9*time.Minute || w > 11*time.Minute {
-		t.Errorf("the last of 1,000 is told to wait %v %v, want the 10 minutes until an event lets it in", w, ok)
+		t.Errorf("the last of 1,000 is forecast to wait %v %v, want the 10 minutes until an event lets it in", w, ok)
 	}
 	if w, ok := l.view.Wait(50); !ok || w > 9*time.Minute {
-		t.Errorf("the 50th is told to wait %v %v, want less than until the event", w, ok)
+		t.Errorf("the 50th is forecast to wait %v %v, want less than until the event", w, ok)
 	}
 	wait(570 * time.Second)
 	if w, ok := l.view.Wait(10); !ok || w < 9*time.Minute || w > 11*time.Minute {
-		t.Errorf("the tenth is told to wait %v %v, want the 10 minutes until visitors have gathered", w, ok)
+		t.Errorf("the tenth is forecast to wait %v %v, want the 10 minutes until visitors have gathered", w, ok)
 	}
 	event.Overrides = room.Overrides{"queueing_method": room.MethodReject}
 	event.Prequeue = 0
 	if w, ok := wait(0); ok && w < 50*time.Minute {
-		t.Errorf("the last is told to wait %v, want longer than the event that lets nobody in", w)
+		t.Errorf("the last is forecast to wait %v, want longer than the event that lets nobody in", w)
 	}
 	for name, r := range map[string]room.Room{
 		"limits for now": {Control: &room.Control{Limits: &room.Limits{}}}, "an event": {Phase: room.Phase{Kind: room.Active}},

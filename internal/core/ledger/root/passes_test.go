@@ -106,12 +106,12 @@ func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
 		l.grants()
 	}
 	if n := l.last["dublin"].Passes.Granted; n != 2 {
-		t.Errorf("3 of 5 passes were lent to an aggregator that was replaced: its successor is told that it was lent %d, want 2", n)
+		t.Errorf("3 of 5 passes were lent to an aggregator that was replaced: its successor learns of %d, want 2", n)
 	}
 	l.holds("dublin", 2, 9, 2, 3)
 	l.grants()
 	if p := l.root.Totals(sale).Passes; p.Free != 0 {
-		t.Errorf("what the predecessor did is told: %+v, want nothing free", p)
+		t.Errorf("what the predecessor did is reported: %+v, want nothing free", p)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestWhyNobodyEntersADataCentre: what its regional told, its silence, and the wait for the permits of another one.
+// TestWhyNobodyEntersADataCentre: what its regional reported, its silence, and the wait for the permits of another one.
 func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	l := newLender(t, "12:00:00", 100, 100)
 	exchange := func(n int, names ...string) {

@@ -26,10 +26,10 @@ func TestADataCentreThatForgotTheTimeGetsIt(t *testing.T) {
 		return wire.Grant{}
 	}
 	if g := report(1, wall.Add(-time.Minute)); g.AtBound != fleettime.Unsynced {
-		t.Errorf("who knows another time is told the leader's guess, sure to %v", g.AtBound)
+		t.Errorf("who knows another time gets the leader's guess, sure to %v", g.AtBound)
 	}
 	if g := report(2, 0); g.AtBound == fleettime.Unsynced || g.At < wall {
-		t.Errorf("who knows no time is told %v, sure to %v", g.At, g.AtBound)
+		t.Errorf("who knows no time gets %v, sure to %v", g.At, g.AtBound)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 	}
 	least := unsure["nairobi"]
 	if g := hear("dublin"); g.AtBound < least || g.AtBound > least+fleettime.MaxError {
-		t.Fatalf("taken from somebody who is unsure by %v, it is told to %v", least, g.AtBound)
+		t.Fatalf("taken from somebody who is unsure by %v, it is reported to %v", least, g.AtBound)
 	}
 	after := func(d time.Duration) time.Duration {
 		for end := now.Add(d); now < end; now = now.Add(time.Second) {
@@ -72,10 +72,10 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 		return hear("dublin").AtBound
 	}
 	if err := after(time.Hour); err < least-time.Duration(float64(time.Hour)*slewRate) || err > least-300*time.Millisecond {
-		t.Errorf("after an hour it is told to %v", err)
+		t.Errorf("after an hour it is reported to %v", err)
 	}
 	if err := after(9 * time.Hour); err > fleettime.MaxError {
-		t.Errorf("after ten hours it is told to %v", err)
+		t.Errorf("after ten hours it is reported to %v", err)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestAKnownTimeIsNoGuess(t *testing.T) {
 		a := New(0, Config{Term: wire.Term{N: 1}, Centres: []string{"nairobi"}, Params: wire.DefaultParams(), Time: c.time})
 		now := fleettime.Mono(c.after)
 		if a.SetTime(now-1, wall); a.Time(now-1) != 0 {
-			t.Errorf("%+v: a time is told before silent data centres had a chance to tell theirs", c.time)
+			t.Errorf("%+v: a time is given before silent data centres had a chance to tell theirs", c.time)
 		}
 		a.SetTime(now, wall)
 		if k := a.Known(now); k.Time != c.want || k.Guess != c.guess {

@@ -252,7 +252,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	own[any](t, x, h, "POST", "/vestibule/apply", string(dry))
-	testkit.Eventually(t, "the fleet is told", func() bool {
+	testkit.Eventually(t, "the fleet is shown", func() bool {
 		fleet := own[struct {
 			Leader      string
 			DataCenters []struct {
