@@ -426,7 +426,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 			pictures.Load(), calls.Load())
 	}
 	if n := room().Admitted; n != 0 {
-		t.Errorf("they took %d slots", n)
+		t.Errorf("they took %d permits", n)
 	}
 	// Both permits are free for visitors.
 	browsertest.Do(t, inside, chromedp.Navigate(way))
@@ -442,7 +442,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	eventually(t, "the browser is in", func() bool { return says(inside) == shop })
 	browsertest.Do(t, inside, chromedp.Reload())
 	if n, text := room().Admitted, says(inside); n != 1 || text != shop {
-		t.Errorf("%q; the browser and its pictures took %d slots", text, n)
+		t.Errorf("%q; the browser and its pictures took %d permits", text, n)
 	}
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 

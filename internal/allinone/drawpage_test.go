@@ -80,7 +80,7 @@ func TestADrawInABrowser(t *testing.T) {
 		t.Skip("a draw takes a minute")
 	}
 	t.Parallel()
-	const people, pages, slots = 30, 4, 5
+	const people, pages, permits = 30, 4, 5
 	tree, _ := grow(t, 1, 600, 10*time.Minute)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	ctx, stop := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func TestADrawInABrowser(t *testing.T) {
 			start.Add(-6*time.Minute).Format(time.RFC3339), start.Format(time.RFC3339),
 			start.Add(time.Hour).Format(time.RFC3339)))
 	eventually(t, "people gather", func() bool { return newBrowser(t).asks(tree.Info.Edges[0].URL) == "before" })
-	edit(t, tree, "total_active_users: 1\n", fmt.Sprintf("total_active_users: %d\n", slots+1))
+	edit(t, tree, "total_active_users: 1\n", fmt.Sprintf("total_active_users: %d\n", permits+1))
 	for i, tab := range tabs[1:] {
 		browsertest.Do(t, tab, chromedp.Navigate(tree.Info.Edges[i%len(tree.Info.Edges)].URL),
 			chromedp.WaitVisible(chromedp.CSS("#vr")))
@@ -134,8 +134,8 @@ func TestADrawInABrowser(t *testing.T) {
 		})
 	}
 	left.Wait()
-	eventually(t, "the first are in", func() bool { return tree.Origin.Stats().Total > slots })
-	t.Logf("%d are in %v after the start", slots, time.Since(start).Round(100*time.Millisecond))
+	eventually(t, "the first are in", func() bool { return tree.Origin.Stats().Total > permits })
+	t.Logf("%d are in %v after the start", permits, time.Since(start).Round(100*time.Millisecond))
 	stop()
 	running.Wait()
 

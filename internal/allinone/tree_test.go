@@ -674,7 +674,7 @@ func TestPromises(t *testing.T) {
 		t.Errorf("overshoot: %+v", s)
 	}
 	if s.Peak < total || s.Total <= total {
-		t.Errorf("slots stay unused: %+v", s)
+		t.Errorf("permits stay unused: %+v", s)
 	}
 }
 

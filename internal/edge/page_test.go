@@ -147,7 +147,7 @@ func TestAPageThatAsksForNews(t *testing.T) {
 		t.Errorf("the page itself: %.60q", a.body)
 	}
 	if l := st.server.Status().Rooms["sale"]; l.Spent != 1 {
-		t.Errorf("%d slots were charged", l.Spent)
+		t.Errorf("%d permits were charged", l.Spent)
 	}
 	if said := news(); said["state"] != "entering" || st.origin.requests() != 1 {
 		t.Errorf("inside: %v, %d requests at the origin", said, st.origin.requests())

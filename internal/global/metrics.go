@@ -93,7 +93,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		skew:      d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
 		limit:     d("vestibule_room_limit", "total_active_users.", "room"),
 		rateLimit: d("vestibule_room_rate_limit", "new_users_per_minute.", "room"),
-		active:    d("vestibule_room_active", "Sessions reckoned with in all data centres.", "room"),
+		active:    d("vestibule_room_active", "Sessions counted and reserved in all data centres.", "room"),
 		slots:     d("vestibule_room_admissions_possible", "Admissions possible now, by the limit that binds.", "room"),
 		waiting:   d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
 		mu:        d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),

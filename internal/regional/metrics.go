@@ -76,7 +76,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		free: d("vestibule_regional_free",
 			"Permits of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
 		rateFree:   d("vestibule_regional_rate_free", "Permits of new_users_per_minute held here that no edge has.", "room"),
-		active:     d("vestibule_regional_active", "Sessions reckoned with, counted and reserved.", "room"),
+		active:     d("vestibule_regional_active", "Sessions counted and reserved.", "room"),
 		reserved:   d("vestibule_regional_reserved", "Sessions reserved because an edge fell silent.", "room"),
 		credit:     d("vestibule_regional_unspent_permits", "Permits lent to edges and not known to be spent.", "room"),
 		waiting:    d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),

@@ -215,7 +215,7 @@ func TestAMovedSessionIsServedAndNotRenewed(t *testing.T) {
 	}
 	r.lease(end)
 	if d := e.Arrive(end, sale, in); d.Verdict == Serve {
-		t.Error("served although the slot may be somebody else's by a clock that is ahead")
+		t.Error("served although the permit may be somebody else's by a clock that is ahead")
 	}
 	later := in
 	later.Until += 300

@@ -51,23 +51,23 @@ func TestEveryVerdict(t *testing.T) {
 		reason    Reason
 		fresh     Fresh
 	}{
-		{"slots are free", free, "somebody new", ticket.Ticket{}, Admit, Permit, Newcomer},
-		{"slots are free", free, "somebody who waited", waiting(7, time.Minute), Admit, Permit, Kept},
-		{"slots are free", free, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
-		{"slots are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Permit, Expired},
-		{"slots are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Permit, Expired},
+		{"permits are free", free, "somebody new", ticket.Ticket{}, Admit, Permit, Newcomer},
+		{"permits are free", free, "somebody who waited", waiting(7, time.Minute), Admit, Permit, Kept},
+		{"permits are free", free, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
+		{"permits are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Permit, Expired},
+		{"permits are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Permit, Expired},
 		{
-			"slots are free", free, "somebody who was not there for longer than the grace",
+			"permits are free", free, "somebody who was not there for longer than the grace",
 			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 361), Flags: ticket.Returned},
 			Admit, Permit, Lost,
 		},
 		{
-			"slots are free", free, "somebody who was not there for the grace",
+			"permits are free", free, "somebody who was not there for the grace",
 			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 360), Flags: ticket.Returned},
 			Admit, Permit, Kept,
 		},
 		{
-			"slots are free", free, "a visitor with a session of an epoch that was voided",
+			"permits are free", free, "a visitor with a session of an epoch that was voided",
 			ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3},
 			Admit,
 			Permit, Void,
@@ -328,20 +328,20 @@ func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
 	g := r.held
 	g.View = view(1000, day-30_000, day) // all of the line may be held
 	for _, c := range []struct {
-		slots     int64
+		permits   int64
 		low, high time.Duration
 	}{
 		{980, 7500 * time.Millisecond, 12500 * time.Millisecond}, // 20 ahead: 40 s, and the next poll would come after ten
 		{997, 25 * time.Second, 25 * time.Second},
 	} {
-		g.View.Free = c.slots
+		g.View.Free = c.permits
 		r.room(at(0), g)
 		d := e.Arrive(at(0), sale, ticket.Ticket{
 			ID: 5, Joined: day, Seen: uint32(present.Second()), Wait: 60, High: 90,
 			Flags: ticket.Returned,
 		})
 		if d.Verdict != Hold || d.Retry < c.low || d.Retry > c.high {
-			t.Errorf("with %d free places: %v for %v, want a hold of %v to %v", c.slots, d.Verdict, d.Retry, c.low, c.high)
+			t.Errorf("with %d free places: %v for %v, want a hold of %v to %v", c.permits, d.Verdict, d.Retry, c.low, c.high)
 		}
 	}
 }
@@ -394,7 +394,7 @@ func TestWhoJoinsIsNotLetIn(t *testing.T) {
 		given  func(*Engine)
 		reason Reason
 	}{
-		{"slots are free", func(*Engine) {}, FirstTouch},
+		{"permits are free", func(*Engine) {}, FirstTouch},
 		{"the edge is isolated and the room open then", func(e *Engine) {
 			e.SetRooms(now, []Room{{ID: sale, Session: 5 * time.Minute, OnIsolation: room.IsolationOpen, IsolationLimit: 1}})
 			e.Lapse(now.Add(-time.Minute))

@@ -173,7 +173,7 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 	before := a.Ledger(id)
 	say(1, 2, 4)
 	if got := a.Ledger(id); got.Free != before.Free || got.Centres[0].Held != 10 {
-		t.Errorf("after a late word of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free,
+		t.Errorf("after a late report of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free,
 			got.Centres[0].Held, before.Free)
 	}
 }

@@ -404,7 +404,7 @@ func TestALargeRoomStaysSmallOnTheWire(t *testing.T) {
 		t.Errorf("%d bytes", len(data))
 	}
 	if size := reportSize(&r); len(data) > size {
-		t.Errorf("%d bytes, reckoned with at most %d", len(data), size)
+		t.Errorf("%d bytes, estimated at most %d", len(data), size)
 	}
 }
 

@@ -144,7 +144,7 @@ func TestAnEdgeThatFellSilentBeforeItReportedTheTime(t *testing.T) {
 		global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60}}}}})
 		agg.Grants(now)
 		if l := agg.Ledger(sale); l.Active < int64(lent) {
-			t.Errorf("%v later: %d sessions are reckoned with, want %d at least", after, l.Active, lent)
+			t.Errorf("%v later: %d sessions count, want %d at least", after, l.Active, lent)
 		}
 	}
 }
@@ -301,6 +301,6 @@ func TestARoomThatIsGoneIsReservedToo(t *testing.T) {
 		hear("d1", 2, i+1, wire.RoomReport{}) // the next process: the part that the last one did not report stays a guess
 	}
 	if got := agg.Ledger(sale).Active; got != 5 {
-		t.Errorf("%d sessions are reckoned with, want the one of the silent edge, its two permits and two renewals", got)
+		t.Errorf("%d sessions count, want the one of the silent edge, its two permits and two renewals", got)
 	}
 }

@@ -150,7 +150,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 		c.say("pod-3", 103, wire.Report{Join: true}) // under way for long
 		c.step(0)
 		if c.agg.roster.find("pod-3", 103) != nil {
-			t.Fatalf("seed %d: a late word of an edge that is gone is taken for a new one", seed)
+			t.Fatalf("seed %d: a late report of an edge that is gone is taken for a new one", seed)
 		}
 		if got := c.agg.Ledger(c.room).Active; got != before && before > 0 && atLeast(want, uint32(c.agg.rooms.byID[c.room].counts.freed)) != got {
 			t.Fatalf("seed %d: %d sessions count, before they were summed %d", seed, got, before)
@@ -234,7 +234,7 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 	c.say("edge", 2, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room}}})
 	stay(90 * time.Second)
 	if got := c.agg.Ledger(c.room).Active; got < 8 {
-		t.Errorf("%d sessions are reckoned with, want the 8 that a silent edge may be renewing", got)
+		t.Errorf("%d sessions count, want the 8 that a silent edge may be renewing", got)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	cleared()
 	b.closeTerminations(at)
 	if b.counts.total() != 1 {
-		t.Error("the slot is free before the edges refuse the newest ticket")
+		t.Error("the permit is free before the edges refuse the newest ticket")
 	}
 	ends := acc.ends.Take(1, 0)
 	if last := ends[len(ends)-1]; last.Until < at.expired {

@@ -103,16 +103,16 @@ func TestRule3PermitsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			reserved += p.n
 		}
 		if reserved > held || (reserved < held && !goodbye) {
-			t.Fatalf("%d of %d permits are reckoned with", reserved, held)
+			t.Fatalf("%d of %d permits are reserved", reserved, held)
 		}
 		for at := end; at < end+62000*ms; at += 250 * ms {
 			b.rates.expire(at, 0, true)
 			if n := busy(at); n > b.rates.sum() {
-				t.Fatalf("%v after the lease %d uses count, %d permits are reckoned with", at.Sub(end), n, b.rates.sum())
+				t.Fatalf("%v after the lease %d uses count, %d permits are reserved", at.Sub(end), n, b.rates.sum())
 			}
 		}
 		if n := b.rates.sum(); n != 0 {
-			t.Fatalf("%d permits are reckoned with for ever", n)
+			t.Fatalf("%d permits are reserved for ever", n)
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	}{{0, 10}, {59 * time.Second, 10}, {62 * time.Second, 0}} {
 		b.rates.expire(end.Add(tc.after), 0, true)
 		if n := b.rates.sum(); n != tc.want {
-			t.Errorf("%v after the lease %d permits are reckoned with, want %d", tc.after, n, tc.want)
+			t.Errorf("%v after the lease %d permits are reserved, want %d", tc.after, n, tc.want)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestPermitsOfRComeBackGradually(t *testing.T) {
 	}{{0, 60}, {10 * time.Second, 57}, {30 * time.Second, 37}, {54 * time.Second, 13}, {61 * time.Second, 0}} {
 		b.rates.expire(end.Add(tc.after), 0, true)
 		if n := b.rates.sum(); n > tc.most {
-			t.Errorf("%v after the lease %d permits are reckoned with, want at most %d", tc.after, n, tc.most)
+			t.Errorf("%v after the lease %d permits are reserved, want at most %d", tc.after, n, tc.most)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestPermitsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	}{{0, 60}, {10 * time.Second, 53}, {30 * time.Second, 33}, {50 * time.Second, 13}, {61 * time.Second, 0}} {
 		b.rates.expire(now.Add(tc.after), 0, true)
 		if n := b.rates.sum(); n > tc.most {
-			t.Errorf("%v after its goodbye %d permits are reckoned with, want at most %d", tc.after, n, tc.most)
+			t.Errorf("%v after its goodbye %d permits are reserved, want at most %d", tc.after, n, tc.most)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestPermitsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 		}{{10 * time.Second, 50, 57}, {30 * time.Second, 30, 37}, {50 * time.Second, 10, 17}, {66 * time.Second, 0, 0}} {
 			next.rates.expire(now, start.Add(tc.after), false)
 			if n := next.rates.sum(); n < tc.least || n > tc.most {
-				t.Errorf("takeover %d, %v after the goodbye: %d permits are reckoned with, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
+				t.Errorf("takeover %d, %v after the goodbye: %d permits are reserved, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ type member struct {
 	joined              bool
 	cut                 bool
 	keepsBack           bool // keeps idle permits, for now
-	reckons             bool // its books are reconstructed
+	reckons             bool // its ledger is reconstructed
 	confirmed           bool // by the last answer
 }
 

@@ -108,7 +108,7 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 		t.Errorf("%d permits are lent anew, although nairobi may hold them all", g.Permits.Sessions.Granted-lent)
 	}
 	if led := l.root.Ledger(sale); led.Complete {
-		t.Fatalf("the books are complete: %+v", led)
+		t.Fatalf("the ledger is complete: %+v", led)
 	}
 }
 

@@ -37,12 +37,12 @@ var (
 
 // Numbers worked out by hand.
 func TestTheNumbersOfTheDesign(t *testing.T) {
-	t.Run("16:33:20, at 16:31 Nairobi 50 and Dublin 50, 1000 slots: 500 and 500", func(t *testing.T) {
+	t.Run("16:33:20, at 16:31 Nairobi 50 and Dublin 50, 1000 permits: 500 and 500", func(t *testing.T) {
 		if got := Split(1000, []float64{50, 50}); !slices.Equal(got, []int{500, 500}) {
 			t.Error(got)
 		}
 	})
-	t.Run("16:34:xx, at 16:32 Nairobi 45 and Dublin 55, 1000 slots: 450 and 550", func(t *testing.T) {
+	t.Run("16:34:xx, at 16:32 Nairobi 45 and Dublin 55, 1000 permits: 450 and 550", func(t *testing.T) {
 		if got := Split(1000, []float64{45, 55}); !slices.Equal(got, []int{450, 550}) {
 			t.Error(got)
 		}
@@ -54,12 +54,12 @@ func TestTheNumbersOfTheDesign(t *testing.T) {
 		}
 	})
 	whole := estimate.Sum(dublin, nairobi)
-	t.Run("201 active of 200: -1 slots, nobody eligible", func(t *testing.T) {
+	t.Run("201 active of 200: -1 permits, nobody eligible", func(t *testing.T) {
 		if got := Eligible(200-201, whole); !slices.Equal(got, []int{0, 0, 0}) {
 			t.Error(got)
 		}
 	})
-	t.Run("148 active of 200: 52 slots, eligible 2, 50, 0", func(t *testing.T) {
+	t.Run("148 active of 200: 52 permits, eligible 2, 50, 0", func(t *testing.T) {
 		if got := Eligible(200-148, whole); !slices.Equal(got, []int{2, 50, 0}) {
 			t.Error(got)
 		}
