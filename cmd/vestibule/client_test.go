@@ -69,11 +69,13 @@ func TestTheClientsExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/status"):
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, `{"success":false,"errors":[{"code":1001,"message":"no room \"nobody\""}],"messages":[],"result":null}`)
+			fmt.Fprint(w,
+				`{"success":false,"errors":[{"code":1001,"message":"no room \"nobody\""}],"messages":[],"result":null}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/fleet"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"leader":"g1","candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"permits":30,"edges_count":2,"edges":[{"name":"edge-7","state":"awaiting","build":"v0.1.1"}]}]}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/export"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
+			fmt.Fprint(w,
+				`{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/apply"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"applied":false,"changes":[{"kind":"room","name":"shop","change":"changed","settings":[{"key":"total_active_users","before":7,"after":9},{"key":"rules","before":[],"after":["`+strings.Repeat("x", 60)+`"]}]}]}}`)
 		case strings.HasSuffix(r.URL.Path, "/waiting_rooms/0123/rules"):

@@ -62,7 +62,9 @@ func TestRule10Rules(t *testing.T) {
 		room.Rule{Expression: `http.request.method eq "GET"`, Disabled: true},
 		room.Rule{Expression: `not ip.src.country eq "DE"`}, room.Rule{Expression: `not ip.src in $nobody`},
 		room.Rule{Expression: `not cf.client.bot`},
-		room.Rule{Expression: `http.user_agent contains "Monitor" and http.host eq "sale.example" and ip.src in {127.0.0.0/8}`},
+		room.Rule{
+			Expression: `http.user_agent contains "Monitor" and http.host eq "sale.example" and ip.src in {127.0.0.0/8}`,
+		},
 	)
 	passes := func(a answer) bool { return a.Header.Get(gate.DecisionHeader) == "" && a.StatusCode == http.StatusOK }
 	v := st.door.visitor()
@@ -150,7 +152,8 @@ var dirtyOrigins = []struct {
 	args          func(t *testing.T, dir, addr string) []string
 }{
 	{"nginx", "nginx", func(t *testing.T, dir, addr string) []string {
-		return testkit.Nginx(t, dir, `server { listen `+addr+`; location ~* ^/checkout/?$ { return 200 CHECKOUT; } location / { return 200 other; } }`)
+		return testkit.Nginx(t, dir,
+			`server { listen `+addr+`; location ~* ^/checkout/?$ { return 200 CHECKOUT; } location / { return 200 other; } }`)
 	}},
 	{"apache", "apache2", func(t *testing.T, dir, addr string) []string { // every answer is the text of an error
 		return []string{"-X", "-f", written(t, dir, "apache.conf", fmt.Sprintf(`

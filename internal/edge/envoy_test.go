@@ -62,7 +62,9 @@ func (st *stage) check(method, host, target string, header ...string) answer {
 		*is = value
 	}
 	res, err := st.door.authorization().Check(st.t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: source}}}},
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
+			SocketAddress: &corev3.SocketAddress{Address: source},
+		}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: method, Path: target,
 			Host: host, Scheme: scheme, Size: 0, Headers: lines,

@@ -163,7 +163,8 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			}
 			l.until("where everybody stands", func(_ string, fields map[string]any) bool {
 				slices, ok := fields["line"].([]any)
-				return ok && len(slices) == 3 && slices[2] == 10.0 && fmt.Sprint(fields["paces"]) == "[0 1]" && fields["cutoff"] == 1.0
+				return ok && len(slices) == 3 && slices[2] == 10.0 && fmt.Sprint(fields["paces"]) == "[0 1]" &&
+					fields["cutoff"] == 1.0
 			})
 			if l := st.server.Status().Rooms["sale"]; l.Waiting != 0 || l.Spent != 0 || l.Held != 0 {
 				t.Errorf("listening counts: %+v", l)

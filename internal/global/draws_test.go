@@ -21,7 +21,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// memoryStore is a store of documents in memory. interrupt, called between the read and the write of one, may write others.
+// memoryStore is a store of documents in memory. interrupt, called between the read and the write of one, may write
+// others.
 type memoryStore struct {
 	mu        sync.Mutex
 	docs      map[string][]byte

@@ -148,7 +148,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.tell = func(format string, args ...any) {
 			s.printf("%8.2fs  %s", time.Duration(w.now).Seconds(), fmt.Sprintf(format, args...))
 		}
-		w.people.observe = func(p *person, what string) { s.events = append(s.events, event{w.now, p.name + " " + what, what}) }
+		w.people.observe = func(p *person, what string) {
+			s.events = append(s.events, event{w.now, p.name + " " + what, what})
+		}
 	case "advance":
 		if c, ok := d.Arg("clicking"); ok {
 			w.people.clicking = length(c.Vals[0])

@@ -355,7 +355,8 @@ func TestAnEventWithADraw(t *testing.T) {
 	if r := plain.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); r.Drawn == nil || r.Draw != nil {
 		t.Errorf("the event went, and who was drawn has the place no more: %+v", r)
 	}
-	if got := set.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); got.Draw == nil || got.Draw != got.Drawn {
+	if got := set.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); got.Draw == nil ||
+		got.Draw != got.Drawn {
 		t.Errorf("while it is on: %+v", got)
 	}
 }

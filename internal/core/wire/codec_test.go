@@ -70,7 +70,8 @@ var goldenReport = Report{
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
 		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Removed: true,
 		Passes:   Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
-		Admitted: 50, Joined: 12, Entered: 4, Forwarded: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
+		Admitted: 50, Joined: 12, Entered: 4,
+		Forwarded: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
 		Waiting: estimate.Histogram{
 			{Start: day - 120_000, Width: 1000, N: 2},
 			{Start: day - 119_000, Width: 60_000, N: -1.5},

@@ -154,9 +154,13 @@ func TestTicketsGoOutOfCookies(t *testing.T) {
 		}
 		return strings.Join(parts, "; ")
 	}
-	piece := rapid.SampledFrom([]string{"a=1", "b", "", " ", "\t", "=", "c = 2 ", ticket.CookieStem + "sale=x", " " + ticket.CookieStem + "sale = x", "__Host-" + ticket.CookieStem + "sale=y", ticket.CookieStem, "d=" + ticket.CookieStem})
+	piece := rapid.SampledFrom([]string{
+		"a=1", "b", "", " ", "\t", "=", "c = 2 ", ticket.CookieStem + "sale=x", " " + ticket.CookieStem + "sale = x",
+		"__Host-" + ticket.CookieStem + "sale=y", ticket.CookieStem, "d=" + ticket.CookieStem,
+	})
 	rapid.Check(t, func(t *rapid.T) {
-		l := strings.Join(rapid.SliceOf(piece).Draw(t, "pieces"), rapid.SampledFrom([]string{";", "; ", " ; "}).Draw(t, "separator"))
+		l := strings.Join(rapid.SliceOf(piece).Draw(t, "pieces"),
+			rapid.SampledFrom([]string{";", "; ", " ; "}).Draw(t, "separator"))
 		if got, want := withoutTickets(l), plainly(l); got != want {
 			t.Fatalf("%q: %q, want %q", l, got, want)
 		}

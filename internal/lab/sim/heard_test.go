@@ -93,7 +93,8 @@ func TestLateness(t *testing.T) {
 func TestNobodyIsPassed(t *testing.T) {
 	t.Parallel()
 	for _, x := range Crowds() {
-		if x.Name != "steady, bound by T" && !strings.HasPrefix(x.Name, "R changed") && !strings.HasPrefix(x.Name, "T changed") {
+		if x.Name != "steady, bound by T" && !strings.HasPrefix(x.Name, "R changed") &&
+			!strings.HasPrefix(x.Name, "T changed") {
 			continue
 		}
 		var f Finding

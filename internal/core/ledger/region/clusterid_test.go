@@ -161,7 +161,8 @@ func TestTheVersionOfTheListOutlivesTheAggregator(t *testing.T) {
 	if a.Status(now).Members != 5 {
 		t.Error("it does not tell what is stored")
 	}
-	if a = lead(now, region.Config{DC: "lima", Term: wire.Term{N: 2, Nonce: 2}, ClusterID: 5}, d); a.Status(now).Members != 5 {
+	a = lead(now, region.Config{DC: "lima", Term: wire.Term{N: 2, Nonce: 2}, ClusterID: 5}, d)
+	if a.Status(now).Members != 5 {
 		t.Errorf("the successor tells version %d", a.Status(now).Members)
 	}
 }

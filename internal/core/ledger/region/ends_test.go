@@ -20,7 +20,9 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	here := &edge{name: "edge-1", instance: 2, num: 2, state: alive}
 	acc := b.account(here)
 	b.recordEnd(wire.End{ID: 5, Home: 1, Until: shown, Shown: shown, Kind: wire.Left}, true)
-	at := closeConditions{known: b.terminations.n, watermark: fleettime.Time(now * 1000), expired: uint32(now + 70), movedIn: 1}
+	at := closeConditions{
+		known: b.terminations.n, watermark: fleettime.Time(now * 1000), expired: uint32(now + 70), movedIn: 1,
+	}
 	cleared := func() {
 		m := b.terminations.order[0]
 		b.recordEnd(wire.End{ID: 5, Home: 1, Until: m.Until, Kind: wire.Cleared}, false)

@@ -75,7 +75,8 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 			}
 			for _, u := range cookies {
 				if int64(u)*1000 > slowest && c.sum < 1 {
-					t.Fatalf("at %d a copy is valid until %d, and %d are counted (cookies %v, freed %d)", now, u, c.sum, cookies, c.freed)
+					t.Fatalf("at %d a copy is valid until %d, and %d are counted (cookies %v, freed %d)", now, u, c.sum, cookies,
+						c.freed)
 				}
 			}
 		}

@@ -248,14 +248,15 @@ func TestPermitsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 		}{{10 * time.Second, 50, 57}, {30 * time.Second, 30, 37}, {50 * time.Second, 10, 17}, {66 * time.Second, 0, 0}} {
 			next.rates.expire(now, start.Add(tc.after), false)
 			if n := next.rates.sum(); n < tc.least || n > tc.most {
-				t.Errorf("takeover %d, %v after the goodbye: %d permits are reserved, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
+				t.Errorf("takeover %d, %v after the goodbye: %d permits are reserved, want %d to %d", hop+1, tc.after, n, tc.least,
+					tc.most)
 			}
 		}
 	}
 }
 
-// TestRule3PermitsOfRCountFromTheSnapshot: the last report of a killed edge arrives 10 s after the snapshot that it was made
-// from. Permits of R that were used before count for a minute from their use, not from its arrival.
+// TestRule3PermitsOfRCountFromTheSnapshot: the last report of a killed edge arrives 10 s after the snapshot that it was
+// made from. Permits of R that were used before count for a minute from their use, not from its arrival.
 func TestRule3PermitsOfRCountFromTheSnapshot(t *testing.T) {
 	used := make([]uint32, 60)
 	for s := range used {
@@ -267,12 +268,14 @@ func TestRule3PermitsOfRCountFromTheSnapshot(t *testing.T) {
 	}{{0, 50}, {20 * time.Second, 30}, {45 * time.Second, 5}, {55 * time.Second, 0}} {
 		c := &comers{t: t, now: fleettime.Mono(time.Hour), room: room.IDOf("sale")}
 		c.lead(wire.Durable{
-			Version: 7, Life: 62, MovedIn: 1, Roster: []wire.RosterEntry{{Edge: "killed", Instance: 1, LeaseEpoch: 1, Stored: 5}},
+			Version: 7, Life: 62, MovedIn: 1,
+			Roster: []wire.RosterEntry{{Edge: "killed", Instance: 1, LeaseEpoch: 1, Stored: 5}},
 		})
 		c.agg.clock.Set(c.now, c.time(), 10*time.Millisecond)
 		m := wire.Report{
 			From: "killed", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: c.term, Nonce: c.term}, Join: true,
-			Final: true, Bye: true, Settles: true, Stored: 5, AsOf: c.time().Add(-10 * time.Second), AsOfBound: wire.SnapshotLife,
+			Final: true, Bye: true, Settles: true, Stored: 5, AsOf: c.time().Add(-10 * time.Second),
+			AsOfBound: wire.SnapshotLife,
 			Rooms: []wire.RoomReport{{
 				Room: c.room, Permits: wire.Permits{Rate: wire.Allocation{Granted: 60}}, Spent: 60, RateUsed: used,
 			}},

@@ -35,7 +35,11 @@ func newLender(t *testing.T, wall string, total, rate uint64) *lender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lender{t: t, now: fleettime.Mono(time.Hour), wall: fleettime.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{}, rateBack: map[string]uint64{}}
+	l := &lender{
+		t: t, now: fleettime.Mono(time.Hour), wall: fleettime.TimeOf(at), seq: map[string]uint64{},
+		acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{},
+		rateBack: map[string]uint64{},
+	}
 	l.rooms = []ledger.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}}
 	l.lead(1)
 	return l
@@ -52,11 +56,21 @@ func (l *lender) lead(term uint64) {
 	l.root.SetRooms(l.now, l.rooms)
 }
 
+// kept returns the permits of a grant as a data centre reports them.
+func kept(g *wire.RoomGrant) wire.Permits {
+	return wire.Permits{
+		Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted},
+		Rate:     wire.Allocation{Granted: g.Permits.Rate.Granted},
+	}
+}
+
 // report sends a data centre's report: it holds its grants, all idle except the active ones.
 func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
-	r := wire.RoomReport{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Want: want}
+	r := wire.RoomReport{
+		Room: sale, Permits: kept(&g), Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Want: want,
+	}
 	for clock, n := range arrivals {
 		at, err := time.Parse("2006-01-02 15:04", "2021-05-27 "+clock)
 		if err != nil {
@@ -88,7 +102,8 @@ func (l *lender) grants() {
 func (l *lender) expect(what string, dc string, granted, keep uint64) {
 	l.t.Helper()
 	if g := l.last[dc]; g.Permits.Sessions.Granted != granted || g.Permits.Sessions.Keep != keep {
-		l.t.Errorf("%s: %s was granted %d and is to keep %d idle, want %d and %d", what, dc, g.Permits.Sessions.Granted, g.Permits.Sessions.Keep, granted, keep)
+		l.t.Errorf("%s: %s was granted %d and is to keep %d idle, want %d and %d", what, dc, g.Permits.Sessions.Granted,
+			g.Permits.Sessions.Keep, granted, keep)
 	}
 }
 
@@ -221,7 +236,7 @@ func (l *lender) crowd(dc string, instance uint64, recovering bool, waiting floa
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
-		Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Active: active, RateIdle: g.Permits.Rate.Granted,
+		Room: sale, Permits: kept(&g), Active: active, RateIdle: g.Permits.Rate.Granted,
 		Waiting: estimate.Histogram{{Start: l.wall - 60_000, Width: 1000, N: waiting}},
 	}
 	l.root.Observe(l.now, wire.Report{

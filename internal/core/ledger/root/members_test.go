@@ -62,7 +62,9 @@ func (r *roster) lead(n uint64, bootstrap bool, m ledger.Members) {
 	r.root = root.New(r.now, root.Config{Term: r.term, Params: wire.DefaultParams(), Bootstrap: bootstrap})
 	r.root.SetMembers(r.now, m)
 	r.root.SetLease(fleettime.Never)
-	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
+	r.root.SetRooms(r.now, []ledger.RoomConfig{{
+		ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute,
+	}})
 	for _, c := range r.centres {
 		c.joined, c.acked = false, 0
 	}
@@ -91,7 +93,8 @@ func (r *roster) exchange(n int) {
 		r.root.SetTime(r.now, fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
 		for _, g := range r.root.Grants(r.now) {
 			for _, c := range r.centres {
-				if c.name == g.To && c.instance == g.Instance && !c.cut && (g.ClusterID == 0 || c.clusterID == 0 || c.clusterID == g.ClusterID) {
+				if c.name == g.To && c.instance == g.Instance && !c.cut &&
+					(g.ClusterID == 0 || c.clusterID == 0 || c.clusterID == g.ClusterID) {
 					c.apply(g)
 				}
 			}
@@ -109,11 +112,17 @@ func (c *member) report(r *roster) {
 		c.rateBack = c.rate
 	}
 	room := wire.RoomReport{
-		Room: sale, Gen: c.gen, Permits: wire.Permits{Sessions: wire.Allocation{Granted: c.granted, Returned: c.returned}, Rate: wire.Allocation{Granted: c.rate, Returned: c.rateBack}}, Idle: c.granted - c.returned - c.active, Active: c.active,
+		Room: sale, Gen: c.gen,
+		Permits: wire.Permits{
+			Sessions: wire.Allocation{Granted: c.granted, Returned: c.returned},
+			Rate:     wire.Allocation{Granted: c.rate, Returned: c.rateBack},
+		},
+		Idle: c.granted - c.returned - c.active, Active: c.active,
 		RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
 	}
 	r.root.Observe(r.now, wire.Report{
-		From: c.name, Instance: c.instance, ClusterID: c.clusterID, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
+		From: c.name, Instance: c.instance, ClusterID: c.clusterID, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now,
+		Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
 		Rooms: []wire.RoomReport{room},
 	})
 }
@@ -130,7 +139,8 @@ func (c *member) apply(g wire.Grant) {
 			c.returned = 0
 		}
 		c.confirmed = room.Confirmed
-		c.granted, c.rate, c.keep = max(c.granted, room.Permits.Sessions.Granted), max(c.rate, room.Permits.Rate.Granted), room.Permits.Sessions.Keep
+		sessions, rate := &room.Permits.Sessions, &room.Permits.Rate
+		c.granted, c.rate, c.keep = max(c.granted, sessions.Granted), max(c.rate, rate.Granted), sessions.Keep
 	}
 }
 
@@ -209,7 +219,9 @@ func TestRule9AnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 		t.Errorf("nobody may enter: %+v", l.View)
 	}
 	limit := uint64(held - 10)
-	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: limit, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
+	r.root.SetRooms(r.now, []ledger.RoomConfig{{
+		ID: sale, Total: limit, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute,
+	}})
 	for _, c := range r.centres {
 		c.keepsBack = true
 	}
@@ -280,7 +292,8 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 		i := slices.IndexFunc(all, func(d root.CentreTotals) bool { return d.Name == "lima" })
 		return r.root.CentreStop(r.now, &all[i], stop.Stop{})
 	}
-	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) || why().Reason != stop.Unlisted {
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) ||
+		why().Reason != stop.Unlisted {
 		t.Errorf("alarm about %v, %v", got, why())
 	}
 	r.now = r.now.Add(time.Minute) // it was stopped, as after a drain
@@ -301,7 +314,8 @@ func TestRule9WhoIsNotListedAndComesLateIsVoided(t *testing.T) {
 	r.add("lima")
 	r.centres["lima"].granted, r.centres["lima"].active = 50, 30
 	r.exchange(3)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != 0 || l.Overcommit != 30 || l.Free+r.held("dublin") != rosterTotal {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != 0 || l.Overcommit != 30 ||
+		l.Free+r.held("dublin") != rosterTotal {
 		t.Fatalf("%+v", l)
 	}
 	// Once it is listed, it begins with nothing, and is lent to like any other.
@@ -328,7 +342,10 @@ func TestRule9ANewcomerIsLentToOnceTheOthersKnow(t *testing.T) {
 	}{
 		{"nobody knows", func() {}, false},
 		{"one of three knows", func() { r.centres["dublin"].knows = 2 }, false},
-		{"two of three know, and the third was heard a moment ago", func() { r.centres["nairobi"].knows = 2; r.centres["oslo"].cut = true }, false},
+		{
+			"two of three know, and the third was heard a moment ago",
+			func() { r.centres["nairobi"].knows = 2; r.centres["oslo"].cut = true }, false,
+		},
 		{"the third has been silent for longer than its lease", func() { r.now = r.now.Add(2 * time.Minute) }, true},
 		{"it is heard again, and does not know", func() { r.centres["oslo"].cut = false }, false},
 		{"all know", func() { r.centres["oslo"].knows = 2 }, true},
@@ -386,7 +403,8 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	r.root.SetMembers(r.now, ledger.Members{Version: 3, List: drains.List[:1]})
 	r.centres["dublin"].knows = 3
 	out("when it is off the list")
-	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal || l.Overcommit != 0 {
+	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal ||
+		l.Overcommit != 0 {
 		t.Fatalf("%v, %+v", lima.standing, l)
 	}
 }
@@ -402,7 +420,8 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	r.exchange(2)
 	held := r.held("lima")
 	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
-	if l := r.root.Ledger(sale); l.Overcommit != 0 || r.held("lima") != held || l.Free+r.held("dublin")+held > rosterTotal {
+	if l := r.root.Ledger(sale); l.Overcommit != 0 || r.held("lima") != held ||
+		l.Free+r.held("dublin")+held > rosterTotal {
 		t.Fatalf("while it is heard: %d held before, %+v", held, l)
 	}
 	r.lead(3, true, founding("dublin", "lima"))
@@ -435,7 +454,9 @@ func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 		lima.cut = true
 		r.now = r.now.Add(silent)
 		r.exchange(2)
-		r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}})
+		r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{
+			{Name: "dublin"}, {Name: "lima", Removed: true},
+		}})
 		r.centres["dublin"].knows = 2
 		for range 4 { // a lease, and a session with a tenth
 			r.now = r.now.Add(time.Minute)
@@ -475,7 +496,8 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 		}
 		lima.cut = false
 		r.exchange(3)
-		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Overcommit != 0 || l.Free+r.held("dublin")+held != rosterTotal {
+		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Overcommit != 0 ||
+			l.Free+r.held("dublin")+held != rosterTotal {
 			t.Fatalf("it held %d, and is heard after %d reports of the others: %+v", held, late, l)
 		}
 		if got := r.root.Census(r.now).Released; len(got) != 0 {
@@ -554,10 +576,12 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	c.reckons, c.granted, c.keepsBack = false, 0, false
 	c.returned = 0
 	r.exchange(2)
-	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima", ClusterID: 8, Copy: true}}) {
+	want := []root.Identity{{Name: "lima", ClusterID: 8, Copy: true}}
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, want) {
 		t.Errorf("unlisted %v", got)
 	}
-	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
+	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 ||
+		l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
 		t.Errorf("the original is %v, held %d: %+v", lima.standing, held, l)
 	}
 }
@@ -579,7 +603,8 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 	}
 	lima.cut = false
 	r.exchange(4)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || c.granted != 0 {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 ||
+		l.Free+r.held("dublin")+r.held("lima") != rosterTotal || c.granted != 0 {
 		t.Fatalf("with both: %+v", l)
 	}
 }
@@ -608,7 +633,8 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 	m.Version, lima.cut = 2, false
 	r.root.SetMembers(r.now, m)
 	r.exchange(4)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Enrolled) != 0 {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 ||
+		l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Enrolled) != 0 {
 		t.Fatalf("with the newer list: %+v", l)
 	}
 }

@@ -13,14 +13,17 @@ func (l *lender) holds(dc string, instance, people, returned, spent uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
-		Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Callable: people,
-		Passes: wire.Passes{Release: g.Passes.Release, Allocation: wire.Allocation{Granted: g.Passes.Granted, Returned: returned}, Spent: spent},
+		Room: sale, Permits: kept(&g), Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Callable: people,
+		Passes: wire.Passes{Release: g.Passes.Release, Allocation: wire.Allocation{
+			Granted: g.Passes.Granted, Returned: returned,
+		}, Spent: spent},
 	}
 	for i := range people {
 		r.HeldJoined = append(r.HeldJoined, l.wall-60_000+fleettime.Time(i))
 	}
 	l.root.Observe(l.now, wire.Report{
-		From: dc, Instance: instance, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
+		From: dc, Instance: instance, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
+		Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
 	})
 }
 
@@ -59,7 +62,8 @@ func TestRule11AReleaseIsLentByWhoTookIt(t *testing.T) {
 			t.Errorf("taken by %s: %d passes are lent, want %d", tt.who, l.lent(), tt.want)
 		}
 		if called := l.view.Called != 0; called != (tt.want > 0) || l.view.Cutoff != 0 {
-			t.Errorf("taken by %s: people are called up to %d, and without a pass up to %d", tt.who, l.view.Called, l.view.Cutoff)
+			t.Errorf("taken by %s: people are called up to %d, and without a pass up to %d", tt.who, l.view.Called,
+				l.view.Cutoff)
 		}
 	}
 }
@@ -154,6 +158,7 @@ func TestPassesAreLentWhereTheyLetSomebodyIn(t *testing.T) {
 		l.grants()
 	}
 	if n := l.last["nairobi"].Passes.Granted; n != 0 || l.last["dublin"].Passes.Granted != 2 {
-		t.Errorf("nairobi, where a pass lets in nobody, is lent %d, and dublin %d, want 0 and 2", n, l.last["dublin"].Passes.Granted)
+		t.Errorf("nairobi, where a pass lets in nobody, is lent %d, and dublin %d, want 0 and 2", n,
+			l.last["dublin"].Passes.Granted)
 	}
 }

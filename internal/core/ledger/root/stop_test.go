@@ -39,17 +39,21 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 		t.Errorf("as its regional says: %+v", s)
 	}
 	exchange(30, "nairobi")
-	if s := why("dublin", own); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" || s.Command() == "" {
+	if s := why("dublin", own); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" ||
+		s.Command() == "" {
 		t.Errorf("it is silent: %+v at %v", s, l.wall)
 	}
 	l.lead(2) // it knows no permits yet
 	l.seq, l.acked = map[string]uint64{}, map[string]uint64{}
 	clear(l.last)
 	exchange(30, "nairobi")
-	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || s.Edge != "dublin" || s.Since == 0 || s.Command() == "" {
+	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || s.Edge != "dublin" || s.Since == 0 ||
+		s.Command() == "" {
 		t.Errorf("the permits of dublin are not known: %+v", s)
 	}
-	l.root.Observe(l.now, wire.Report{From: "dublin", Instance: 1, Seq: 1, Parts: 1, Sent: l.now, Seen: l.term, Blank: true})
+	l.root.Observe(l.now, wire.Report{
+		From: "dublin", Instance: 1, Seq: 1, Parts: 1, Sent: l.now, Seen: l.term, Blank: true,
+	})
 	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || !s.Ended || s.Command() != "" {
 		t.Errorf("dublin reports, and knows no permits itself: %+v", s)
 	}
@@ -82,7 +86,8 @@ func TestEdgesWithoutTheirSite(t *testing.T) {
 			for dc, down := range map[string]uint64{"dublin": n, "nairobi": 0} {
 				l.seq[dc]++
 				l.root.Observe(l.now, wire.Report{
-					From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1,
+					From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
+					Join:  l.seq[dc] == 1,
 					Rooms: []wire.RoomReport{{Room: sale, SiteDown: down}},
 				})
 			}

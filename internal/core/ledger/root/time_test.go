@@ -18,7 +18,9 @@ func TestADataCentreThatForgotTheTimeGetsIt(t *testing.T) {
 	now = now.Add(2 * ledger.TimeWait)
 	a.SetTime(now, wall)
 	report := func(instance uint64, asOf fleettime.Time) wire.Grant {
-		a.Observe(now, wire.Report{From: "dublin", Instance: instance, Seq: instance, Parts: 1, Sent: 1, Seen: wire.Term{N: 3}, AsOf: asOf})
+		a.Observe(now, wire.Report{
+			From: "dublin", Instance: instance, Seq: instance, Parts: 1, Sent: 1, Seen: wire.Term{N: 3}, AsOf: asOf,
+		})
 		for _, g := range a.Grants(now) {
 			return g
 		}
@@ -45,7 +47,8 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 	hear := func(name string) wire.Grant {
 		seq++
 		a.Observe(now, wire.Report{
-			From: name, Instance: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}, Acked: a.centres.of(name, 0).grantSeq, Join: true,
+			From: name, Instance: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}, Acked: a.centres.of(name, 0).grantSeq,
+			Join: true,
 			AsOf: wall.Add(now.Sub(start)), AsOfBound: unsure[name],
 		})
 		for _, g := range a.Grants(now) {
@@ -71,7 +74,8 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 		}
 		return hear("dublin").AtBound
 	}
-	if err := after(time.Hour); err < least-time.Duration(float64(time.Hour)*slewRate) || err > least-300*time.Millisecond {
+	if err := after(time.Hour); err < least-time.Duration(float64(time.Hour)*slewRate) ||
+		err > least-300*time.Millisecond {
 		t.Errorf("after an hour it is reported to %v", err)
 	}
 	if err := after(9 * time.Hour); err > fleettime.MaxError {
@@ -85,7 +89,9 @@ func TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong(t *testing.T) {
 	start, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
 	a := New(start, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
 	a.SetLease(fleettime.Never)
-	a.Observe(start, wire.Report{From: "nairobi", Instance: 1, Seq: 1, Parts: 1, Sent: start, Seen: wire.Term{N: 2}, AsOf: wall})
+	a.Observe(start, wire.Report{
+		From: "nairobi", Instance: 1, Seq: 1, Parts: 1, Sent: start, Seen: wire.Term{N: 2}, AsOf: wall,
+	})
 	for now, seq := start, uint64(1); ; now, seq = now.Add(500*time.Millisecond), seq+1 {
 		a.Observe(now, wire.Report{From: "dublin", Instance: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}})
 		a.SetTime(now, wall.Add(now.Sub(start)))
