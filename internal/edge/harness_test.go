@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	crand "crypto/rand"
+	"crypto/tls"
 	"flag"
 	"io"
 	"log/slog"
@@ -478,6 +479,11 @@ func (d *door) entrance() string {
 		return d.instead
 	}
 	return d.addr(0)
+}
+
+// trusting returns the configuration of a client that takes any certificate.
+func trusting(name string) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, ServerName: name} //nolint:gosec // the test's own certificate
 }
 
 func (d *door) visitor() *visitor {
