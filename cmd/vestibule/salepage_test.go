@@ -66,8 +66,9 @@ func sections(t *testing.T, file, lang string) (out []string) {
 // TestRoomsOfTheDocuments: every block of rooms, or of a part of one, is valid.
 func TestRoomsOfTheDocuments(t *testing.T) {
 	const (
-		needed = "    host: doc.example\n    total_active_users: 2\n    new_users_per_minute: 2\n    origin: http://127.0.0.1:1\n"
-		whole  = "rooms:\n  - name: doc\n" + needed
+		needed = "    host: doc.example\n    total_active_users: 2\n    new_users_per_minute: 2\n" +
+			"    origin: http://127.0.0.1:1\n"
+		whole = "rooms:\n  - name: doc\n" + needed
 	)
 	n := 0
 	for _, name := range []string{"APPS", "ROOMS", "WAITING-PAGE"} {

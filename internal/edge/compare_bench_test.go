@@ -129,7 +129,8 @@ func compareProxied(b *testing.B, tools map[string]string) {
 	optional(b, &sides, "haproxy", func(program string) *side {
 		// A visitor in the table passes; another one is added while there is room.
 		addr, pid := startHAProxy(b, tools, program, site,
-			"\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n\tacl full table_avl lt 1\n"+
+			"\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n"+
+				"\tacl full table_avl lt 1\n"+
 				"\thttp-request return status 503 content-type text/html string \"please wait\" if !inside full\n\thttp-request track-sc0 req.cook(place)\n")
 		return &side{name: "HAProxy, waiting room by a table", url: "http://" + addr + path, header: header, pid: pid}
 	})

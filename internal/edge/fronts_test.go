@@ -584,8 +584,9 @@ func TestWebsocketsPassFronts(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n") //nolint:errcheck // the client checks the answer
-			io.Copy(conn, conn)                                                                                                                      //nolint:errcheck // as above
+			io.WriteString(conn, //nolint:errcheck // the client checks the answer
+				"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n")
+			io.Copy(conn, conn) //nolint:errcheck // as above
 		})
 		upgrade := func(cookie string) (*http.Response, net.Conn, *bufio.Reader) {
 			c, err := net.Dial("tcp", st.door.instead)

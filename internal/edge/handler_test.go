@@ -366,7 +366,8 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 	if err != nil || retry < 2 || retry > 3 ||
 		!strings.Contains(a.body,
 			`<noscript><meta http-equiv="refresh" content="`+a.Header.Get("Retry-After")+`"></noscript>`) {
-		t.Errorf("Retry-After %q: want 2 s give or take a quarter, so that the visitor is counted soon, and the page to know it", a.Header.Get("Retry-After"))
+		t.Errorf("Retry-After %q: want 2 s give or take a quarter, so that the visitor is counted soon, and the page "+
+			"to know it", a.Header.Get("Retry-After"))
 	}
 	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
 		strings.Contains(csp, "unsafe") {

@@ -421,7 +421,8 @@ func TestColours(t *testing.T) {
 
 // A few lines of CSS brand the built-in page, and the policy allows them.
 func TestBranding(t *testing.T) {
-	const style = ":root{--vr-accent:#0a7d4f;\r\n  --vr-logo:url(data:image/svg+xml,%3Csvg/%3E);--vr-logo-display:block}\r\n/* { } */ h1::after{content:\"}\"}\n"
+	const style = ":root{--vr-accent:#0a7d4f;\r\n" +
+		"  --vr-logo:url(data:image/svg+xml,%3Csvg/%3E);--vr-logo-display:block}\r\n/* { } */ h1::after{content:\"}\"}\n"
 	if _, err := checkpage.Check([]byte(style)); err != nil {
 		t.Fatal(err)
 	}

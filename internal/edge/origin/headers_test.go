@@ -76,7 +76,8 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 	const note = "generated from internal/edge/origin/headers.go: make golden"
 
 	var nginx strings.Builder
-	nginx.WriteString("# Headers that some sites read as the path, the method, the host, the scheme or the address of a request, and ours.\n# " + note + "\n")
+	nginx.WriteString("# Headers that some sites read as the path, the method, the host, the scheme or the address of a " +
+		"request, and ours.\n# " + note + "\n")
 	for _, name := range slices.Sorted(slices.Values(append(slices.Clone(names), familyMembers...))) {
 		nginx.WriteString("proxy_set_header " + name + " \"\";\n")
 	}

@@ -253,7 +253,8 @@ func TestTheAuditLogIsFiltered(t *testing.T) {
 	}
 	made := "made room shop by a editor: a new shop []"
 	patched := "changed room shop by a admin:  [map[after:301 before:300 key:total_active_users]]"
-	paused := "changed controls shop by a operator: slow [map[after:true before:<nil> key:pause] map[after:Soon. before:<nil> key:pause.message]]"
+	paused := "changed controls shop by a operator: slow [map[after:true before:<nil> key:pause] map[after:Soon. " +
+		"before:<nil> key:pause.message]]"
 	gone := "deleted room shop by a editor:  []"
 	hour := time.Hour
 	for query, want := range map[string][]string{

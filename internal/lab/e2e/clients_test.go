@@ -587,7 +587,8 @@ func (s *oddSite) serve(c net.Conn) {
 		case "/logout":
 			extra = "Clear-Site-Data: \"cookies\"\r\n"
 		case "/cached":
-			extra = "Cache-Control: public, max-age=600\r\nExpires: Thu, 01 Jan 2099 00:00:00 GMT\r\nCDN-Cache-Control: max-age=600\r\n"
+			extra = "Cache-Control: public, max-age=600\r\nExpires: Thu, 01 Jan 2099 00:00:00 GMT\r\n" +
+				"CDN-Cache-Control: max-age=600\r\n"
 		case "/ntlm":
 			if strings.HasPrefix(r.Header.Get("Authorization"), "NTLM ") {
 				who = "alice"

@@ -103,8 +103,9 @@ func (p pki) run(scheme, config string) string {
 func TestFaultsOfNATSAreExplained(t *testing.T) {
 	const (
 		jetstream = "jetstream { store_dir: 'STORE', domain: hub }\n"
-		tls       = "tls { cert_file: 'DIR/server.crt', key_file: 'DIR/server.key', ca_file: 'DIR/ca.crt', verify_and_map: true }\n"
-		users     = `accounts { A { jetstream: enabled, users: [
+		tls       = "tls { cert_file: 'DIR/server.crt', key_file: 'DIR/server.key', ca_file: 'DIR/ca.crt', " +
+			"verify_and_map: true }\n"
+		users = `accounts { A { jetstream: enabled, users: [
 			{ user: "edge-0.edge.nairobi", permissions: { publish: ["$JS.API.STREAM.INFO.KV_vestibule_documents"], subscribe: ["_INBOX.>"] } },
 			{ user: "regional-0.regional.nairobi", permissions: { publish: [">"], subscribe: ["_INBOX.>"] } } ] } }
 		`

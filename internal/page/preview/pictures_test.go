@@ -62,7 +62,8 @@ func TestPictures(t *testing.T) {
 	folder := "../../../docs/images"
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued?lang=zh-CN"))
 	if !browsertest.See(t, ctx, chromedp.Evaluate[bool](hasChinese)) {
-		t.Skip("no font has Chinese letters (Debian package fonts-wqy-microhei): the pictures of docs/images were not compared")
+		t.Skip("no font has Chinese letters (Debian package fonts-wqy-microhei): the pictures of docs/images were " +
+			"not compared")
 	}
 	browsertest.See(t, ctx, atStart(standstill))
 	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {

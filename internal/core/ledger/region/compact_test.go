@@ -541,7 +541,8 @@ func TestANewDataCentre(t *testing.T) {
 		}
 		c.witness("two", 1, c.ownTerm+1)
 		if c.step(time.Second); !c.agg.roster.recovering() {
-			t.Errorf("after %d terms, an edge followed somebody in a data centre that was said to be new, and nothing is waited for", flaps)
+			t.Errorf("after %d terms, an edge followed somebody in a data centre that was said to be new, and nothing is "+
+				"waited for", flaps)
 		}
 		if d, _ := c.agg.Unsaved(); d.Version > 0 {
 			t.Error("the unknown past is not stored")
