@@ -102,13 +102,15 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shown := regexp.MustCompile("(?m)(?:`|^ *(?:[$] )?)(?:bin/)?vestibule ([^`\n|;#>&]+)")
 	commands := 0
 	for _, file := range append(files, "../../README.md", "../../deploy/examples/notices/relay.py") {
 		page, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range regexp.MustCompile("(?m)(?:`|^ *(?:[$] )?)(?:bin/)?vestibule ([^`\n|;#>&]+)").FindAllStringSubmatch(strings.ReplaceAll(string(page), "\\\n", " "), -1) {
+		text := strings.ReplaceAll(string(page), "\\\n", " ")
+		for _, found := range shown.FindAllStringSubmatch(text, -1) {
 			words := strings.Fields(found[1])
 			if !word.MatchString(words[0]) {
 				continue // a placeholder

@@ -114,8 +114,8 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(url+"/.well-known/vestibule/check-draw?room=shop"))
 	testkit.Eventually(t, "the page has fetched the record", func() bool {
-		return browsertest.See(t, ctx,
-			chromedp.Evaluate[string](`document.getElementById("record").value`)) == strings.TrimSpace(file["plain.json"])
+		record := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("record").value`))
+		return record == strings.TrimSpace(file["plain.json"])
 	})
 	if asked != "room=shop" {
 		t.Errorf("the record was asked for by %q", asked)

@@ -96,7 +96,9 @@ func TestADrawInABrowser(t *testing.T) {
 	browsertest.Do(t, tabs[0], chromedp.Navigate(tree.Info.Edges[0].URL), chromedp.WaitVisible(chromedp.CSS("#vr")))
 	start := time.Now().Add(75 * time.Second).Truncate(time.Second).UTC()
 	edit(t, tree, "    new_users_per_minute: 600\n",
-		fmt.Sprintf("    new_users_per_minute: 600\n    events:\n      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}\n",
+		fmt.Sprintf("    new_users_per_minute: 600\n    events:\n"+
+			"      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, "+
+			"shuffle_at_event_start: true}\n",
 			start.Add(-6*time.Minute).Format(time.RFC3339), start.Format(time.RFC3339),
 			start.Add(time.Hour).Format(time.RFC3339)))
 	eventually(t, "people gather", func() bool { return newBrowser(t).asks(tree.Info.Edges[0].URL) == "before" })

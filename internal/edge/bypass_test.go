@@ -181,7 +181,9 @@ ErrorDocument 404 CHECKOUT
 	{"caddy", "caddy", func(t *testing.T, dir, addr string) []string {
 		return []string{
 			"run", "--adapter", "caddyfile", "--config",
-			written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\nhttp://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\nbind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n"),
+			written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\n"+
+				"http://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\n"+
+				"bind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n"),
 		}
 	}},
 	{"python", "python3", func(t *testing.T, dir, addr string) []string {

@@ -170,7 +170,9 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 			Flags: ticket.Returned,
 		}
 		c := st.door.dial()
-		if _, err := io.WriteString(c, "GET "+gate.EventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.keys.seal("sale", place)+"\r\n\r\n"); err != nil {
+		ask := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " +
+			st.keys.seal("sale", place) + "\r\n\r\n"
+		if _, err := io.WriteString(c, ask); err != nil {
 			t.Fatal(err)
 		}
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)

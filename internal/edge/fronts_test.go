@@ -596,7 +596,9 @@ func TestWebsocketsPassFronts(t *testing.T) {
 			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.WriteString(c, "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nCookie: "+cookie+"\r\n\r\n"); err != nil {
+			ask := "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nCookie: " + cookie + "\r\n\r\n"
+			if _, err := io.WriteString(c, ask); err != nil {
 				t.Fatal(err)
 			}
 			br := bufio.NewReader(c)

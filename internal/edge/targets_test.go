@@ -231,7 +231,8 @@ func newLenientSite(t testing.TB) *lenientSite {
 			}
 			s.mu.Unlock()
 		}
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsite") //nolint:errcheck // the client checks the answer
+		const answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsite"
+		io.WriteString(c, answer) //nolint:errcheck // the client checks it
 	})
 	return s
 }

@@ -201,7 +201,9 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 				t.Errorf("%v were cut", n)
 			}
 			st.up.queue(sale, 10, 1)
-			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the site") }) //nolint:errcheck // the client checks the answer
+			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
+			})
 			if a := st.door.visitor().get(saleURL, "Cookie", in); (a.body == "the site") != tc.lasts {
 				t.Errorf("then %d %.40q", a.StatusCode, a.body)
 			}

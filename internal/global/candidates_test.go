@@ -76,9 +76,16 @@ func TestCertificatesThatEndSoonAreAnAlarm(t *testing.T) {
 	}
 	for want, state := range map[string]candidateState{
 		"": {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(31)}, DataCenters: edges(nil, in(90))},
-		"a certificate of g1 ends on 2027-01-11: replace the certificate files in time":                                                              {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(1)}},
-		"a certificate of the regional of oslo ends on 2027-01-08: replace the certificate files in time":                                            {DataCenters: []api.DataCenter{{Name: "oslo", CertificateEnd: in(-2)}}},
-		"a certificate of edge-2 of dublin ends on 2027-01-20: replace the certificate files in time; 2 processes have one that ends within 30 days": {DataCenters: edges(in(20), nil, in(10), in(40))},
+		"a certificate of g1 ends on 2027-01-11: replace the certificate files in time": {
+			Candidate: api.Candidate{Name: "g1", CertificateEnd: in(1)},
+		},
+		"a certificate of the regional of oslo ends on 2027-01-08: replace the certificate files in time": {
+			DataCenters: []api.DataCenter{{Name: "oslo", CertificateEnd: in(-2)}},
+		},
+		"a certificate of edge-2 of dublin ends on 2027-01-20: replace the certificate files in time; " +
+			"2 processes have one that ends within 30 days": {
+			DataCenters: edges(in(20), nil, in(10), in(40)),
+		},
 	} {
 		if got := state.certificateAlarm(now); got != want {
 			t.Errorf("%q, want %q", got, want)

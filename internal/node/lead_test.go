@@ -150,7 +150,8 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		synctest.Wait()
 		if l.until != 1 || l.rooms != 1 || !slices.Equal(taken, []int{0, 1}) || testutil.ToFloat64(candidate.Dropped) != 1 ||
 			pumps.Load() < 2 {
-			t.Errorf("lease until %d, rooms set %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, 2 at least",
+			t.Errorf("lease until %d, rooms set %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, "+
+				"2 at least",
 				l.until, l.rooms, taken, testutil.ToFloat64(candidate.Dropped), pumps.Load())
 		}
 		before := pumps.Load()

@@ -53,7 +53,7 @@ func TestTheForecastRisesOnlyWhenAnnounced(t *testing.T) {
 				}
 			}
 			if rose && (!d.Longer || int64(d.Ticket.Longer) != now.Second()) {
-				t.Fatalf("shown %v up to %v, %d ahead, then %v up to %v, %d ahead without an announcement", before.Wait, before.High,
+				t.Fatalf("shown %v up to %v, %d ahead, then %v up to %v, %d ahead, unannounced", before.Wait, before.High,
 					before.Ahead, d.Wait, d.High, d.Ahead)
 			}
 		}

@@ -303,8 +303,8 @@ func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
 			}
 			for _, f := range forecasts {
 				if wait := enters[int(f.of)-1] - f.at; wait > 30 && (f.wait > 2*wait || f.wait < wait/2) {
-					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v got a forecast of %.0f s and waited for %.0f", total, late,
-						f.at, f.of, f.wait, wait)
+					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v got a forecast of %.0f s and waited for %.0f",
+						total, late, f.at, f.of, f.wait, wait)
 					break
 				}
 			}

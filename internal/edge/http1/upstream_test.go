@@ -177,7 +177,9 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 }
 
 func TestSitesWithTLS(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })) //nolint:errcheck // seen by who asks
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Proto) //nolint:errcheck // seen by who asks
+	}))
 	defer s.Close()
 	host := strings.TrimPrefix(s.URL, "https://")
 	p := newPool()

@@ -166,7 +166,8 @@ func TestTicketsGoOutOfCookies(t *testing.T) {
 			t.Fatalf("%q: %q, want %q", l, got, want)
 		}
 	})
-	if n := testing.AllocsPerRun(10, func() { withoutTickets("theirs=1; more=2; " + ticket.CookieStem + "sale=x") }); n > 0 {
+	const cookies = "theirs=1; more=2; " + ticket.CookieStem + "sale=x"
+	if n := testing.AllocsPerRun(10, func() { withoutTickets(cookies) }); n > 0 {
 		t.Errorf("%v allocations of a ticket behind what is the site's", n)
 	}
 }

@@ -312,7 +312,9 @@ func TestAnEdgeIsForgotten(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	newest := f.ask(Admin, "GET", "/vestibule/audit?per_page=1", "").list()[0]
-	if fmt.Sprint(newest["changes"]) != "[map[change:changed kind:data_center name:nairobi settings:[map[after:edge-3 before:<nil> key:forget]]]]" || newest["reason"] != "its machine burnt" {
+	const changes = "[map[change:changed kind:data_center name:nairobi " +
+		"settings:[map[after:edge-3 before:<nil> key:forget]]]]"
+	if fmt.Sprint(newest["changes"]) != changes || newest["reason"] != "its machine burnt" {
 		t.Errorf("the entry: %+v", newest)
 	}
 	said = wire.ForgetAnswer{Error: "edge-4 is heard"}

@@ -177,7 +177,9 @@ const streams = 50
 func request(f *http2.Framer, stream uint32, method, path string) error {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
-	for _, h := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "127.0.0.1"}, {":path", path}} {
+	for _, h := range [][2]string{
+		{":method", method}, {":scheme", "https"}, {":authority", "127.0.0.1"}, {":path", path},
+	} {
 		if err := e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}

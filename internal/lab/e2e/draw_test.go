@@ -58,7 +58,8 @@ func TestADraw(t *testing.T) {
 	bin, dir := build(t), t.TempDir()
 	origin, journal := journaled(t, bin, dir, drawSession)
 	begins := time.Now().Add(drawLead).UTC().Truncate(time.Second)
-	event := fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}]",
+	event := fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, "+
+		"shuffle_at_event_start: true}]",
 		begins.Add(-time.Hour).Format(time.RFC3339), begins.Format(time.RFC3339), begins.Add(time.Hour).Format(time.RFC3339))
 	bus, nodes := fleet(t, bin, dir, sale(drawTotal, drawRate, drawSession.String(), origin.at["url"], event), "nairobi",
 		"dublin")

@@ -80,7 +80,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	all.Wait()
 	loads := slices.Concat(took...)
 	slices.Sort(loads)
-	t.Logf("%d preflights, icons and robots took no permit (goal: 0 permits); %d loads of the page at the head: half within %v, p99 %v, slowest %v (goal: p99 1 s)",
+	t.Logf("%d preflights, icons and robots took no permit (goal: 0 permits); %d loads of the page at the head: half "+
+		"within %v, p99 %v, slowest %v (goal: p99 1 s)",
 		3*each, len(loads), loads[len(loads)/2].Round(time.Millisecond), loads[len(loads)*99/100].Round(time.Millisecond),
 		loads[len(loads)-1].Round(time.Millisecond))
 }

@@ -193,7 +193,8 @@ func TestNATSServersByHand(t *testing.T) {
 		})
 	}
 	h.run("vestibule nats-config provision --place nairobi --nats-url tls://" + clients["nairobi"] +
-		" --nats-ca nats/ca.crt --nats-cert nats/nairobi/provision/provision.crt --nats-key nats/nairobi/provision/provision.key")
+		" --nats-ca nats/ca.crt --nats-cert nats/nairobi/provision/provision.crt --nats-key " +
+		"nats/nairobi/provision/provision.key")
 	for place, addr := range clients {
 		testkit.Eventually(t, "the servers of "+place+" let in every user", func() bool {
 			return h.command("vestibule nats-config verify --out nats --place "+place+" --nats-url tls://"+addr).Run() == nil

@@ -281,14 +281,18 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 			}
 			if h.PeopleAhead == 0 && front > 2 {
 				falseNone++
-				t.Logf("%s showed 0 ahead (%s), %.0f s, %.1f s after the start, to a visitor with %d in front: joined at %.1f s, entered at %.1f s", w.edge, h.State, h.WaitTimeSeconds, (h.at - started).Seconds(), front, w.joined.Seconds(), w.entered.Seconds())
+				t.Logf("%s showed 0 ahead (%s), %.0f s, %.1f s after the start, to a visitor with %d in front: joined at "+
+					"%.1f s, entered at %.1f s", w.edge, h.State, h.WaitTimeSeconds, (h.at - started).Seconds(), front,
+					w.joined.Seconds(), w.entered.Seconds())
 			}
 			if actual := (w.entered - h.at).Seconds(); h.WaitTimeKnown && h.at < started+2*time.Minute {
 				estimates++
 				shown := h.WaitTimeSeconds
 				if off := math.Abs(shown - actual); (shown > 2*actual || shown < actual/2) && off > 5 {
 					wrong++
-					t.Logf("%s showed %d ahead, %.0f s, %.1f s after the start, to a visitor with %d in front that entered after %.1f s: joined at %.1f s", w.edge, h.PeopleAhead, shown, (h.at - started).Seconds(), front, actual, w.joined.Seconds())
+					t.Logf("%s showed %d ahead, %.0f s, %.1f s after the start, to a visitor with %d in front that entered "+
+						"after %.1f s: joined at %.1f s", w.edge, h.PeopleAhead, shown, (h.at - started).Seconds(), front, actual,
+						w.joined.Seconds())
 					if off > math.Abs(worst.shown-worst.actual) {
 						worst.shown, worst.actual = shown, actual
 					}

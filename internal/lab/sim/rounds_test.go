@@ -54,7 +54,8 @@ func TestTheOrderOfJoiningComesBack(t *testing.T) {
 func TestARandomRoomIsFullAfterADebt(t *testing.T) {
 	t.Parallel()
 	x := Crowds()[0]
-	x.Name, x.Total, x.People, x.Over, x.Move, x.Method = "random, moving", 400, 1400, 25*time.Second, 0.2, room.MethodRandom
+	x.Name, x.Method = "random, moving", room.MethodRandom
+	x.Total, x.People, x.Over, x.Move = 400, 1400, 25*time.Second, 0.2
 	for seed := range uint64(4) {
 		w := x.gather(seed + 1)
 		if r := w.result(); r.Fault != "" || w.oracle.lots < 500 || r.UseT < 0.96 {

@@ -120,8 +120,8 @@ func TestRule5TheCeilingCoversASilentEdge(t *testing.T) {
 				}
 			}
 			if counted+ceiling < valid {
-				t.Fatalf("%d s after the silence began %d sessions are valid: %d are counted, and the ceiling is %d", now-end, valid,
-					counted, ceiling)
+				t.Fatalf("%d s after the silence began %d sessions are valid: %d are counted, and the ceiling is %d",
+					now-end, valid, counted, ceiling)
 			}
 		}
 	})

@@ -601,7 +601,9 @@ func (c *comers) witness(name string, instance, followed uint64) {
 // TestEdgesChangeAsTheTableSays: a transition that the table of edgeState does not have is a
 // fault.
 func TestEdgesChangeAsTheTableSays(t *testing.T) {
-	for from, to := range map[edgeState]edgeState{awaiting: alive, joining: lost, alive: awaiting, dead: alive, lost: dead, left: alive} {
+	for from, to := range map[edgeState]edgeState{
+		awaiting: alive, joining: lost, alive: awaiting, dead: alive, lost: dead, left: alive,
+	} {
 		func() {
 			defer func() {
 				if recover() == nil {
