@@ -272,6 +272,9 @@ func TestTheSiteOfADeletedRoomIsServed(t *testing.T) {
 	}
 }
 
+// limits ends a small room.
+const limits = `,"total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`
+
 const shop = `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200`
 
 func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {

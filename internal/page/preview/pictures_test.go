@@ -243,10 +243,11 @@ func TestComparingPictures(t *testing.T) {
 	was := take("0")
 	for change, same := range map[string]bool{
 		"1": true,
-		`document.documentElement.style.webkitFontSmoothing = "antialiased", document.documentElement.style.textRendering = "geometricPrecision"`: true,
-		`document.documentElement.style.setProperty("--vr-card", "#dde")`:                                                                         false,
-		`document.querySelector("progress").remove()`:                                                                                             false,
-		`document.querySelector(".big").style.flexDirection = "row-reverse"`:                                                                      false,
+		`document.documentElement.style.webkitFontSmoothing = "antialiased", ` +
+			`document.documentElement.style.textRendering = "geometricPrecision"`: true,
+		`document.documentElement.style.setProperty("--vr-card", "#dde")`:    false,
+		`document.querySelector("progress").remove()`:                        false,
+		`document.querySelector(".big").style.flexDirection = "row-reverse"`: false,
 	} {
 		if differs := compare(t, was, take(change)); (differs == "") != same {
 			t.Errorf("%s: %q", change, differs)
