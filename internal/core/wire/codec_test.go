@@ -207,22 +207,26 @@ func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 	}
 }
 
+// altered decodes a message into p, changes it, and encodes it again. err is the one of the first encoding.
+func altered(data []byte, err error, p proto.Message, change func()) ([]byte, error) {
+	if err == nil {
+		err = proto.Unmarshal(data, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	change()
+	return proto.Marshal(p)
+}
+
 func TestForeignMessagesAreRefused(t *testing.T) {
 	report := func(change func(*wirepb.Report)) func() error {
 		return func() error {
 			var p wirepb.Report
 			data, err := EncodeReport(&goldenReport)
-			if err != nil {
-				return err
+			if data, err = altered(data, err, &p, func() { change(&p) }); err == nil {
+				_, err = DecodeReport(data)
 			}
-			if err := proto.Unmarshal(data, &p); err != nil {
-				return err
-			}
-			change(&p)
-			if data, err = proto.Marshal(&p); err != nil {
-				return err
-			}
-			_, err = DecodeReport(data)
 			return err
 		}
 	}
@@ -230,17 +234,9 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		return func() error {
 			var p wirepb.Grant
 			data, err := EncodeGrant(&goldenGrant)
-			if err != nil {
-				return err
+			if data, err = altered(data, err, &p, func() { change(&p) }); err == nil {
+				_, err = DecodeGrant(data)
 			}
-			if err := proto.Unmarshal(data, &p); err != nil {
-				return err
-			}
-			change(&p)
-			if data, err = proto.Marshal(&p); err != nil {
-				return err
-			}
-			_, err = DecodeGrant(data)
 			return err
 		}
 	}

@@ -96,6 +96,15 @@ type candidate struct {
 	stop    func()
 }
 
+// elected returns a site whose candidate a leads.
+func elected(t *testing.T) (s *site, r *tenure, a *candidate) {
+	t.Helper()
+	s, r = newSite(t), &tenure{t: t}
+	a = stand(t, r, s.URL(), "a")
+	r.leads("a")
+	return s, r, a
+}
+
 func stand(t *testing.T, r *tenure, url, name string) *candidate {
 	t.Helper()
 	return standWith(t, r, url, name, 1)
@@ -230,10 +239,7 @@ func tries(t *testing.T, play func() (wrong string)) {
 // A returning leader learns whether another one led in between.
 func TestALeaderInBetweenIsReported(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	s, r, a := elected(t)
 	again := func(c *candidate) {
 		t.Helper()
 		n := r.count()
@@ -303,10 +309,7 @@ func TestALeadingNamesakeIsReported(t *testing.T) {
 // reader in the NATS library would never end.
 func TestWhoLeadsWatchesNoMore(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	s, _, a := elected(t)
 	a.renews(t, 1)
 	js := testkit.JetStream(t, s.URL())
 	eventually(t, "nobody watches the lease", func() bool {
@@ -317,10 +320,7 @@ func TestWhoLeadsWatchesNoMore(t *testing.T) {
 
 func TestWhoReturnsEarlyResigns(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	s, r, a := elected(t)
 	stand(t, r, s.URL(), "b")
 	a.minTerm.Store(1000) // seen by a downstream node
 	a.resign <- struct{}{}
@@ -389,10 +389,7 @@ func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 // A suspended process finds its lease expired when it resumes, whatever the store holds.
 func TestWhoWasFrozenNoLongerLeads(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	_, r, a := elected(t)
 	a.renews(t, 1)
 	a.ahead.Add(int64(10 * time.Second))
 	eventually(t, "its leadership ends", func() bool { return r.count() > 1 || r.now() == "" })
