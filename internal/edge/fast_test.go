@@ -89,7 +89,8 @@ func TestWhichFrontReads(t *testing.T) {
 		{
 			"a path of the edge",
 			"POST /.well-known/vestibule/leave?room=vip HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n" + more,
-			0, 2, []int{204, 200},
+			0, 2,
+			[]int{204, 200},
 		},
 		{"an odd one at last", "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n" +
 			request("GET //about HTTP/1.1", "shop.example"), 1, 1, []int{200, 200}},
