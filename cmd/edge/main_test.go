@@ -83,7 +83,7 @@ func TestSignals(t *testing.T) {
 		}
 	}
 	cmd, at := begin()
-	testkit.Eventually(t, "it is not ready, because nobody told it of rooms",
+	testkit.Eventually(t, "it is not ready, because it has no rooms",
 		func() bool { return strings.Contains(reasons(at), "no room set yet") })
 	signal(cmd, syscall.SIGTERM)
 	testkit.Eventually(t, "it drains", func() bool { return strings.Contains(reasons(at), `"draining"`) })

@@ -49,10 +49,10 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 		return err
 	}
 	// Edges drain before they say goodbye through this server.
-	said := false
+	stopping := false
 	ctx, stop := node.Outlive(ctx, 10*time.Second, func() (here, leaving int) {
 		here = server.Others()
-		if said = said || n.Leaving(); said {
+		if stopping = stopping || n.Leaving(); stopping {
 			leaving = here // until nobody is connected any more
 		}
 		return here, leaving

@@ -207,7 +207,7 @@ func what(e *api.AuditEntry) string {
 
 func verifyAudit(c *client, at uint64, hash string) error {
 	var chain audit.Chain
-	told := struct {
+	summary := struct {
 		Entries int      `json:"entries"`
 		First   uint64   `json:"first"`
 		Newest  uint64   `json:"newest"`
@@ -230,11 +230,11 @@ func verifyAudit(c *client, at uint64, hash string) error {
 			if broken = err; err != nil {
 				break
 			}
-			if told.Entries++; told.First == 0 {
-				told.First = e.Number
+			if summary.Entries++; summary.First == 0 {
+				summary.First = e.Number
 			}
 			if gap != "" {
-				told.Gaps = append(told.Gaps, gap)
+				summary.Gaps = append(summary.Gaps, gap)
 			}
 			if at == e.Number && hash != chain.Hash {
 				why := "does not have the known hash: it, or an entry before it, was rewritten"
@@ -249,20 +249,20 @@ func verifyAudit(c *client, at uint64, hash string) error {
 	case at > chain.Number:
 		why := fmt.Sprintf("is missing: the newest is %d, and %d is known", chain.Number, at)
 		broken = &audit.BrokenError{Number: chain.Number + 1, Why: why}
-	case at > 0 && at < told.First:
-		broken = fmt.Errorf("entry %d is not kept any more, the oldest is %d: give a newer one", at, told.First)
+	case at > 0 && at < summary.First:
+		broken = fmt.Errorf("entry %d is not kept any more, the oldest is %d: give a newer one", at, summary.First)
 	}
-	told.Newest, told.Hash = chain.Number, chain.Hash
+	summary.Newest, summary.Hash = chain.Number, chain.Hash
 	if broken != nil {
-		told.Broken = broken.Error()
+		summary.Broken = broken.Error()
 	}
-	err := c.show(told, func(row func(...any)) {
-		for _, g := range told.Gaps {
+	err := c.show(summary, func(row func(...any)) {
+		for _, g := range summary.Gaps {
 			row(g)
 		}
 		if broken == nil {
 			row(fmt.Sprintf("%d entries follow each other, from %d on; the newest is %d:%s",
-				told.Entries, told.First, told.Newest, told.Hash))
+				summary.Entries, summary.First, summary.Newest, summary.Hash))
 		}
 	})
 	return errors.Join(broken, err)

@@ -36,14 +36,14 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", r.URL, err)
 		}
-		type told struct {
+		type link struct {
 			Sequence int             `json:"sequence"`
 			Hash     string          `json:"hash"`
 			Entry    json.RawMessage `json:"entry"`
 		}
-		out := []told{}
+		out := []link{}
 		for i := from; i <= len(entries) && len(out) < 500; i++ {
-			out = append(out, told{i, audit.Hash(entries[i-1]), entries[i-1]})
+			out = append(out, link{i, audit.Hash(entries[i-1]), entries[i-1]})
 		}
 		if err := json.NewEncoder(w).Encode(map[string]any{
 			"success": true, "errors": []any{}, "messages": []any{},

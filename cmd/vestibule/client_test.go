@@ -49,6 +49,11 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return s
 }
 
+// answer writes a successful answer of the API.
+func answer(w io.Writer, result string) {
+	fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+}
+
 // TestTheClientsExitCodes: what scripts go by, against a server that answers as the API does.
 func TestTheClientsExitCodes(t *testing.T) {
 	var asked []string
@@ -64,22 +69,31 @@ func TestTheClientsExitCodes(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprint(w, `{"success":false,"errors":[{"code":1000,"message":"who?"}],"messages":[],"result":null}`)
 		case r.URL.Path == "/user/tokens/verify":
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"i","status":"active","role":"admin","zone":"z","account":"a"}}`)
+			answer(w, `{"id":"i","status":"active","role":"admin","zone":"z","account":"a"}`)
 		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
+			answer(w, `[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/status"):
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, `{"success":false,"errors":[{"code":1001,"message":"no room \"nobody\""}],"messages":[],"result":null}`)
+			fmt.Fprint(w,
+				`{"success":false,"errors":[{"code":1001,"message":"no room \"nobody\""}],"messages":[],"result":null}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/fleet"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"leader":"g1","candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"permits":30,"edges_count":2,"edges":[{"name":"edge-7","state":"awaiting","build":"v0.1.1"}]}]}}`)
+			answer(w, `{"leader":"g1",`+
+				`"candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],`+
+				`"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"permits":30,`+
+				`"edges_count":2,"edges":[{"name":"edge-7","state":"awaiting","build":"v0.1.1"}]}]}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/export"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
+			answer(w, `{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/apply"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"applied":false,"changes":[{"kind":"room","name":"shop","change":"changed","settings":[{"key":"total_active_users","before":7,"after":9},{"key":"rules","before":[],"after":["`+strings.Repeat("x", 60)+`"]}]}]}}`)
+			answer(w, `{"applied":false,"changes":[{"kind":"room","name":"shop","change":"changed","settings":[`+
+				`{"key":"total_active_users","before":7,"after":9},`+
+				`{"key":"rules","before":[],"after":["`+strings.Repeat("x", 60)+`"]}]}]}`)
 		case strings.HasSuffix(r.URL.Path, "/waiting_rooms/0123/rules"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"r1","version":"1","action":"bypass_waiting_room","expression":"starts_with(http.request.uri.path, \"/a/\")","description":"assets","enabled":true,"last_updated":"2026-11-22T17:00:00Z"},{"id":"r2","version":"1","action":"bypass_waiting_room","expression":"ssl","description":"","enabled":false,"last_updated":"2026-11-22T17:00:00Z"}]}`)
+			answer(w, `[{"id":"r1","version":"1","action":"bypass_waiting_room",`+
+				`"expression":"starts_with(http.request.uri.path, \"/a/\")","description":"assets","enabled":true,`+
+				`"last_updated":"2026-11-22T17:00:00Z"},{"id":"r2","version":"1","action":"bypass_waiting_room",`+
+				`"expression":"ssl","description":"","enabled":false,"last_updated":"2026-11-22T17:00:00Z"}]`)
 		case r.Method == http.MethodPatch:
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"0123","name":"shop"}}`)
+			answer(w, `{"id":"0123","name":"shop"}`)
 		default:
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprint(w, `{"success":false,"errors":[{"code":1102,"message":"not now"}],"messages":[],"result":null}`)

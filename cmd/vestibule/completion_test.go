@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ func TestCompletion(t *testing.T) {
 		case strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
 			result = `[{"id":"0123","name":"shop"},{"id":"4567","name":"news"}]`
 		}
-		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+		answer(w, result)
 	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -29,7 +28,7 @@ func TestReleaseByTheCommandLine(t *testing.T) {
 			}
 			said, result, key = string(data), one, r.Header.Get("Idempotency-Key")
 		}
-		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+		answer(w, result)
 	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")
@@ -96,7 +95,7 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		default:
 			t.Errorf("%s %s", r.Method, r.URL.Path)
 		}
-		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+		answer(w, result)
 	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")
@@ -165,7 +164,7 @@ func TestControlsByTheCommandLine(t *testing.T) {
 			result = `{"room":"shop","id":"0123","version":5,"pause":{"since":"2026-11-22T20:00:00Z","until":null,"by":"ops","reason":"","message":"Soon."},"queue_all":null,"message":null,` +
 				`"limits":{"since":"2026-11-22T20:00:00Z","until":"2026-11-22T21:00:00Z","by":"ops","reason":"slow","total_active_users":5},"in_force":{"total_active_users":5,"new_users_per_minute":3,"queue_all":true,"queue_message":"Soon."}}`
 		}
-		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+		answer(w, result)
 	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")

@@ -233,13 +233,13 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 }
 
 // ready prints the announcement, and the line READY for scripts.
-func ready(w io.Writer, said *strings.Builder, info *allinone.Info) error {
+func ready(w io.Writer, out *strings.Builder, info *allinone.Info) error {
 	line, err := json.Marshal(info)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(said, "READY %s\n", line)
-	_, err = io.WriteString(w, said.String())
+	fmt.Fprintf(out, "READY %s\n", line)
+	_, err = io.WriteString(w, out.String())
 	return err
 }
 

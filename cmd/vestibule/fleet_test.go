@@ -86,14 +86,14 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitError, "is draining already", "drain", "lima")
 	s.does(node.ExitError, "no global has reported its permits", "remove", "lima")
 	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
-		{Name: "lima", State: "draining", Told: true, Held: 7, RateHeld: 3, Sessions: 5},
-		{Name: "oslo", State: "unlisted", Told: true, Held: 2},
+		{Name: "lima", State: "draining", Reporting: true, Held: 7, RateHeld: 3, Sessions: 5},
+		{Name: "oslo", State: "unlisted", Reporting: true, Held: 2},
 	}})
 	s.does(node.ExitError, "7 permits of T and 3 of R are out, 5 sessions", "remove", "lima")
 	s.does(node.ExitOK, "lima         draining  7             3             5         0", "list")
 	s.does(node.ExitOK, "oslo         unlisted  2", "list")
 	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
-		{Name: "lima", State: "draining", Told: true, Overcommit: 4},
+		{Name: "lima", State: "draining", Reporting: true, Overcommit: 4},
 	}})
 	s.does(node.ExitError, "4 sessions may go on at edges that are cut off or count as lost, until these report", "remove",
 		"lima")
@@ -130,7 +130,7 @@ func TestTheFleetCommandsUsage(t *testing.T) {
 	}
 }
 
-// Who may not connect is told so, and not that nobody answers.
+// A refused connection is reported as such, and not that nobody answers.
 func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,

@@ -80,7 +80,7 @@ func TestWatchOutlastsTheAPI(t *testing.T) {
 	})
 }
 
-// TestAChangeWithoutAnAnswer: whoever interrupts a change, or waits in vain, is told that it may have been made; a read
+// TestAChangeWithoutAnAnswer: whoever interrupts a change, or waits in vain, reads that it may have been made; a read
 // needs no such word, nor a change that was not sent.
 func TestAChangeWithoutAnAnswer(t *testing.T) {
 	const unknown = "whether the change was made is not known: see vestibule audit list"
@@ -113,7 +113,8 @@ func TestAChangeWithoutAnAnswer(t *testing.T) {
 		}()
 		var out bytes.Buffer
 		code := run(ctx, append(strings.Fields(c.args), "--server="+api.URL), &out, &out)
-		if code != c.code || !strings.Contains(out.String(), c.says) || strings.Contains(out.String(), unknown) != c.unknown ||
+		if code != c.code || !strings.Contains(out.String(), c.says) ||
+			strings.Contains(out.String(), unknown) != c.unknown ||
 			strings.Count(out.String(), "interrupted") > 1 {
 			t.Errorf("%s: exit %d, %s", c.args, code, out.String())
 		}
@@ -122,8 +123,8 @@ func TestAChangeWithoutAnAnswer(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	var said bytes.Buffer
-	if code := run(ctx, []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1"}, &said, &said); code != node.ExitError ||
-		!strings.Contains(said.String(), "vestibule fleet list: interrupted: ") {
+	code := run(ctx, []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1"}, &said, &said)
+	if code != node.ExitError || !strings.Contains(said.String(), "vestibule fleet list: interrupted: ") {
 		t.Errorf("an interrupted look into NATS: exit %d, %s", code, said.String())
 	}
 	var out bytes.Buffer

@@ -191,8 +191,8 @@ func TestDemoPortTaken(t *testing.T) {
 	}
 }
 
-// TestAStartAfterOneThatFailed: the first start of a folder fails after it made its store; the next one admits visitors all
-// the same.
+// TestAStartAfterOneThatFailed: the first start of a folder fails after it made its store; the next one admits visitors
+// all the same.
 func TestAStartAfterOneThatFailed(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -346,9 +346,9 @@ func (c *natsConfigProvision) provision(cmd *cobra.Command) error {
 			all = append(all, made...)
 		}
 		if _, differ := errors.AsType[*natsbus.ReplicasError](err); err == nil || differ {
-			_, told := fmt.Fprintf(cmd.OutOrStdout(), "streams of %s: %s; made now: %s\n", c.Place,
+			_, printed := fmt.Fprintf(cmd.OutOrStdout(), "streams of %s: %s; made now: %s\n", c.Place,
 				strings.Join(natsbus.Streams(c.Place), ", "), cmp.Or(strings.Join(all, ", "), "none"))
-			return errors.Join(err, told)
+			return errors.Join(err, printed)
 		}
 		select {
 		case <-ctx.Done():

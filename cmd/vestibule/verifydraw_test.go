@@ -79,13 +79,13 @@ func BenchmarkReceipts(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		var told bytes.Buffer
-		if err := verifyDraw(nil, &told, "", "", files[0], files[1:]); err == nil {
+		var out bytes.Buffer
+		if err := verifyDraw(nil, &out, "", "", files[0], files[1:]); err == nil {
 			b.Fatal("nothing forged is found")
 		}
 		want := fmt.Sprintf("%d receipts: %d right, %d wrong\n", receipts, receipts-receipts/every, receipts/every)
-		if !bytes.HasSuffix(told.Bytes(), []byte(want)) {
-			b.Fatalf("%s, want %s", told.Bytes(), want)
+		if !bytes.HasSuffix(out.Bytes(), []byte(want)) {
+			b.Fatalf("%s, want %s", out.Bytes(), want)
 		}
 	}
 }
@@ -114,7 +114,8 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(url+"/.well-known/vestibule/check-draw?room=shop"))
 	testkit.Eventually(t, "the page has fetched the record", func() bool {
-		return browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("record").value`)) == strings.TrimSpace(file["plain.json"])
+		record := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("record").value`))
+		return record == strings.TrimSpace(file["plain.json"])
 	})
 	if asked != "room=shop" {
 		t.Errorf("the record was asked for by %q", asked)
@@ -127,7 +128,7 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 	dir := t.TempDir()
 	agree := func(what, record, receipts string) {
 		t.Helper()
-		var told bytes.Buffer
+		var out bytes.Buffer
 		args := []string{filepath.Join(dir, "record.json")}
 		if err := os.WriteFile(args[0], []byte(record), 0o600); err != nil {
 			t.Fatal(err)
@@ -138,16 +139,16 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := verifyDraw(nil, &told, "", "", args[0], args[1:])
+		err := verifyDraw(nil, &out, "", "", args[0], args[1:])
 		page := says(record, receipts)
 		if right := page[0] == "RIGHT"; right != (err == nil) {
 			t.Errorf("%s: the page says %q, the command %v", what, page, err)
 		}
-		want := slices.DeleteFunc(strings.Split(strings.TrimSpace(told.String()), "\n"),
+		want := slices.DeleteFunc(strings.Split(strings.TrimSpace(out.String()), "\n"),
 			func(line string) bool { return strings.HasPrefix(line, "round ") })
 		got := slices.DeleteFunc(page[1:], func(line string) bool { return strings.HasPrefix(line, "round ") })
-		if slices.Sort(want); told.Len() > 0 && !slices.Equal(want, slices.Sorted(slices.Values(got))) {
-			t.Errorf("%s: the page says\n%s\nand the command\n%s", what, strings.Join(page, "\n"), told.String())
+		if slices.Sort(want); out.Len() > 0 && !slices.Equal(want, slices.Sorted(slices.Values(got))) {
+			t.Errorf("%s: the page says\n%s\nand the command\n%s", what, strings.Join(page, "\n"), out.String())
 		}
 	}
 	agree("with a beacon", file["record.json"], file["receipts.json"])

@@ -273,7 +273,8 @@ func TestReactInABrowser(t *testing.T) {
 			html := strings.NewReplacer("https://esm.sh/react@18.3.1", "/npm/react.js", "https://esm.sh/react-dom@18.3.1/client",
 				"/npm/client.js").Replace(string(page))
 			io.WriteString(w, strings.Replace(html, "<script type=\"importmap\"", //nolint:errcheck // the browser tells
-				"<script src=/npm/react.production.min.js></script><script src=/npm/react-dom.production.min.js></script><script type=\"importmap\"", 1))
+				"<script src=/npm/react.production.min.js></script><script src=/npm/react-dom.production.min.js></script><script "+
+					"type=\"importmap\"", 1))
 		case name == "react.js" || name == "client.js": // modules from the files of npm, which are not modules
 			w.Header().Set("Content-Type", "text/javascript")
 			io.WriteString(w, map[string]string{ //nolint:errcheck // as above

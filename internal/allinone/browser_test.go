@@ -196,8 +196,8 @@ func TestABrowserGoesAway(t *testing.T) {
 			waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
 			joined := chromedp.Evaluate[string](`JSON.parse(document.getElementById("now")?.textContent ?? "[{}]").pop().joinedAt || document.getElementById("joined").textContent`)
 			var place string
-			var told [2]bool // departures: by closing the page, and by navigating to another one
-			for round := 0; round < 8 && (!told[0] || !told[1]); round++ {
+			var gone [2]bool // departures: by closing the page, and by navigating to another one
+			for round := 0; round < 8 && (!gone[0] || !gone[1]); round++ {
 				tab, closeTab := browsertest.Tab(t, ctx)
 				do(tab, chromedp.Navigate(edge), waiting)
 				if at := browsertest.See(t, tab, joined); round == 0 {
@@ -232,14 +232,14 @@ func TestABrowserGoesAway(t *testing.T) {
 					long = 30 * time.Second
 				}
 				tick := time.NewTicker(10 * time.Millisecond)
-				for end := time.Now().Add(long); !told[round%2] && time.Now().Before(end); <-tick.C {
-					told[round%2] = counted() == 0
+				for end := time.Now().Add(long); !gone[round%2] && time.Now().Before(end); <-tick.C {
+					gone[round%2] = counted() == 0
 				}
 				tick.Stop()
 				closeTab()
 			}
-			if !told[0] || !told[1] {
-				t.Errorf("counted no more when the page was closed: %v, when it was left: %v", told[0], told[1])
+			if !gone[0] || !gone[1] {
+				t.Errorf("counted no more when the page was closed: %v, when it was left: %v", gone[0], gone[1])
 			}
 		})
 	}
@@ -301,12 +301,12 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 						cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: tc.inject})
 				})
 			browsertest.Do(t, ctx, chromedp.Navigate(way))
-			told := func() bool {
+			informed := func() bool {
 				text, err := browsertest.Look(ctx, chromedp.Evaluate[string](`document.querySelector("main")?.innerText ?? ""`))
 				return err == nil && strings.Contains(text, "Your browser blocks cookies") &&
 					strings.Contains(text, "Allow them for this site") && !strings.Contains(text, "People ahead")
 			}
-			eventually(t, "the visitor is told", told)
+			eventually(t, "the page shows it", informed)
 			if n := loads.Load(); n != 1 && !tc.noScript {
 				t.Errorf("the page was loaded %d times before", n)
 			}
@@ -426,7 +426,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 			pictures.Load(), calls.Load())
 	}
 	if n := room().Admitted; n != 0 {
-		t.Errorf("they took %d slots", n)
+		t.Errorf("they took %d permits", n)
 	}
 	// Both permits are free for visitors.
 	browsertest.Do(t, inside, chromedp.Navigate(way))
@@ -442,7 +442,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	eventually(t, "the browser is in", func() bool { return says(inside) == shop })
 	browsertest.Do(t, inside, chromedp.Reload())
 	if n, text := room().Admitted, says(inside); n != 1 || text != shop {
-		t.Errorf("%q; the browser and its pictures took %d slots", text, n)
+		t.Errorf("%q; the browser and its pictures took %d permits", text, n)
 	}
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 

@@ -305,7 +305,7 @@ func TestClientsInABrowser(t *testing.T) {
 			if taken == 0 && waiting == 0 {
 				right[do+" by rules of a foreign page"]++
 			} else {
-				t.Errorf("a %s took %d slots, and %d wait", do, taken, waiting)
+				t.Errorf("a %s took %d permits, and %d wait", do, taken, waiting)
 			}
 			leaves(ctx)
 		}

@@ -26,7 +26,7 @@ type entrant struct {
 	edge string
 
 	mu    sync.Mutex
-	told  []int         // visitors ahead, before the start, if shown
+	ahead []int         // visitors ahead, before the start, if shown
 	proof *draw.Receipt // once it exists
 }
 
@@ -42,22 +42,22 @@ func (e *entrant) run(ctx context.Context, start time.Time) {
 		if err != nil {
 			return // the test has ended
 		}
-		var told struct {
+		var answer struct {
 			Vestibule struct {
 				State       string
 				PeopleAhead int
 				Draw        struct{ Receipt *draw.Receipt }
 			}
 		}
-		err = json.NewDecoder(resp.Body).Decode(&told)
+		err = json.NewDecoder(resp.Body).Decode(&answer)
 		resp.Body.Close()
-		if err != nil || told.Vestibule.State == "" {
+		if err != nil || answer.Vestibule.State == "" {
 			return // inside
 		}
 		e.mu.Lock()
-		if v := &told.Vestibule; v.State == "before" && time.Now().Before(start) {
+		if v := &answer.Vestibule; v.State == "before" && time.Now().Before(start) {
 			if v.PeopleAhead >= 0 {
-				e.told = append(e.told, v.PeopleAhead)
+				e.ahead = append(e.ahead, v.PeopleAhead)
 			}
 			if v.Draw.Receipt != nil {
 				e.proof = v.Draw.Receipt
@@ -74,13 +74,13 @@ func (e *entrant) run(ctx context.Context, start time.Time) {
 }
 
 // TestADrawInABrowser: pages show the place in the draw before the start, even one that was open before the event was
-// announced; no visitor is told too low a number, and the start is noticed at once.
+// announced; no visitor sees too low a number, and the start is noticed at once.
 func TestADrawInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a draw takes a minute")
 	}
 	t.Parallel()
-	const people, pages, slots = 30, 4, 5
+	const people, pages, permits = 30, 4, 5
 	tree, _ := grow(t, 1, 600, 10*time.Minute)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	ctx, stop := context.WithCancel(t.Context())
@@ -96,11 +96,13 @@ func TestADrawInABrowser(t *testing.T) {
 	browsertest.Do(t, tabs[0], chromedp.Navigate(tree.Info.Edges[0].URL), chromedp.WaitVisible(chromedp.CSS("#vr")))
 	start := time.Now().Add(75 * time.Second).Truncate(time.Second).UTC()
 	edit(t, tree, "    new_users_per_minute: 600\n",
-		fmt.Sprintf("    new_users_per_minute: 600\n    events:\n      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}\n",
+		fmt.Sprintf("    new_users_per_minute: 600\n    events:\n"+
+			"      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, "+
+			"shuffle_at_event_start: true}\n",
 			start.Add(-6*time.Minute).Format(time.RFC3339), start.Format(time.RFC3339),
 			start.Add(time.Hour).Format(time.RFC3339)))
 	eventually(t, "people gather", func() bool { return newBrowser(t).asks(tree.Info.Edges[0].URL) == "before" })
-	edit(t, tree, "total_active_users: 1\n", fmt.Sprintf("total_active_users: %d\n", slots+1))
+	edit(t, tree, "total_active_users: 1\n", fmt.Sprintf("total_active_users: %d\n", permits+1))
 	for i, tab := range tabs[1:] {
 		browsertest.Do(t, tab, chromedp.Navigate(tree.Info.Edges[i%len(tree.Info.Edges)].URL),
 			chromedp.WaitVisible(chromedp.CSS("#vr")))
@@ -134,8 +136,8 @@ func TestADrawInABrowser(t *testing.T) {
 		})
 	}
 	left.Wait()
-	eventually(t, "the first are in", func() bool { return tree.Origin.Stats().Total > slots })
-	t.Logf("%d are in %v after the start", slots, time.Since(start).Round(100*time.Millisecond))
+	eventually(t, "the first are in", func() bool { return tree.Origin.Stats().Total > permits })
+	t.Logf("%d are in %v after the start", permits, time.Since(start).Round(100*time.Millisecond))
 	stop()
 	running.Wait()
 
@@ -153,14 +155,14 @@ func TestADrawInABrowser(t *testing.T) {
 			continue
 		}
 		ahead, _ := slices.BinarySearch(places, e.proof.Place.UnixMilli())
-		for _, n := range e.told {
+		for _, n := range e.ahead {
 			numbers++
 			off = max(off, ahead-n)
 		}
 	}
-	t.Logf("%d of %d entrants have a receipt; %d numbers were told before the start, too low by %d at most", len(places),
+	t.Logf("%d of %d entrants have a receipt; %d numbers were shown before the start, too low by %d at most", len(places),
 		people, numbers, off)
 	if off > 2 {
-		t.Errorf("a visitor was told a number that is too low by %d", off)
+		t.Errorf("a visitor saw a number that is too low by %d", off)
 	}
 }

@@ -69,13 +69,15 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	shop = "https://shop.test:" + shop[strings.LastIndexByte(shop, ':')+1:]
 	partner := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w,
-			"<!doctype html><title>partner</title><link rel=icon href=data:,><iframe src=%q onload='window.loaded = true'></iframe>", shop)
+			"<!doctype html><title>partner</title><link rel=icon href=data:,><iframe src=%q onload='window.loaded = "+
+				"true'></iframe>", shop)
 	}))
 	partner = "https://partner.test:" + partner[strings.LastIndexByte(partner, ':')+1:]
 
 	edit(t, tree, `host: "localhost"`, "host: shop.test")
 	edit(t, tree, "    total_active_users:",
-		"    cookie_samesite: none\n    cookie_secure: always\n    cookie_partitioned: true\n    frame_ancestors: "+partner+"\n    total_active_users:")
+		"    cookie_samesite: none\n    cookie_secure: always\n    cookie_partitioned: true\n"+
+			"    frame_ancestors: "+partner+"\n    total_active_users:")
 	ticket := "new" // requests for the policy must be from one visitor
 	policy := func(want string) func() bool {
 		return func() bool {

@@ -151,7 +151,7 @@ func TestMetricsDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]metric{}
+	documented := map[string]metric{}
 	words := regexp.MustCompile("`([a-z_]+)`")
 	tier := ""
 	for line := range strings.Lines(string(doc)) {
@@ -170,7 +170,7 @@ func TestMetricsDocument(t *testing.T) {
 			continue
 		}
 		name := strings.Trim(cells[0], "|` ")
-		if _, twice := told[name]; twice {
+		if _, twice := documented[name]; twice {
 			t.Errorf("%s has two rows", name)
 		}
 		var labels []string
@@ -178,7 +178,7 @@ func TestMetricsDocument(t *testing.T) {
 			labels = append(labels, m[1])
 		}
 		slices.Sort(labels)
-		told[name] = metric{Kind: cells[1], Labels: strings.Join(labels, " "), Nodes: tier}
+		documented[name] = metric{Kind: cells[1], Labels: strings.Join(labels, " "), Nodes: tier}
 		if name == "vestibule_build_info" {
 			continue // its label values change with every build
 		}
@@ -191,8 +191,8 @@ func TestMetricsDocument(t *testing.T) {
 			t.Errorf("%s: its row lacks the meaning or the alert", name)
 		}
 	}
-	if diff := cmp.Diff(r.metrics, told); diff != "" {
-		t.Errorf("docs/METRICS.md does not tell the truth (-registered +told):\n%s", diff)
+	if diff := cmp.Diff(r.metrics, documented); diff != "" {
+		t.Errorf("docs/METRICS.md differs (-registered +documented):\n%s", diff)
 	}
 }
 

@@ -68,14 +68,14 @@ func (b *browser) asks(edge string) (state string) {
 		b.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var told struct{ Vestibule struct{ State string } }
+	var answer struct{ Vestibule struct{ State string } }
 	if resp.Header.Get("Vestibule-Decision") == "" {
 		return "inside"
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&told); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		b.t.Fatal(err)
 	}
-	return told.Vestibule.State
+	return answer.Vestibule.State
 }
 
 // TestThePageIsSoonRight: the page is right within seconds for the first visitor of an empty queue, after a pause,
@@ -95,7 +95,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 		t.Errorf("the first visitor of an empty line reads %q", s.Text)
 	}
 	t.Logf("the first visitor of an empty line: %v (at first %+v)",
-		until(t, ctx, "the first visitor is told to be the first", first).Round(10*time.Millisecond), s)
+		until(t, ctx, "the first visitor is shown as the first", first).Round(10*time.Millisecond), s)
 
 	// A failed network carries no stream either: the connection is cut, and the browser knows.
 	offline := func(off bool) {
@@ -136,7 +136,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 	t.Logf("after reopening: %v", until(t, late, "the page is in line",
 		func(s shows) bool { return s.State == "queued" || s.State == "next" }).Round(10*time.Millisecond))
 	t.Logf("after reopening, until it is counted: %v more",
-		until(t, late, "the place is told", func(s shows) bool { return s.Ahead != "–" }).Round(10*time.Millisecond))
+		until(t, late, "the place is shown", func(s shows) bool { return s.Ahead != "–" }).Round(10*time.Millisecond))
 }
 
 // way is a connection to an edge that can be cut.

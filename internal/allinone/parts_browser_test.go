@@ -45,7 +45,7 @@ func TestPartsOfPagesInABrowser(t *testing.T) {
 	eventually(t, "the browser waits", func() bool { s := pageShows(ctx); return s == "queued" || s == "next" })
 	browsertest.Do(t, ctx, chromedp.Navigate(app))
 	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
-	everywhere(t, tree, "a place is free", func(v *wire.View) bool { return v.Slots > 0 })
+	everywhere(t, tree, "a place is free", func(v *wire.View) bool { return v.Free > 0 })
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf(`Promise.allSettled([
 		["img", "src"], ["script", "src"], ["link", "href"], ["video", "src"], ["img", "src"],
 	].map(([name, address], i) => new Promise(done => {

@@ -63,9 +63,9 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestNotificationInABrowser: a visitor subscribes on the waiting page, and the first message confirms it; it closes
-// the tab, is told when its turn has come, opens the notification's page and is inside. Chromium has no push service
-// here: the test gives the page a subscription of its own, and delivers to the service worker what the push service
-// got: also twice, in another order, and to who is inside.
+// the tab, is notified when its turn has come, opens the notification's page and is inside. Chromium has no push
+// service here: the test gives the page a subscription of its own, and delivers to the service worker what the push
+// service got: also twice, in another order, and to who is inside.
 func TestNotificationInABrowser(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) {
@@ -190,7 +190,7 @@ func TestNotificationInABrowser(t *testing.T) {
 	if m := deliver("confirm"); m.Code == "" || m.Of == "" || m.Page != "/buy?x=1" {
 		t.Errorf("%+v", m)
 	}
-	eventually(t, "the page says that the visitor will be told", func() bool {
+	eventually(t, "the page says that the visitor will be notified", func() bool {
 		got, err := browsertest.Look(tab, chromedp.Evaluate[string](`document.body.textContent`))
 		return err == nil && strings.Contains(got, "You will be notified at your turn")
 	})
@@ -202,7 +202,7 @@ func TestNotificationInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Body.Close()
-	told := deliver("turn")
+	shown := deliver("turn")
 	again, _ := browsertest.Tab(t, root)
 	browsertest.Do(t, again, chromedp.Navigate(edge+"/.well-known/vestibule/language?room=demo"))
 	notes := func() string {
@@ -213,7 +213,7 @@ func TestNotificationInABrowser(t *testing.T) {
 		}
 		return got
 	}
-	one := "vestibule-demo|" + told.Title + "|" + told.Page
+	one := "vestibule-demo|" + shown.Title + "|" + shown.Page
 	// A look at the notifications while Chromium shows one can lose it, so what the worker keeps is waited for.
 	taken := func(room, kept string) bool {
 		got, err := browsertest.Look(again, chromedp.Evaluate[bool](fmt.Sprintf(
@@ -221,7 +221,7 @@ func TestNotificationInABrowser(t *testing.T) {
 			room, kept), chromedp.EvalAwaitPromise))
 		return err == nil && got
 	}
-	eventually(t, "the notification is shown", func() bool { return taken("demo", told.Of+" 2") })
+	eventually(t, "the notification is shown", func() bool { return taken("demo", shown.Of+" 2") })
 	if got := notes(); got != one {
 		t.Errorf("shown are %q, want %q", got, one)
 	}
@@ -242,7 +242,7 @@ func TestNotificationInABrowser(t *testing.T) {
 			t.Errorf("%s: shown are %s", text, got)
 		}
 	}
-	soon := strings.Replace(strings.Replace(text, `"stage":"turn"`, `"stage":"soon"`, 1), told.Title, "soon", 1)
+	soon := strings.Replace(strings.Replace(text, `"stage":"turn"`, `"stage":"soon"`, 1), shown.Title, "soon", 1)
 	expect(one, text) // a push service got it twice
 	expect(one, soon) // and held this one back
 	browsertest.See(t, again,
@@ -250,12 +250,12 @@ func TestNotificationInABrowser(t *testing.T) {
 	eventually(t, "the notification is closed", func() bool { return notes() == "" })
 	expect("", text)
 	expect("", soon)
-	browsertest.Do(t, again, chromedp.Navigate(edge+told.Page)) // a click: only a person's may open a window
+	browsertest.Do(t, again, chromedp.Navigate(edge+shown.Page)) // a click: only a person's may open a window
 	eventually(t, "the visitor is inside", func() bool {
 		got, err := browsertest.Look(again, chromedp.Evaluate[bool](`!document.getElementById("vr")`))
 		return err == nil && got
 	})
 	browsertest.Keep(t, screens, "push-inside.png", browsertest.See(t, again, chromedp.FullScreenshot(100)))
-	expect("", strings.Replace(text, told.Of, "of another subscription", 1)) // who is inside is told nothing
+	expect("", strings.Replace(text, shown.Of, "of another subscription", 1)) // who is inside is told nothing
 	eventually(t, "the subscription is gone", func() bool { return worker.Status().Subscribed == 0 })
 }

@@ -439,7 +439,7 @@ func TestRoomsFile(t *testing.T) {
 
 	edit(t, tree, "total_active_users: 1", "total_active_users: 0\n    colour: red")
 	edit(t, tree, "queueing_status_code: 429", "queueing_status_code: 418")
-	eventually(t, "all faults are told", func() bool {
+	eventually(t, "all faults are reported", func() bool {
 		for line := range strings.Lines(l.String()) {
 			if strings.Contains(line, "rooms refused") && strings.Contains(line, "total_active_users: must be 1 to") &&
 				strings.Contains(line, "colour") &&
@@ -674,7 +674,7 @@ func TestPromises(t *testing.T) {
 		t.Errorf("overshoot: %+v", s)
 	}
 	if s.Peak < total || s.Total <= total {
-		t.Errorf("slots stay unused: %+v", s)
+		t.Errorf("permits stay unused: %+v", s)
 	}
 }
 

@@ -274,12 +274,12 @@ func (p *person) enter() error {
 
 // listen waits like the page's script: see page.js.
 func (p *person) listen(n news) error {
-	type told struct {
+	type result struct {
 		n      news
 		inside bool
 		err    error
 	}
-	heard, answers := make(chan bool), make(chan told, 1)
+	heard, answers := make(chan bool), make(chan result, 1)
 	over, hush := context.WithCancel(p.ctx)
 	defer hush()
 	go p.stream(over, heard)
@@ -307,7 +307,7 @@ func (p *person) listen(n news) error {
 				asking, sent = true, time.Now()
 				go func() {
 					n, inside, err := p.ask(true)
-					answers <- told{n, inside, err}
+					answers <- result{n, inside, err}
 				}()
 			}
 		case a := <-answers:

@@ -122,7 +122,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		t.Errorf("a fetch of somebody new: %d %v %.80q", a.StatusCode, a.Header, a.body)
 	}
 	if n := st.admittedNow(); n != 0 || st.origin.requests() != seen {
-		t.Fatalf("%d slots taken, %d requests at the site", n, st.origin.requests()-seen)
+		t.Fatalf("%d permits taken, %d requests at the site", n, st.origin.requests()-seen)
 	}
 	// Two visitors do; one began with a picture.
 	v := st.door.visitor()
@@ -134,7 +134,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		}
 	}
 	if n := st.admittedNow(); n != 2 {
-		t.Errorf("%d slots taken by two visitors", n)
+		t.Errorf("%d permits taken by two visitors", n)
 	}
 	// A program that keeps its ticket comes in with the second question.
 	st.up.grant(sale, 1, 1)

@@ -280,8 +280,8 @@ func agrees(lines func(name string) []string, q *gate.Request) error {
 		{Name: "X-Forwarded-Host", Value: q.Host},
 		{Name: "X-Forwarded-Uri", Value: q.Target},
 	} {
-		for _, told := range lines(is.Name) {
-			if told != is.Value {
+		for _, value := range lines(is.Name) {
+			if value != is.Value {
 				return fmt.Errorf("%s: contradicts the request", is.Name)
 			}
 		}
@@ -384,8 +384,8 @@ func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcom
 		return nil, errors.New("request.http.scheme: must be http or https")
 	}
 	for name, is := range map[string]string{":path": c.path, ":authority": c.host, ":method": c.method} {
-		for _, told := range c.header[name] {
-			if told != is {
+		for _, value := range c.header[name] {
+			if value != is {
 				return nil, fmt.Errorf("%s: contradicts the request", name)
 			}
 		}

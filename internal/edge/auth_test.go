@@ -238,7 +238,7 @@ func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
 
 // An unlisted peer, and a question that does not name one request unambiguously, is refused and never admitted (rule
 // 10 of the hard limit). A waiting page is no admission either, whatever its status in the room's settings.
-func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
+func TestRule10AFrontGetsOnlyTheDecision(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()

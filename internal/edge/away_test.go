@@ -21,7 +21,7 @@ func TestGoingAway(t *testing.T) {
 	waits := func() int64 { return st.server.Status().Rooms["sale"].Waiting }
 	ask := func() map[string]any {
 		t.Helper()
-		return v.get(saleURL, "Accept", "application/json").told(t).Ours
+		return v.get(saleURL, "Accept", "application/json").json(t).Ours
 	}
 	away := func(answer any) {
 		t.Helper()

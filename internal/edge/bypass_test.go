@@ -62,7 +62,9 @@ func TestRule10Rules(t *testing.T) {
 		room.Rule{Expression: `http.request.method eq "GET"`, Disabled: true},
 		room.Rule{Expression: `not ip.src.country eq "DE"`}, room.Rule{Expression: `not ip.src in $nobody`},
 		room.Rule{Expression: `not cf.client.bot`},
-		room.Rule{Expression: `http.user_agent contains "Monitor" and http.host eq "sale.example" and ip.src in {127.0.0.0/8}`},
+		room.Rule{
+			Expression: `http.user_agent contains "Monitor" and http.host eq "sale.example" and ip.src in {127.0.0.0/8}`,
+		},
 	)
 	passes := func(a answer) bool { return a.Header.Get(gate.DecisionHeader) == "" && a.StatusCode == http.StatusOK }
 	v := st.door.visitor()
@@ -98,7 +100,7 @@ func TestRule10Rules(t *testing.T) {
 	}
 	if a := v.get("http://sale.example/open/a", gate.PollHeader, "1", "Accept",
 		"application/json"); !strings.Contains(a.body, "entering") && a.Header.Get(gate.DecisionHeader) == "wait" {
-		t.Errorf("a page that asks whether it may come in is told %s", a.body)
+		t.Errorf("a page that asks whether it may come in gets %s", a.body)
 	}
 	if n := st.server.gate.Status().Rooms["sale"].Sessions; n != 0 {
 		t.Errorf("%d sessions are counted", n)
@@ -150,7 +152,8 @@ var dirtyOrigins = []struct {
 	args          func(t *testing.T, dir, addr string) []string
 }{
 	{"nginx", "nginx", func(t *testing.T, dir, addr string) []string {
-		return testkit.Nginx(t, dir, `server { listen `+addr+`; location ~* ^/checkout/?$ { return 200 CHECKOUT; } location / { return 200 other; } }`)
+		return testkit.Nginx(t, dir,
+			`server { listen `+addr+`; location ~* ^/checkout/?$ { return 200 CHECKOUT; } location / { return 200 other; } }`)
 	}},
 	{"apache", "apache2", func(t *testing.T, dir, addr string) []string { // every answer is the text of an error
 		return []string{"-X", "-f", written(t, dir, "apache.conf", fmt.Sprintf(`
@@ -178,7 +181,9 @@ ErrorDocument 404 CHECKOUT
 	{"caddy", "caddy", func(t *testing.T, dir, addr string) []string {
 		return []string{
 			"run", "--adapter", "caddyfile", "--config",
-			written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\nhttp://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\nbind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n"),
+			written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\n"+
+				"http://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\n"+
+				"bind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n"),
 		}
 	}},
 	{"python", "python3", func(t *testing.T, dir, addr string) []string {

@@ -131,14 +131,14 @@ func (c *checked) read(message []byte) error {
 	if err != nil {
 		return err
 	}
-	var told, raw [][2]string
+	var headers, raw [][2]string
 	err = inside(message, toHTTP, func(field protowire.Number, content []byte, value uint64) error {
 		switch int(field) {
 		case 2:
 			c.method = string(content)
 		case 3: // headers, a map
 			line, err := nameAndValue(content, 2)
-			told = append(told, line)
+			headers = append(headers, line)
 			return err
 		case 4:
 			c.path = string(content)
@@ -170,10 +170,10 @@ func (c *checked) read(message []byte) error {
 		return err
 	}
 	if raw != nil {
-		told = raw
+		headers = raw
 	}
 	c.header = http.Header{}
-	for _, line := range told {
+	for _, line := range headers {
 		c.names = append(c.names, line[0])
 		c.header.Add(line[0], line[1])
 	}

@@ -316,9 +316,9 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 	}
 }
 
-// TestMachinesAreNotToldThatTheySucceeded: a client that could take the waiting answer for the site's gets no success
+// TestMachinesGetNoSuccess: a client that could take the waiting answer for the site's gets no success
 // and a time to retry; pages, polls and programs that know of the room get the room's status.
-func TestMachinesAreNotToldThatTheySucceeded(t *testing.T) {
+func TestMachinesGetNoSuccess(t *testing.T) {
 	mode := func(mode, dest string) []string { return []string{"Sec-Fetch-Mode", mode, "Sec-Fetch-Dest", dest} }
 	with := func(header []string, more ...string) []string { return append(slices.Clone(header), more...) }
 	for _, tc := range []struct {

@@ -129,8 +129,10 @@ func compareProxied(b *testing.B, tools map[string]string) {
 	optional(b, &sides, "haproxy", func(program string) *side {
 		// A visitor in the table passes; another one is added while there is room.
 		addr, pid := startHAProxy(b, tools, program, site,
-			"\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n\tacl full table_avl lt 1\n"+
-				"\thttp-request return status 503 content-type text/html string \"please wait\" if !inside full\n\thttp-request track-sc0 req.cook(place)\n")
+			"\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n"+
+				"\tacl full table_avl lt 1\n"+
+				"\thttp-request return status 503 content-type text/html string \"please wait\" if !inside full\n"+
+				"\thttp-request track-sc0 req.cook(place)\n")
 		return &side{name: "HAProxy, waiting room by a table", url: "http://" + addr + path, header: header, pid: pid}
 	})
 	optional(b, &sides, "caddy", func(program string) *side {
@@ -652,7 +654,8 @@ func compareIdle(b *testing.B) {
 				b.Fatal(err)
 			}
 			conns = append(conns, c)
-			if _, err := fmt.Fprintf(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html\r\n\r\n"); err != nil {
+			if _, err := fmt.Fprint(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\n"+
+				"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html\r\n\r\n"); err != nil {
 				b.Fatal(err)
 			}
 			if _, err := c.Read(buf); err != nil {
@@ -718,7 +721,8 @@ func startHAProxy(b *testing.B, tools map[string]string, program, site, room str
 	b.Helper()
 	addr = testkit.FreeAddr(b)
 	conf := filepath.Join(b.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n\ttimeout client 60s\n\ttimeout server 60s\n\toption forwardfor\n\thttp-reuse always\n"+
+	if err := os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n"+
+		"\ttimeout client 60s\n\ttimeout server 60s\n\toption forwardfor\n\thttp-reuse always\n"+
 		"listen site\n\tbind "+addr+"\n"+room+"\tserver site "+site+"\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
@@ -730,7 +734,10 @@ func startCaddy(b *testing.B, tools map[string]string, program, site string) (ad
 	b.Helper()
 	addr = testkit.FreeAddr(b)
 	conf := filepath.Join(b.TempDir(), "Caddyfile")
-	if err := os.WriteFile(conf, []byte("{\n\tadmin off\n\tauto_https off\n\tlog {\n\t\toutput discard\n\t}\n}\nhttp://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\n\tbind 127.0.0.1\n\treverse_proxy "+site+"\n}\n"), 0o600); err != nil {
+	text := "{\n\tadmin off\n\tauto_https off\n\tlog {\n\t\toutput discard\n\t}\n}\n" +
+		"http://" + addr + ", http://sale.example:" + addr[strings.LastIndexByte(addr, ':')+1:] + " {\n" +
+		"\tbind 127.0.0.1\n\treverse_proxy " + site + "\n}\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	return addr, startServer(b, tools, addr, program, "run", "--adapter", "caddyfile", "--config", conf)

@@ -45,7 +45,7 @@ func TestFilesAreSharedOut(t *testing.T) {
 
 // The warning about few files is for an operator that can change something: it is not logged if the configuration
 // itself asks for few connections.
-func TestFewFilesAreToldOf(t *testing.T) {
+func TestFewFilesAreLogged(t *testing.T) {
 	for _, tc := range []struct {
 		limit, connections, streams int
 		want                        bool
@@ -170,7 +170,9 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 			Flags: ticket.Returned,
 		}
 		c := st.door.dial()
-		if _, err := io.WriteString(c, "GET "+gate.EventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.keys.seal("sale", place)+"\r\n\r\n"); err != nil {
+		ask := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " +
+			st.keys.seal("sale", place) + "\r\n\r\n"
+		if _, err := io.WriteString(c, ask); err != nil {
 			t.Fatal(err)
 		}
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -184,7 +186,7 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 		}
 	}
 	if codes[http.StatusOK] != 31 || codes[http.StatusServiceUnavailable] != 29 {
-		t.Errorf("streams: %v, want 31 and 29 told to poll", codes)
+		t.Errorf("streams: %v, want 31 and 29 asked to poll", codes)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // toldDraw is the JSON form of a draw.
-type toldDraw struct {
+type drawAnswer struct {
 	Vestibule struct {
 		State, Place, Before, Queued string
 		PeopleAhead                  int
@@ -27,10 +27,10 @@ type toldDraw struct {
 	}
 }
 
-// TestADrawIsTold: a visitor sees the commit from the first answer on, then that the draw is being made, then the
+// TestADrawIsShown: a visitor sees the commit from the first answer on, then that the draw is being made, then the
 // place with a receipt that can be checked. A late visitor learns that it is late. Nobody enters without the record
 // of the draw.
-func TestADrawIsTold(t *testing.T) {
+func TestADrawIsShown(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	now := st.server.gate.Engine.Time()
 	event := func(start time.Duration) room.Event {
@@ -53,7 +53,7 @@ func TestADrawIsTold(t *testing.T) {
 			return n != nil && (n.Drawn() != nil) == strings.Contains(string(data), `"record"`)
 		})
 	}
-	ask := func(cookie string) (out toldDraw) {
+	ask := func(cookie string) (out drawAnswer) {
 		t.Helper()
 		a := st.door.visitor().get(saleURL, "Cookie", cookie, "Accept", "application/json")
 		if a.body == "the site" {
@@ -80,7 +80,7 @@ func TestADrawIsTold(t *testing.T) {
 	commit := draw.Secret{1}.Commit()
 	if shown := fmt.Sprintf("%x", commit); !strings.Contains(a.body, shown) ||
 		!strings.Contains(a.body, "gets a place by lot") {
-		t.Errorf("the first visitor is not told of the draw: %s", a.body)
+		t.Errorf("the first visitor is not shown the draw: %s", a.body)
 	}
 	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "open" || j.PeopleAhead != -1 ||
 		j.Draw.Receipt != nil || j.Before == "" || j.Draw.Commit == "" {

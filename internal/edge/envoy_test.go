@@ -62,7 +62,9 @@ func (st *stage) check(method, host, target string, header ...string) answer {
 		*is = value
 	}
 	res, err := st.door.authorization().Check(st.t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: source}}}},
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
+			SocketAddress: &corev3.SocketAddress{Address: source},
+		}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: method, Path: target,
 			Host: host, Scheme: scheme, Size: 0, Headers: lines,
@@ -160,7 +162,7 @@ func TestACallThatIsNoQuestionFails(t *testing.T) {
 
 // The edge lists the visitor's headers that Envoy must remove; with a proof, every forged header except the one that
 // the proof replaces.
-func TestEnvoyIsToldWhichHeadersToRemove(t *testing.T) {
+func TestEnvoyGetsTheHeadersToRemove(t *testing.T) {
 	st := openFront(t, formGRPC, nil)
 	a := st.question(formGRPC, "GET", "shop.example", "/about", "X-Real-Ip", "1.2.3.4", "X_Real_Ip", "1.2.3.4",
 		"Vestibule-Proof", "forged", "X-Vestibule-Anything", "1", "Accept", "text/html")

@@ -86,20 +86,20 @@ func (l *listening) next() (event, data string, ok bool) {
 }
 
 // until reads messages up to one that is as wanted.
-func (l *listening) until(what string, ok func(event string, told map[string]any) bool) {
+func (l *listening) until(what string, ok func(event string, fields map[string]any) bool) {
 	l.t.Helper()
 	for {
 		event, data, more := l.next()
 		if !more {
 			l.t.Fatalf("the stream ended before: %s", what)
 		}
-		told := map[string]any{"text": data}
+		fields := map[string]any{"text": data}
 		if event == "" {
-			if err := json.Unmarshal([]byte(data), &told); err != nil {
+			if err := json.Unmarshal([]byte(data), &fields); err != nil {
 				l.t.Fatalf("%v in %s", err, data)
 			}
 		}
-		if ok(event, told) {
+		if ok(event, fields) {
 			return
 		}
 	}
@@ -108,9 +108,9 @@ func (l *listening) until(what string, ok func(event string, told map[string]any
 // over waits for the last message of the stream, and its end.
 func (l *listening) over(do string) {
 	l.t.Helper()
-	l.until("over: "+do, func(event string, told map[string]any) bool {
-		if event == "over" && told["text"] != do {
-			l.t.Errorf("the page is to %v", told["text"])
+	l.until("over: "+do, func(event string, fields map[string]any) bool {
+		if event == "over" && fields["text"] != do {
+			l.t.Errorf("the page is to %v", fields["text"])
 		}
 		return event == "over"
 	})
@@ -161,15 +161,16 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			if want := strings.Contains(name, "HTTP/2"); (l.res.ProtoMajor == 2) != want {
 				t.Errorf("%s", l.res.Proto)
 			}
-			l.until("where everybody stands", func(_ string, told map[string]any) bool {
-				slices, ok := told["line"].([]any)
-				return ok && len(slices) == 3 && slices[2] == 10.0 && fmt.Sprint(told["paces"]) == "[0 1]" && told["cutoff"] == 1.0
+			l.until("where everybody stands", func(_ string, fields map[string]any) bool {
+				slices, ok := fields["line"].([]any)
+				return ok && len(slices) == 3 && slices[2] == 10.0 && fmt.Sprint(fields["paces"]) == "[0 1]" &&
+					fields["cutoff"] == 1.0
 			})
 			if l := st.server.Status().Rooms["sale"]; l.Waiting != 0 || l.Spent != 0 || l.Held != 0 {
 				t.Errorf("listening counts: %+v", l)
 			}
 			st.up.view(sale, 0, 2, 1<<60, 1<<60)
-			l.until("the turn", func(_ string, told map[string]any) bool { return told["cutoff"].(float64) > 1e15 })
+			l.until("the turn", func(_ string, fields map[string]any) bool { return fields["cutoff"].(float64) > 1e15 })
 			if a := v.get(page, header...); a.body != "the site" {
 				t.Errorf("at the turn: %.60q", a.body)
 			}
@@ -197,11 +198,11 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 		l := v.listen(streamURL)
 		go func() {
 			l.until("the turn is near", func(_ string,
-				told map[string]any,
+				fields map[string]any,
 			) bool {
-				return told["park"].(float64) >= float64(place.Joined)
+				return fields["park"].(float64) >= float64(place.Joined)
 			})
-			if a := v.get(saleURL, "Accept", "application/json", gate.PollHeader, "1"); a.told(t).Ours["state"] == "entering" {
+			if a := v.get(saleURL, "Accept", "application/json", gate.PollHeader, "1"); a.json(t).Ours["state"] == "entering" {
 				if a := v.get(saleURL); a.body != "the site" {
 					t.Errorf("inside: %.60q", a.body)
 				}
@@ -397,12 +398,12 @@ func TestAStreamTellsOfAPause(t *testing.T) {
 	v := st.door.visitor()
 	v.Jar = nil
 	l := v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(7)))
-	l.until("no pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == nil })
+	l.until("no pause", func(_ string, fields map[string]any) bool { return fields["pausedBy"] == nil })
 	st.up.stand(wire.Draining)
-	l.until("the data centre drains", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })
+	l.until("the data centre drains", func(_ string, fields map[string]any) bool { return fields["pausedBy"] == "system" })
 	st.up.stand(wire.Listed)
-	l.until("it stays after all", func(_ string, told map[string]any) bool { return told["pausedBy"] == nil })
+	l.until("it stays after all", func(_ string, fields map[string]any) bool { return fields["pausedBy"] == nil })
 	st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Lapse(now) })
 	st.up.silence()
-	l.until("a pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })
+	l.until("a pause", func(_ string, fields map[string]any) bool { return fields["pausedBy"] == "system" })
 }

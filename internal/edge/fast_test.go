@@ -86,7 +86,12 @@ func TestWhichFrontReads(t *testing.T) {
 		{"a large body", fmt.Sprintf("POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: %d\r\n\r\n%s",
 			maxFastBody+1, strings.Repeat("x", maxFastBody+1)) + more, 0, 2, []int{200, 200}},
 		{"a preflight", "OPTIONS /about HTTP/1.1\r\nHost: shop.example\r\n\r\n" + more, 0, 2, []int{200, 200}},
-		{"a path of the edge", "POST /.well-known/vestibule/leave?room=vip HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n" + more, 0, 2, []int{204, 200}},
+		{
+			"a path of the edge",
+			"POST /.well-known/vestibule/leave?room=vip HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n" + more,
+			0, 2,
+			[]int{204, 200},
+		},
 		{"an odd one at last", "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n" +
 			request("GET //about HTTP/1.1", "shop.example"), 1, 1, []int{200, 200}},
 		{"absolute form", request("GET http://shop.example/about HTTP/1.1", "other.example"), 0, 1, []int{200}},
@@ -124,7 +129,7 @@ func TestHandingOverKeepsTLS(t *testing.T) {
 			t.Errorf("%s: %s %d", method, a.Proto, a.StatusCode)
 		}
 		if got := st.origin.last().Header.Get("X-Forwarded-Proto"); got != "https" {
-			t.Errorf("%s: the site is told %s", method, got)
+			t.Errorf("%s: the site gets %s", method, got)
 		}
 		for _, c := range a.Cookies() {
 			if !c.Secure || c.Name != ticket.CookieName("sale", true) {
@@ -214,23 +219,24 @@ var hostile = map[string]string{
 	"behind chunks":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + poison,
 	"both framings": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
 		poison,
-	"two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 71\r\n\r\n" + poison,
-	"a length with a sign":   "HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n" + poison,
-	"an unknown coding":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\n" + poison,
-	"a broken chunk":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n" + poison,
-	"a chunk extension":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n" + poison,
-	"an unasked upgrade":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + poison,
-	"hints without end":      strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + goodAnswer,
-	"the status 000":         "HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n" + poison,
-	"the status 099":         "HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n" + poison,
-	"the status 600":         "HTTP/1.1 600 High\r\nContent-Length: 0\r\n\r\n" + poison,
-	"no answer":              "SSH-2.0-x\r\n",
-	"half a head":            "HTTP/1.1 200 OK\r\nX: <end>",
-	"half a body":            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf<end>",
-	"half a chunk":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf<end>",
-	"a CR in a value":        "HTTP/1.1 200 OK\r\nX-A: b\rSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n" + poison,
-	"a NUL in a value":       "HTTP/1.1 200 OK\r\nX-A: \x00\r\nContent-Length: 0\r\n\r\n" + poison,
-	"a cookie like a ticket": "HTTP/1.1 200 OK\r\nSet-Cookie: vestibule-sale=x\r\nVestibule-Ticket: sale=x\r\nContent-Length: 0\r\n\r\n" + poison,
+	"two lengths":          "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 71\r\n\r\n" + poison,
+	"a length with a sign": "HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n" + poison,
+	"an unknown coding":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\n" + poison,
+	"a broken chunk":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n" + poison,
+	"a chunk extension":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n" + poison,
+	"an unasked upgrade":   "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + poison,
+	"hints without end":    strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + goodAnswer,
+	"the status 000":       "HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n" + poison,
+	"the status 099":       "HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n" + poison,
+	"the status 600":       "HTTP/1.1 600 High\r\nContent-Length: 0\r\n\r\n" + poison,
+	"no answer":            "SSH-2.0-x\r\n",
+	"half a head":          "HTTP/1.1 200 OK\r\nX: <end>",
+	"half a body":          "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf<end>",
+	"half a chunk":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf<end>",
+	"a CR in a value":      "HTTP/1.1 200 OK\r\nX-A: b\rSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n" + poison,
+	"a NUL in a value":     "HTTP/1.1 200 OK\r\nX-A: \x00\r\nContent-Length: 0\r\n\r\n" + poison,
+	"a cookie like a ticket": "HTTP/1.1 200 OK\r\nSet-Cookie: vestibule-sale=x\r\nVestibule-Ticket: sale=x\r\n" +
+		"Content-Length: 0\r\n\r\n" + poison,
 }
 
 // hostileSite returns the address of a site that answers /about?evil with text. The first answer on a new connection
@@ -357,7 +363,12 @@ func TestAnswersOfAllFramings(t *testing.T) {
 				},
 				{"GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\nLONG\r\n0\r\nX-T: a\r\n\r\n",
 					len(long)), long, 200, -1},
-				{"GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", "x", 200, 1},
+				{
+					"GET",
+					"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n" +
+						"Content-Length: 1\r\n\r\nx",
+					"x", 200, 1,
+				},
 				{"GET", "HTTP/1.0 200 OK\r\n\r\nto the <end>", "to the <end>", 200, -1},
 				{"GET", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nLONG<end>", long + "<end>", 200, -1},
 				{"POST", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", 200, 3},

@@ -445,12 +445,12 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 		seen := site.took()
 		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
 			seen[0].Header.Get("X-Forwarded-Proto") != "http" {
-			t.Errorf("the site is told %v", seen)
+			t.Errorf("the site gets %v", seen)
 		}
 	})
 }
 
-// The edge is told each header that it decides by.
+// The edge gets each header that it decides by.
 func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		for _, name := range gate.Decisive {
@@ -464,8 +464,8 @@ func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
 				}
 			}
 			st.door.raw(request("GET /about HTTP/1.1", "shop.example", lines...))
-			if told := site.question().Header[name]; !slices.Equal(told, []string{value}) {
-				t.Errorf("%s: the edge is told %q", name, told)
+			if got := site.question().Header[name]; !slices.Equal(got, []string{value}) {
+				t.Errorf("%s: the edge gets %q", name, got)
 			}
 		}
 	})
@@ -584,8 +584,9 @@ func TestWebsocketsPassFronts(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n") //nolint:errcheck // the client checks the answer
-			io.Copy(conn, conn)                                                                                                                      //nolint:errcheck // as above
+			io.WriteString(conn, //nolint:errcheck // the client checks the answer
+				"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n")
+			io.Copy(conn, conn) //nolint:errcheck // as above
 		})
 		upgrade := func(cookie string) (*http.Response, net.Conn, *bufio.Reader) {
 			c, err := net.Dial("tcp", st.door.instead)
@@ -595,7 +596,9 @@ func TestWebsocketsPassFronts(t *testing.T) {
 			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.WriteString(c, "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nCookie: "+cookie+"\r\n\r\n"); err != nil {
+			ask := "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nCookie: " + cookie + "\r\n\r\n"
+			if _, err := io.WriteString(c, ask); err != nil {
 				t.Fatal(err)
 			}
 			br := bufio.NewReader(c)

@@ -255,7 +255,7 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 		}
 	}
 	for _, line := range st.origin.last().Header["Cookie"] {
-		t.Errorf("the site was told %q", line)
+		t.Errorf("the site got %q", line)
 	}
 }
 
@@ -364,8 +364,10 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 	}
 	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if err != nil || retry < 2 || retry > 3 ||
-		!strings.Contains(a.body, `<noscript><meta http-equiv="refresh" content="`+a.Header.Get("Retry-After")+`"></noscript>`) {
-		t.Errorf("Retry-After %q: want 2 s give or take a quarter, so that the visitor is counted soon, and the page to know it", a.Header.Get("Retry-After"))
+		!strings.Contains(a.body,
+			`<noscript><meta http-equiv="refresh" content="`+a.Header.Get("Retry-After")+`"></noscript>`) {
+		t.Errorf("Retry-After %q: want 2 s give or take a quarter, so that the visitor is counted soon, and the page "+
+			"to know it", a.Header.Get("Retry-After"))
 	}
 	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
 		strings.Contains(csp, "unsafe") {
@@ -393,7 +395,7 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 	head := v.ask(http.MethodHead, "http://sale.example/", "")
 	if head.StatusCode != http.StatusOK || head.body != "" || head.ContentLength < 1000 ||
 		head.Header.Get("Retry-After") == "" {
-		t.Errorf("HEAD: %d, %d bytes told, %q", head.StatusCode, head.ContentLength, head.body)
+		t.Errorf("HEAD: %d, %d bytes announced, %q", head.StatusCode, head.ContentLength, head.body)
 	}
 	post := v.ask(http.MethodPost, "http://sale.example/buy", "seats=2", "Content-Type",
 		"application/x-www-form-urlencoded")
@@ -526,15 +528,15 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	<-done
 }
 
-// TestACappedVisitorIsToldSteadyNumbers: an answer in place of a hold bounds later ones, as any other does.
-func TestACappedVisitorIsToldSteadyNumbers(t *testing.T) {
+// TestACappedVisitorSeesSteadyNumbers: an answer in place of a hold bounds later ones, as any other does.
+func TestACappedVisitorSeesSteadyNumbers(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock, st.cfg.Held.Prefix = time.Hour, time.Hour, 0 })
 	st.fill(sale, 1000)
 	me := st.keys.seal("sale", inLine(7))
-	told := func(line int) (ahead int) {
+	ahead := func(line int) (ahead int) {
 		t.Helper()
 		st.up.view(sale, float64(line), 2, 1, 1<<60)
-		eventually(t, fmt.Sprintf("a line of %d is told", line), func() bool {
+		eventually(t, fmt.Sprintf("a line of %d is shown", line), func() bool {
 			a := st.door.visitor().get(saleURL, "Cookie", me, "Accept", "application/json", gate.PollHeader, "1")
 			me, _, _ = strings.Cut(a.Header.Get("Set-Cookie"), ";")
 			var j struct {
@@ -549,8 +551,8 @@ func TestACappedVisitorIsToldSteadyNumbers(t *testing.T) {
 		})
 		return ahead
 	}
-	told(30)
-	if few, many := told(9), told(20); few < 1 || few > 9 || many > few {
+	ahead(30)
+	if few, many := ahead(9), ahead(20); few < 1 || few > 9 || many > few {
 		t.Errorf("%d people ahead, then %d", few, many)
 	}
 }

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	crand "crypto/rand"
+	"crypto/tls"
 	"flag"
 	"io"
 	"log/slog"
@@ -97,8 +98,8 @@ func (b *bus) Subscribe(pattern string, handle func(string, []byte)) (func(), er
 	}, nil
 }
 
-// shelf is the source of a node's documents: an offered document reaches the watcher.
-type shelf struct {
+// fakeDocs is the source of a node's documents: an offered document reaches the watcher.
+type fakeDocs struct {
 	offers chan [2]string
 	pages  sync.Map
 	broken atomic.Bool // nothing can be asked for
@@ -106,11 +107,11 @@ type shelf struct {
 	doubts atomic.Int32
 }
 
-func newShelf() *shelf { return &shelf{offers: make(chan [2]string, 16)} }
+func newFakeDocs() *fakeDocs { return &fakeDocs{offers: make(chan [2]string, 16)} }
 
-func (d *shelf) offer(doc string, data []byte) { d.offers <- [2]string{doc, string(data)} }
+func (d *fakeDocs) offer(doc string, data []byte) { d.offers <- [2]string{doc, string(data)} }
 
-func (d *shelf) Watch(ctx context.Context, handle func(string, []byte)) error {
+func (d *fakeDocs) Watch(ctx context.Context, handle func(string, []byte)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,7 +122,7 @@ func (d *shelf) Watch(ctx context.Context, handle func(string, []byte)) error {
 	}
 }
 
-func (d *shelf) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+func (d *fakeDocs) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	if err := d.reach(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -131,7 +132,7 @@ func (d *shelf) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	return nil, 0, nil
 }
 
-func (d *shelf) Current(ctx context.Context) error {
+func (d *fakeDocs) Current(ctx context.Context) error {
 	d.doubts.Add(1)
 	if d.behind.Load() {
 		return wire.ErrDown
@@ -307,7 +308,7 @@ type stage struct {
 	t      testing.TB
 	server *Server
 	bus    *bus
-	docs   *shelf
+	docs   *fakeDocs
 	up     *parent // nil if a test brings its own
 	origin *auditor
 	keys   keys
@@ -340,7 +341,7 @@ func params() wire.Params {
 func newStage(t testing.TB, change func(*stage)) *stage {
 	t.Helper()
 	st := &stage{
-		t: t, bus: &bus{}, docs: newShelf(), keys: keys{t, keyring(t)}, reg: prometheus.NewRegistry(),
+		t: t, bus: &bus{}, docs: newFakeDocs(), keys: keys{t, keyring(t)}, reg: prometheus.NewRegistry(),
 		cfg: DefaultConfig(), params: params(), log: slog.New(slog.DiscardHandler),
 	}
 	st.origin = newOrigin(t)
@@ -478,6 +479,11 @@ func (d *door) entrance() string {
 		return d.instead
 	}
 	return d.addr(0)
+}
+
+// trusting returns the configuration of a client that takes any certificate.
+func trusting(name string) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, ServerName: name} //nolint:gosec // the test's own certificate
 }
 
 func (d *door) visitor() *visitor {

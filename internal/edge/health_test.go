@@ -20,7 +20,7 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	}
 	st.origin.dead.Store(true)
 	state := func(v *visitor) (state, by string) {
-		ours := v.get(saleURL, "Accept", "application/json").told(t).Ours
+		ours := v.get(saleURL, "Accept", "application/json").json(t).Ours
 		return ours["state"].(string), ours["pausedBy"].(string)
 	}
 	eventually(t, "admissions are paused", func() bool {
@@ -31,12 +31,12 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	})
 	waits := st.door.visitor()
 	if state, by := state(waits); state != "paused" || by != "site" {
-		t.Errorf("who comes now is told %s by %q", state, by)
+		t.Errorf("who comes now gets %s by %q", state, by)
 	}
-	first := waits.get(saleURL, "Accept", "application/json").told(t).Ours["joinedAt"]
+	first := waits.get(saleURL, "Accept", "application/json").json(t).Ours["joinedAt"]
 	l := waits.listen(streamURL)
-	l.until("the site is out of order", func(_ string, told map[string]any) bool { return told["pausedBy"] == "site" })
-	if again := waits.get(saleURL, "Accept", "application/json").told(t).Ours["joinedAt"]; again != first {
+	l.until("the site is out of order", func(_ string, fields map[string]any) bool { return fields["pausedBy"] == "site" })
+	if again := waits.get(saleURL, "Accept", "application/json").json(t).Ours["joinedAt"]; again != first {
 		t.Errorf("the place was of %v, and is of %v", first, again)
 	}
 	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
@@ -89,9 +89,9 @@ func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 		for begun := time.Now(); n < 10 || time.Since(begun) < 1500*time.Millisecond; n++ {
 			half()
 		}
-		if told := metric1(t, st, "vestibule_edge_origin_errors_total"); told != 0 ||
+		if failed := metric1(t, st, "vestibule_edge_origin_errors_total"); failed != 0 ||
 			st.server.Status().Rooms["sale"].Paused {
-			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, told,
+			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, failed,
 				st.server.Status().Rooms["sale"].Paused)
 		}
 	})

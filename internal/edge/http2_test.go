@@ -408,8 +408,9 @@ func TestH2Spec(t *testing.T) {
 	st.start()
 	st.adopted()
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) //nolint:errcheck // an answer before the end of the body is right too, and too early for h2spec
-		select {                    // the same of an answer before the next request
+		// An answer before the end of the body, or before the next request, is right too, and too early for h2spec.
+		io.Copy(io.Discard, r.Body) //nolint:errcheck // as above
+		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-r.Context().Done():
 		}

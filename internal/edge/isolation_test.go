@@ -51,7 +51,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.up.silence()
 	st.bus.down.Store(true)
 	st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Lapse(now) }) // the lease is an hour
-	eventually(t, "the isolation is told", func() bool { return said.Has("level=WARN msg=\"isolated: without a lease") })
+	eventually(t, "the isolation is logged", func() bool { return said.Has("level=WARN msg=\"isolated: without a lease") })
 	if !st.server.Status().Isolated || !said.Has("rooms_open=1 rooms_closed=1") {
 		t.Errorf("status %+v", st.server.Status().Status)
 	}
@@ -89,7 +89,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.up.mute = false
 	st.up.mu.Unlock()
 	st.adopted()
-	eventually(t, "the end is told", func() bool {
+	eventually(t, "the end is logged", func() bool {
 		return said.Has("msg=\"no longer isolated\"") &&
 			said.Has("let_in_without_permit=2")
 	})

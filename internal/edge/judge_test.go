@@ -75,7 +75,8 @@ func (s *judge) serve(c net.Conn) {
 		}
 		if fault != "" {
 			s.t.Errorf("the site got %s: %.3000s", fault, fmt.Sprintf("%+v", m))
-			io.WriteString(c, "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n") //nolint:errcheck // the test has failed
+			const broken = "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+			io.WriteString(c, broken) //nolint:errcheck // the test has failed
 			return
 		}
 		if strings.Contains(m.label, "77.1 ") {

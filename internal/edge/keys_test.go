@@ -75,14 +75,14 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 		} {
 			a := st.door.visitor().get("http://sale.example/", header...)
 			a.moment(t, what+", "+name)
-			var told struct {
+			var answer struct {
 				Vestibule struct {
 					State    string
 					JoinedAt string
 				}
 			}
-			if err := json.Unmarshal([]byte(a.body), &told); err != nil || told.Vestibule.State != "moment" ||
-				told.Vestibule.JoinedAt != "" {
+			if err := json.Unmarshal([]byte(a.body), &answer); err != nil || answer.Vestibule.State != "moment" ||
+				answer.Vestibule.JoinedAt != "" {
 				t.Errorf("%s, %s: %v, %.300q", what, name, err, a.body)
 			}
 		}
@@ -225,7 +225,7 @@ func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 
 var errBroken = errors.New("the store cannot be reached")
 
-func (d *shelf) reach(ctx context.Context) error {
+func (d *fakeDocs) reach(ctx context.Context) error {
 	if d.broken.Load() {
 		return errBroken
 	}

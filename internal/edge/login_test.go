@@ -33,7 +33,8 @@ func newLoginSite(t *testing.T) (addr string) {
 			}
 			head, body := "HTTP/1.1 200 OK\r\n", fmt.Sprintf("%s %d", who, n)
 			if r.URL.Path == "/login" && who == "nobody" {
-				head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"a, b\"\r\nWWW-Authenticate: Negotiate, NTLM\r\n"
+				head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"a, b\"\r\n" +
+					"WWW-Authenticate: Negotiate, NTLM\r\n"
 			}
 			if _, err := fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body); err != nil {
 				return

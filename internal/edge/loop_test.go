@@ -63,7 +63,7 @@ func TestAnOwnListenerIsNoSite(t *testing.T) {
 	})
 }
 
-// The site is told which servers a request came by, and how many edges.
+// the site gets which servers a request came by, and how many edges.
 func TestViaOfRequests(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))

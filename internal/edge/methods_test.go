@@ -37,7 +37,7 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 	}
 	if a := st.door.visitor().get(saleURL, "Vestibule-Poll", "1", "Accept", "application/json"); !strings.Contains(a.body,
 		`"state":"entering"`) {
-		t.Errorf("a page that waits is told %s", a.body)
+		t.Errorf("a page that waits gets %s", a.body)
 	}
 	if n := st.admittedNow(); n != 0 {
 		t.Errorf("%d were counted", n)
@@ -68,9 +68,9 @@ func TestARoomThatRejects(t *testing.T) {
 		}
 	}
 	l := st.door.visitor().listen(streamURL)
-	l.until("the room is closed", func(_ string, told map[string]any) bool { return told["closed"] == true })
+	l.until("the room is closed", func(_ string, fields map[string]any) bool { return fields["closed"] == true })
 	if a := st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
-		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
+		t.Errorf("who is inside gets %d %q", a.StatusCode, a.body)
 	}
 	st.change(2, func(r *room.Settings) { r.QueueingMethod, r.QueueAll = room.MethodReject, true })
 	v := st.door.visitor()
@@ -121,7 +121,7 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 		}
 	}
 	if a := st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
-		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
+		t.Errorf("who is inside gets %d %q", a.StatusCode, a.body)
 	}
 	st.change(3, func(r *room.Settings) { r.QueueAll, r.Events = true, []room.Event{event(30 * time.Minute)} })
 	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"state":"paused"`) ||

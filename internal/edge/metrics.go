@@ -69,7 +69,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		panics:             counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
 		connections:        gauge("vestibule_edge_connections", "Connections of visitors that are open."),
 		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
-		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
+		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused at the limit, while none was idle."),
 	}
 	m.connectionsCut = counter("vestibule_edge_connections_cut_total", "Websockets that were cut because the session of their visitor had ended.")
 	m.shed = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_connections_shed_total", Help: "Connections of visitors without progress that were closed for want of free ones, by what was short."}, []string{"short_of"})

@@ -67,7 +67,8 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 		}
 		clients.Wait()
 		fast, netHTTP, handed := byFront(t, st)
-		t.Logf("%d requests in %v: %d answered by the site and %d by the edge, and %d reached the site on whose answer nothing depends; %v read by the fast front, %v by net/http, %v connections handed over",
+		t.Logf("%d requests in %v: %d answered by the site and %d by the edge, and %d reached the site on whose answer "+
+			"nothing depends; %v read by the fast front, %v by net/http, %v connections handed over",
 			sent.Load(), time.Since(begun).Round(time.Millisecond), bySite.Load(), byEdge.Load(),
 			site.reached.Load()-bySite.Load(), fast, netHTTP, handed)
 		if bySite.Load() == 0 || byEdge.Load() == 0 || site.reached.Load() <= bySite.Load() || front == frontFast &&

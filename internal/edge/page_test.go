@@ -21,13 +21,13 @@ import (
 	"vestibule/internal/page"
 )
 
-// told is the JSON for apps and waiting pages.
-type told struct {
+// jsonAnswer is the JSON for apps and waiting pages.
+type jsonAnswer struct {
 	Cloudflare map[string]any `json:"cfWaitingRoom"`
 	Ours       map[string]any `json:"vestibule"`
 }
 
-func (a answer) told(t *testing.T) (out told) {
+func (a answer) json(t *testing.T) (out jsonAnswer) {
 	t.Helper()
 	if got := a.Header.Get("Content-Type"); got != "application/json" {
 		t.Fatalf("%d %q: %.60q", a.StatusCode, got, a.body)
@@ -42,13 +42,13 @@ const saleURL = "http://sale.example/"
 
 // An app that asks for JSON gets the content of the page as JSON, with the same status and ticket, and the site's own
 // answer when it enters.
-func TestAppsAreToldInJSON(t *testing.T) {
+func TestAppsGetJSON(t *testing.T) {
 	st := open(t, func(st *stage) {})
 	st.up.queue(vip, 1234, 2)
 	app := st.door.visitor()
 	const axios = "application/json, text/plain, */*"
 	a := app.get("http://shop.example/vip", "Accept", axios)
-	said := a.told(t)
+	said := a.json(t)
 	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" || a.Header.Get("Refresh") != "" ||
 		cookieOf(a, "vestibule-vip") == nil {
 		t.Errorf("%d, %v", a.StatusCode, a.Header)
@@ -60,7 +60,7 @@ func TestAppsAreToldInJSON(t *testing.T) {
 		t.Errorf("vestibule: %v", said.Ours)
 	}
 	if again := app.get("http://shop.example/vip", "Accept",
-		axios).told(t); again.Ours["joinedAt"] != said.Ours["joinedAt"] {
+		axios).json(t); again.Ours["joinedAt"] != said.Ours["joinedAt"] {
 		t.Errorf("joined at %v, then at %v", said.Ours["joinedAt"], again.Ours["joinedAt"])
 	}
 	st.up.view(vip, 0, 2, 1<<60, 0)
@@ -124,7 +124,7 @@ func TestAPageThatAsksForNews(t *testing.T) {
 		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "private, no-store" {
 			t.Errorf("%d %v", a.StatusCode, a.Header)
 		}
-		return a.told(t).Ours
+		return a.json(t).Ours
 	}
 	if said := news(); said["state"] != "reload" {
 		t.Errorf("without a ticket: %v", said)
@@ -147,15 +147,15 @@ func TestAPageThatAsksForNews(t *testing.T) {
 		t.Errorf("the page itself: %.60q", a.body)
 	}
 	if l := st.server.Status().Rooms["sale"]; l.Spent != 1 {
-		t.Errorf("%d slots were charged", l.Spent)
+		t.Errorf("%d permits were charged", l.Spent)
 	}
 	if said := news(); said["state"] != "entering" || st.origin.requests() != 1 {
 		t.Errorf("inside: %v, %d requests at the origin", said, st.origin.requests())
 	}
 }
 
-// TestTheGraceIsTold: pages and apps state how long the room keeps a place, and the edge keeps it that long.
-func TestTheGraceIsTold(t *testing.T) {
+// TestTheGraceIsShown: pages and apps state how long the room keeps a place, and the edge keeps it that long.
+func TestTheGraceIsShown(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	d := document(st.origin.URL)
@@ -170,13 +170,13 @@ func TestTheGraceIsTold(t *testing.T) {
 	}
 	now := st.server.Status().Time
 	place := ticket.Ticket{ID: 7, Joined: now.Add(-time.Hour), Seen: uint32(now.Second()) - 1200, Flags: ticket.Returned}
-	said := st.door.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.keys.seal("sale", place)).told(t)
+	said := st.door.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.keys.seal("sale", place)).json(t)
 	if said.Ours["placeKeptSeconds"] != 1200.0 || said.Ours["lost"] != "" ||
 		said.Ours["joinedAt"] != place.Joined.Std().Format("2006-01-02T15:04:05.000Z07:00") {
 		t.Errorf("after twenty minutes: %v", said.Ours)
 	}
 	place.Seen -= 120
-	said = st.door.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.keys.seal("sale", place)).told(t)
+	said = st.door.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.keys.seal("sale", place)).json(t)
 	if said.Ours["lost"] != "away" {
 		t.Errorf("after twenty-two minutes: %v", said.Ours)
 	}
@@ -229,7 +229,7 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 	if len(v.Jar.Cookies(&url.URL{Scheme: "http", Host: "sale.example", Path: "/"})) > 0 {
 		t.Error("the browser keeps its ticket")
 	}
-	if a := v.ask(http.MethodPost, leave, "", "Accept", "application/json").told(t); a.Ours["state"] != "left" ||
+	if a := v.ask(http.MethodPost, leave, "", "Accept", "application/json").json(t); a.Ours["state"] != "left" ||
 		a.Cloudflare["inWaitingRoom"] != false {
 		t.Errorf("an app that leaves: %v", a)
 	}
@@ -244,7 +244,7 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 	if a := app.ask(http.MethodPost, leave, "", gate.TicketHeader, place); a.StatusCode != http.StatusNoContent {
 		t.Errorf("leaving by header: %d", a.StatusCode)
 	}
-	if a := app.get(saleURL, gate.TicketHeader, place, "Accept", "application/json").told(t); a.Ours["lost"] != "left" {
+	if a := app.get(saleURL, gate.TicketHeader, place, "Accept", "application/json").json(t); a.Ours["lost"] != "left" {
 		t.Errorf("after leaving: %v", a.Ours)
 	}
 }

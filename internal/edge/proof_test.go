@@ -151,18 +151,18 @@ func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 		{"two in a line", "", []string{good + ", " + good}, 403, false},
 		{"altered", "", []string{good[:len(good)-8] + "AAAAAAAA"}, 403, false},
 	} {
-		code, told := st.verify(tc.query, tc.proofs...)
-		if code != tc.code || told["passed"] != (tc.code == 200) || told["inside"] != tc.inside ||
-			(tc.code != 200) != (told["reason"] != nil) {
-			t.Errorf("%s: %d %v", tc.name, code, told)
+		code, body := st.verify(tc.query, tc.proofs...)
+		if code != tc.code || body["passed"] != (tc.code == 200) || body["inside"] != tc.inside ||
+			(tc.code != 200) != (body["reason"] != nil) {
+			t.Errorf("%s: %d %v", tc.name, code, body)
 		}
 	}
 	// A visitor that left is not inside any more, even while the proof is valid.
 	if a := v.ask(http.MethodPost, "http://sale.example"+gate.LeavePath, ""); a.StatusCode >= 300 {
 		t.Fatalf("leaving: %d", a.StatusCode)
 	}
-	if code, told := st.verify("", good); code != 403 || told["inside"] != false {
-		t.Errorf("after leaving: %d %v", code, told)
+	if code, body := st.verify("", good); code != 403 || body["inside"] != false {
+		t.Errorf("after leaving: %d %v", code, body)
 	}
 	// Nor is anybody of an earlier epoch.
 	st.door.visitor().get("http://sale.example/")
@@ -198,8 +198,8 @@ func TestAFrontIsGivenAProof(t *testing.T) {
 	if err := res.Body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, told := st.verify("?room=sale", res.Header.Get(gate.ProofHeader)); res.StatusCode != 200 || code != 200 {
-		t.Errorf("%d, then %d %v", res.StatusCode, code, told)
+	if code, body := st.verify("?room=sale", res.Header.Get(gate.ProofHeader)); res.StatusCode != 200 || code != 200 {
+		t.Errorf("%d, then %d %v", res.StatusCode, code, body)
 	}
 	v.CloseIdleConnections()
 }

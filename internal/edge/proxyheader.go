@@ -29,7 +29,7 @@ type proxyHeaders struct {
 	wait    time.Duration // for a whole header
 	metrics *metrics
 	log     *slog.Logger
-	told    [headerResults]atomic.Bool // whether the first fault of a kind was logged
+	logged  [headerResults]atomic.Bool // whether the first fault of a kind was logged
 }
 
 // newProxyHeaders returns the rules, nil for none.
@@ -114,7 +114,7 @@ func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
 		return
 	}
 	level := slog.LevelDebug
-	if x.told[result].CompareAndSwap(false, true) {
+	if x.logged[result].CompareAndSwap(false, true) {
 		level = slog.LevelWarn
 	}
 	x.log.Log(context.Background(), level, "connection closed for its PROXY header",

@@ -150,7 +150,7 @@ func TestSubscribing(t *testing.T) {
 		}
 		sub, err := sealer.Open(sale, visitor, r.Sealed)
 		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" ||
-			r.Told != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
+			r.Notified != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
 			t.Fatalf("%+v %+v %v", sub, r, err)
 		}
 		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),
@@ -163,7 +163,7 @@ func TestSubscribing(t *testing.T) {
 		}
 		if page := v.get("http://sale.example/buy?x=1", "Accept", "text/html"); !strings.Contains(page.body,
 			`<dd id=kept>10 minutes</div>`) {
-			t.Errorf("the claim time is not told: %s", page.body)
+			t.Errorf("the claim time is not shown: %s", page.body)
 		}
 		switch end {
 		case "enters":

@@ -42,7 +42,7 @@ func newPushes(
 	store func(context.Context, uint64, uint64, []byte) error, log *slog.Logger, reg prometheus.Registerer,
 ) *pushes {
 	p := &pushes{store: store, log: log, after: time.After, state: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "vestibule_edge_push_changes_total", Help: "Changes of subscriptions to notifications, by what became of them.",
+		Name: "vestibule_edge_push_changes_total", Help: "Changes of subscriptions to notifications, by result.",
 	}, []string{"result"})}
 	for _, r := range pushResults {
 		p.state.WithLabelValues(r)

@@ -369,13 +369,13 @@ func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
-	told := false
+	explained := false
 	for _, why := range s.gate.Stops() {
 		r.Add(why)
 		switch why.Reason {
 		case stop.Draining, stop.Unlisted: // below
 		case stop.Uninitialized, stop.Copy:
-			told, r.Reasons = true, append(r.Reasons, why.Advice())
+			explained, r.Reasons = true, append(r.Reasons, why.Advice())
 		default:
 			if !why.Operated() && len(r.Alarms) < node.MaxStops {
 				r.Alarms = append(r.Alarms, roomAlarm(why))
@@ -401,7 +401,7 @@ func (s *Server) Ready() node.Readiness {
 		}
 	}
 	switch {
-	case told, st.Standing == wire.Listed:
+	case explained, st.Standing == wire.Listed:
 	case st.Standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:

@@ -29,7 +29,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	st.start()
-	eventually(t, "the edge is told the time", st.server.gate.Engine.Told.Load)
+	eventually(t, "the edge gets the time", st.server.gate.Engine.TimeKnown.Load)
 	refused := func(want ...string) {
 		t.Helper()
 		r := st.server.Ready()
@@ -75,7 +75,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	check := func(reason admission.Reason) {
 		t.Helper()
 		r := again.server.Ready()
-		if r.Ready != again.server.gate.Engine.Told.Load() || !r.Isolated {
+		if r.Ready != again.server.gate.Engine.TimeKnown.Load() || !r.Isolated {
 			t.Errorf("readiness %+v", r)
 		}
 		v := again.door.visitor()
@@ -98,8 +98,8 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 			t.Errorf("no decision for the reason %s", reason)
 		}
 	}
-	if again.server.gate.Engine.Told.Load() {
-		t.Error("who has told it the time?")
+	if again.server.gate.Engine.TimeKnown.Load() {
+		t.Error("where does it have the time from?")
 	}
 	check(admission.Unsure)
 
@@ -368,7 +368,7 @@ func (st *stage) withTLS() {
 func (d *door) secure(http2 bool) *visitor {
 	v := d.visitor()
 	tr := v.Transport.(*http.Transport)
-	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"} //nolint:gosec // the test's own certificate
+	tr.TLSClientConfig = trusting("sale.example")
 	tr.ForceAttemptHTTP2 = http2
 	return v
 }
@@ -408,7 +408,9 @@ func TestTLS(t *testing.T) {
 		}
 		st.up.view(sale, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
 	}
-	if _, err := tls.Dial("tcp", st.door.addr(0), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // an old client
+	old := trusting("")
+	old.MaxVersion = tls.VersionTLS11
+	if _, err := tls.Dial("tcp", st.door.addr(0), old); err == nil {
 		t.Error("TLS 1.1 is spoken")
 	}
 	// A connection that never says hello ties nothing up for long: the header

@@ -223,7 +223,8 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 			"silent connections": "",
 			"slow heads of one session": "GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: SESSION\r\n\r\n" +
 				"GET / HTTP/1.1\r\n",
-			"slow bodies of many sessions": "POST / HTTP/1.1\r\nHost: sale.example\r\nCookie: EACH\r\nContent-Length: 100000\r\n\r\n",
+			"slow bodies of many sessions": "POST / HTTP/1.1\r\nHost: sale.example\r\nCookie: EACH\r\n" +
+				"Content-Length: 100000\r\n\r\n",
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := open(t, func(st *stage) { st.cfg.Reader, st.maxFiles = front, 256 }) // 128 connections, 64 to origins

@@ -110,5 +110,6 @@ func BenchmarkSnapshot(b *testing.B) {
 	per := func(d time.Duration) float64 { return d.Seconds() * 1000 / float64(b.N) }
 	b.ReportMetric(float64(size), "B/snapshot")
 	b.ReportMetric(float64(locked.Microseconds()), "µs-locked-at-most")
-	b.Logf("%.1f ms a write of %d rooms and %d sessions, of which %.1f ms of one core, off the path of requests (goal: at most 5 ms)", per(b.Elapsed()), rooms, rooms*each, per(cpu))
+	b.Logf("%.1f ms a write of %d rooms and %d sessions, of which %.1f ms of one core, off the path of requests (goal: "+
+		"at most 5 ms)", per(b.Elapsed()), rooms, rooms*each, per(cpu))
 }

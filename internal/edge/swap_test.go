@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Libraries that put answers into the page of the site load it as a whole instead: each is told in its own way.
+// Libraries that put answers into the page of the site load it as a whole instead: each gets its own answer.
 func TestLibrariesLoadThePageAsAWhole(t *testing.T) {
 	st := openWith(t, 0, func(*room.Settings) {})
 	const page, words = "text/html; charset=utf-8", "text/plain; charset=utf-8"

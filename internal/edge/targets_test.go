@@ -172,7 +172,9 @@ func endedTargets() (out []string) {
 // or the blanks of Latin-1.
 var cutters = []string{
 	" ", " \t\r\n\v\f", "\x00",
-	"\x00\x01\x02\x03\x04\x05\x06\a\b\t\n\v\f\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f \x7f", "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0",
+	"\x00\x01\x02\x03\x04\x05\x06\a\b\t\n" +
+		"\v\f\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f \x7f",
+	"\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0",
 }
 
 // servesVIP reports whether some lenient or strict site takes the target in a request line for the path of the room.
@@ -229,7 +231,8 @@ func newLenientSite(t testing.TB) *lenientSite {
 			}
 			s.mu.Unlock()
 		}
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsite") //nolint:errcheck // the client checks the answer
+		const answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsite"
+		io.WriteString(c, answer) //nolint:errcheck // the client checks it
 	})
 	return s
 }
@@ -262,7 +265,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 		transports := map[string]func(target string){
 			"http/1.1": func(target string) { send(plain.door.dial(), target) },
 			"https/1.1": func(target string) {
-				c, err := tls.Dial("tcp", secure.door.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
+				c, err := tls.Dial("tcp", secure.door.addr(0), trusting("sale.example"))
 				if err != nil {
 					t.Fatal(err)
 				}

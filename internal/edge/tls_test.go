@@ -28,7 +28,7 @@ func openCertified(t *testing.T, site string, change func(*stage), names ...[]st
 func (d *door) serves(name, host string, http2 bool) (status int, serial int64, header http.Header) {
 	d.Helper()
 	tr := d.visitor().Transport.(*http.Transport)
-	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, ServerName: name} //nolint:gosec // the test's own certificates
+	tr.TLSClientConfig = trusting(name)
 	tr.ForceAttemptHTTP2 = http2
 	defer tr.CloseIdleConnections()
 	r, err := http.NewRequest(http.MethodGet, "https://"+host+"/about", nil)
@@ -87,7 +87,9 @@ func TestTLSVersionsAndSuites(t *testing.T) {
 	strict := openCertified(t, "http://127.0.0.1:1", func(st *stage) { st.cfg.TLS.Least = "1.3" },
 		[]string{"sale.example"})
 	spoken := func(st *stage, version, suite uint16) error {
-		c, err := tls.Dial("tcp", st.door.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MinVersion: tls.VersionTLS10, MaxVersion: version, CipherSuites: []uint16{suite}}) //nolint:gosec // old clients
+		old := trusting("sale.example")
+		old.MinVersion, old.MaxVersion, old.CipherSuites = tls.VersionTLS10, version, []uint16{suite}
+		c, err := tls.Dial("tcp", st.door.addr(0), old)
 		if err == nil {
 			err = c.Close()
 		}
@@ -169,7 +171,8 @@ func TestASessionIsResumedAtAnyEdge(t *testing.T) {
 		}
 		one, two, other := edge(func(*stage) {}), edge(func(*stage) {}), edge(func(st *stage) { st.keys.ring = keyring(t) })
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-			cfg := &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(1)} //nolint:gosec // the test's own certificate
+			cfg := trusting("sale.example")
+			cfg.MaxVersion, cfg.ClientSessionCache = version, tls.NewLRUClientSessionCache(1)
 			resumes := func(st *stage) bool {
 				c, err := tls.Dial("tcp", st.door.addr(0), cfg)
 				if err != nil {

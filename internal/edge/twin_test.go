@@ -154,7 +154,8 @@ func FuzzFronts(f *testing.F) {
 		f.Add([]byte(goingOn(text)), uint16(0))
 	}
 	for _, target := range oddTargets {
-		f.Add([]byte("GET "+target+" HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b; vestibule-vip=c\r\nX-Real-IP: 1.2.3.4\r\n\r\n"), uint16(7))
+		f.Add([]byte("GET "+target+" HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b; vestibule-vip=c\r\n"+
+			"X-Real-IP: 1.2.3.4\r\n\r\n"), uint16(7))
 	}
 	// Each line with one method: before it looks for anything new, a fuzzer tries all of these.
 	methods := []string{"GET", "POST", "DELETE", "HEAD", "OPTIONS"}

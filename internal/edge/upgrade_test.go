@@ -30,7 +30,8 @@ func echo(t *testing.T, closed chan<- struct{}) http.HandlerFunc {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSet-Cookie: vestibule-sale=x\r\n\r\n")
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Set-Cookie: vestibule-sale=x\r\n\r\n")
 		if err := rw.Flush(); err != nil {
 			t.Error(err)
 		}
@@ -57,7 +58,8 @@ func (d *door) upgradeAt(path, cookie string) (net.Conn, *http.Response, *bufio.
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		d.Fatal(err)
 	}
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nCookie: %s\r\n\r\n", path, cookie)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"+
+		"Cookie: %s\r\n\r\n", path, cookie)
 	br := bufio.NewReader(c)
 	res, err := http.ReadResponse(br, nil)
 	if err != nil {
@@ -199,7 +201,9 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 				t.Errorf("%v were cut", n)
 			}
 			st.up.queue(sale, 10, 1)
-			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the site") }) //nolint:errcheck // the client checks the answer
+			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
+			})
 			if a := st.door.visitor().get(saleURL, "Cookie", in); (a.body == "the site") != tc.lasts {
 				t.Errorf("then %d %.40q", a.StatusCode, a.body)
 			}

@@ -121,7 +121,7 @@ func TestTheAuthorityChanges(t *testing.T) {
 	two := stand(t, s, "two", "", nil)
 	one.stop()
 	eventually(t, "the API makes a room where the leader has no file", func() bool { return edit(put(club(7))) == nil })
-	eventually(t, "nodes are told", func() bool { return total(f.Set(), "club") == 7 && total(f.Set(), "a") == 5 })
+	eventually(t, "nodes are updated", func() bool { return total(f.Set(), "club") == 7 && total(f.Set(), "a") == 5 })
 	if !calm(t, two) {
 		t.Errorf("alarms of a leader without a file: %q", two.Ready().Alarms)
 	}
@@ -136,7 +136,7 @@ func TestTheAuthorityChanges(t *testing.T) {
 	if err := edit(put(club(8))); err != nil {
 		t.Errorf("the store is the authority, and the API is refused: %v", err)
 	}
-	eventually(t, "nodes are told", func() bool {
+	eventually(t, "nodes are updated", func() bool {
 		return total(f.Set(), "club") == 8 && total(f.Set(), "a") == 5 && total(f.Set(), "b") == 5
 	})
 
@@ -199,7 +199,7 @@ func TestAGlobalNeedsNoFile(t *testing.T) {
 	if err := editor(t, s)(put(club(7))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nodes are told", func() bool {
+	eventually(t, "nodes are updated", func() bool {
 		return total(f.Set(), "club") == 7 && c.Ready().Ready && c.Status().Rooms["club"].Total == 7
 	})
 	js := operator(t, s)

@@ -30,17 +30,17 @@ const (
 	candidateGone  = time.Minute // a candidate that is silent for longer is not shown
 	leaderGone     = 5 * time.Second
 	maxCandidates  = 64 // and notifiers
-	maxToldAlarms  = 30
-	maxToldAlarm   = 500 // bytes
-	maxToldEdges   = 500 // of all data centres together, in one message
+	maxAlarms      = 30
+	maxAlarmText   = 500 // bytes
+	maxEdges       = 500 // of all data centres together, in one message
 	maxCentres     = 1000
-	edgesTold      = 10 * time.Second // two intervals in which regionals report their edges
+	edgesCurrent   = 10 * time.Second // two intervals in which regionals report their edges
 )
 
 // centreReport is the state that a data centre reports of itself, for display only.
 type centreReport struct {
 	build  string
-	edges  []wire.ToldEdge
+	edges  []wire.EdgeStatus
 	edgesN uint32
 	at     fleettime.Mono // when it reported the edges
 	stop   stop.Stop      // why nobody enters there
@@ -73,7 +73,7 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	}
 	out.Build, out.EdgesCount, out.CertificateEnd = c.build, int(c.edgesN), endOf(c.certificateEnd)
 	since := now.Sub(c.at)
-	known := since <= edgesTold
+	known := since <= edgesCurrent
 	if known { // between two reports the edges are taken to be as they were
 		since = 0
 	}
@@ -157,17 +157,17 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer unsubscribe()
-	deafToo, err := s.hear(wire.NotifyingSubject, c.hearNotifier)
+	unsubscribeNotifiers, err := s.hear(wire.NotifyingSubject, c.hearNotifier)
 	if err != nil {
 		return err
 	}
-	defer deafToo()
+	defer unsubscribeNotifiers()
 	tick := time.NewTicker(candidateEvery)
 	defer tick.Stop()
 	for {
-		told := s.candidateState()
-		c.store(told, time.Now()) // also while no other can be reached
-		data, err := json.Marshal(told)
+		state := s.candidateState()
+		c.store(state, time.Now()) // also while no other can be reached
+		data, err := json.Marshal(state)
 		if err == nil {
 			err = s.Bus.Publish(wire.FleetSubject, data)
 		}
@@ -195,9 +195,9 @@ func (s *Server) candidateState() candidateState {
 	if m := s.fleet.Members(); m != nil {
 		t.MembersVersion = int64(m.Version)
 	}
-	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxToldAlarms,
+	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxAlarms,
 		len(alarms.Reasons)+len(alarms.Alarms))] {
-		t.Alarms = append(t.Alarms, strings.ToValidUTF8(text[:min(maxToldAlarm, len(text))], ""))
+		t.Alarms = append(t.Alarms, strings.ToValidUTF8(text[:min(maxAlarmText, len(text))], ""))
 	}
 	s.addCentres(&t)
 	if text := t.certificateAlarm(now); text != "" {
@@ -215,10 +215,10 @@ func (s *Server) addCentres(t *candidateState) {
 		return
 	}
 	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(l.term.N, 10), l.skew.Seconds()
-	now, edges := s.Clock.Now(), maxToldEdges
+	now, edges := s.Clock.Now(), maxEdges
 	for _, d := range l.alloc.Centres(now) {
 		dc := api.DataCenter{
-			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted,
+			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Reporting, Adopted: d.Adopted,
 			Term: strconv.FormatUint(d.Term, 10), MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle,
 			RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle, Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
 		}
@@ -226,7 +226,7 @@ func (s *Server) addCentres(t *candidateState) {
 			bound := d.Bound.Seconds()
 			dc.ClockBoundSeconds = &bound
 		}
-		if d.Told && d.Adopted {
+		if d.Reporting && d.Adopted {
 			dc.LeaseSeconds = max(0, s.Params.RegionalLease-d.Heard).Seconds()
 		}
 		l.reports[d.Name].show(now, edges, &dc)

@@ -17,7 +17,7 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	l := &leadership{reports: map[string]*centreReport{}}
 	l.storeCentreReport(10, &wire.Report{
 		From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300,
-		Edges: []wire.ToldEdge{
+		Edges: []wire.EdgeStatus{
 			{Name: "a", State: "lost", Heard: time.Minute}, {
 				Name: "b", Build: "v1", State: "alive", Heard: time.Second,
 				Lease: 2 * time.Second,
@@ -74,13 +74,20 @@ func TestCertificatesThatEndSoonAreAnAlarm(t *testing.T) {
 		}
 		return all
 	}
-	for want, told := range map[string]candidateState{
+	for want, state := range map[string]candidateState{
 		"": {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(31)}, DataCenters: edges(nil, in(90))},
-		"a certificate of g1 ends on 2027-01-11: replace the certificate files in time":                                                              {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(1)}},
-		"a certificate of the regional of oslo ends on 2027-01-08: replace the certificate files in time":                                            {DataCenters: []api.DataCenter{{Name: "oslo", CertificateEnd: in(-2)}}},
-		"a certificate of edge-2 of dublin ends on 2027-01-20: replace the certificate files in time; 2 processes have one that ends within 30 days": {DataCenters: edges(in(20), nil, in(10), in(40))},
+		"a certificate of g1 ends on 2027-01-11: replace the certificate files in time": {
+			Candidate: api.Candidate{Name: "g1", CertificateEnd: in(1)},
+		},
+		"a certificate of the regional of oslo ends on 2027-01-08: replace the certificate files in time": {
+			DataCenters: []api.DataCenter{{Name: "oslo", CertificateEnd: in(-2)}},
+		},
+		"a certificate of edge-2 of dublin ends on 2027-01-20: replace the certificate files in time; " +
+			"2 processes have one that ends within 30 days": {
+			DataCenters: edges(in(20), nil, in(10), in(40)),
+		},
 	} {
-		if got := told.certificateAlarm(now); got != want {
+		if got := state.certificateAlarm(now); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -91,11 +98,11 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		var c candidates
 		tell := func(name, term string, leading bool, centres ...string) {
 			t.Helper()
-			told := candidateState{Candidate: api.Candidate{Name: name, Term: term, Leading: leading}}
+			state := candidateState{Candidate: api.Candidate{Name: name, Term: term, Leading: leading}}
 			for _, dc := range centres {
-				told.DataCenters = append(told.DataCenters, api.DataCenter{Name: dc})
+				state.DataCenters = append(state.DataCenters, api.DataCenter{Name: dc})
 			}
-			data, err := json.Marshal(told)
+			data, err := json.Marshal(state)
 			if err == nil {
 				err = c.receive(data, time.Now())
 			}

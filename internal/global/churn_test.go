@@ -17,7 +17,7 @@ import (
 // TestChurnOutlivesATerm: a leader stores the churn that it learned, its successor reads it, and an unreadable
 // document is replaced.
 func TestChurnOutlivesATerm(t *testing.T) {
-	ctx, docs := context.Background(), &shelf{}
+	ctx, docs := context.Background(), &memoryStore{}
 	learned := map[room.ID]estimate.Churn{
 		1:       {Life: 5 * time.Minute, YoungFor: 240.5, Early: 4, Beyond: 17, Ended: 10},
 		1 << 63: {Life: 15 * time.Second, Beyond: 3, Ended: 1}, 3: {Life: time.Minute},
@@ -63,7 +63,7 @@ func TestChurnOutlivesATerm(t *testing.T) {
 	}
 	third := leader()
 	if err := third.keep(ctx); err == nil {
-		t.Error("a document that cannot be read is not told")
+		t.Error("an unreadable document is not reported")
 	}
 	keep(third)
 	keep(leader())
@@ -81,7 +81,7 @@ func TestChurnOutlivesATerm(t *testing.T) {
 // TestASilenceOutlivesATerm: a leader publishes for how long a data centre has been silent, and the next one recalls it
 // if it begins soon. A state that cannot be read is replaced.
 func TestASilenceOutlivesATerm(t *testing.T) {
-	ctx, docs, now := context.Background(), &shelf{}, time.Date(2026, 11, 26, 9, 59, 0, 0, time.UTC)
+	ctx, docs, now := context.Background(), &memoryStore{}, time.Date(2026, 11, 26, 9, 59, 0, 0, time.UTC)
 	var recalled map[string]time.Duration
 	leader := func(heard time.Duration) *publisher {
 		recalled = map[string]time.Duration{}

@@ -214,7 +214,7 @@ func (c *Control) watchTokens(ctx context.Context) error {
 // makeFirst writes the first token of a fleet to a file that only this user can read. A printed token would stay in
 // the service's log.
 func (c *Control) makeFirst(ctx context.Context) error {
-	for begun, said := time.Now(), false; ; {
+	for begun, logged := time.Now(), false; ; {
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
 		token, err := c.API.First(try)
 		cancel()
@@ -228,8 +228,8 @@ func (c *Control) makeFirst(ctx context.Context) error {
 			close(c.first)
 			return nil
 		}
-		if !said && time.Since(begun) > firstTokenLate && ctx.Err() == nil {
-			said = true
+		if !logged && time.Since(begun) > firstTokenLate && ctx.Err() == nil {
+			logged = true
 			c.log.Warn("control: it is not known whether the fleet has a token, and none can be made yet; retrying",
 				slog.String("file", c.file), slog.Any("error", err))
 		}

@@ -69,7 +69,7 @@ func (cur *currentTerm) waiting(public string) uint64 {
 	cur.mu.Lock()
 	defer cur.mu.Unlock()
 	for _, r := range cur.fleet.Set().Rooms() {
-		if cur.leading != nil && room.PublicID(r.Known()) == public {
+		if cur.leading != nil && room.PublicID(r.TicketName()) == public {
 			return uint64(max(0, numbersOf(cur.leading.alloc.Totals(r.ID)).Waiting))
 		}
 	}

@@ -21,8 +21,9 @@ import (
 	"vestibule/internal/node"
 )
 
-// shelf is a store of documents in memory. interrupt, called between the read and the write of one, may write others.
-type shelf struct {
+// memoryStore is a store of documents in memory. interrupt, called between the read and the write of one, may write
+// others.
+type memoryStore struct {
 	mu        sync.Mutex
 	docs      map[string][]byte
 	revisions map[string]uint64
@@ -30,9 +31,9 @@ type shelf struct {
 	interrupt func()
 }
 
-func (s *shelf) Current(context.Context) error { return nil }
+func (s *memoryStore) Current(context.Context) error { return nil }
 
-func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+func (s *memoryStore) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	s.mu.Lock()
 	data, revision := s.docs[key], s.revisions[key]
 	interrupt := s.interrupt
@@ -44,7 +45,7 @@ func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	return slices.Clone(data), revision, nil
 }
 
-func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
+func (s *memoryStore) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fails {
@@ -61,13 +62,13 @@ func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64)
 	return s.revisions[key], nil
 }
 
-func (*shelf) Limit() int { return 400_000 }
+func (*memoryStore) Limit() int { return 400_000 }
 
-func (*shelf) List(context.Context, string) (map[string]wire.Written, error) { return nil, nil }
+func (*memoryStore) List(context.Context, string) (map[string]wire.Written, error) { return nil, nil }
 
-func (*shelf) Delete(context.Context, string, uint64) error { return errors.New("not here") }
+func (*memoryStore) Delete(context.Context, string, uint64) error { return errors.New("not here") }
 
-func (*shelf) Watch(ctx context.Context, _ func(string, []byte)) error {
+func (*memoryStore) Watch(ctx context.Context, _ func(string, []byte)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -75,7 +76,7 @@ func (*shelf) Watch(ctx context.Context, _ func(string, []byte)) error {
 // hall is a fleet in which events begin with draws, with leaders that tend them.
 type hall struct {
 	t             *testing.T
-	docs, secrets *shelf
+	docs, secrets *memoryStore
 	now           fleettime.Time
 	bound         time.Duration
 	waiting       uint64
@@ -84,7 +85,7 @@ type hall struct {
 
 func openHall(t *testing.T) *hall {
 	return &hall{
-		t: t, docs: &shelf{}, secrets: &shelf{},
+		t: t, docs: &memoryStore{}, secrets: &memoryStore{},
 		now: fleettime.TimeOf(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)), bound: 20 * time.Millisecond, waiting: 3,
 	}
 }
@@ -216,7 +217,7 @@ func TestLeadersBesideEachOther(t *testing.T) {
 		record := ""
 		for range 12 {
 			a := rng.IntN(2)
-			for _, s := range []*shelf{h.docs, h.secrets} { // one stops after its read, and the other goes on
+			for _, s := range []*memoryStore{h.docs, h.secrets} { // one stops after its read, and the other goes on
 				if rng.IntN(2) == 0 {
 					s.interrupt = func() { leaders[1-a].runDue(t.Context()) } //nolint:errcheck // the last attempts are judged
 				}

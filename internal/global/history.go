@@ -95,7 +95,7 @@ func (l *leadership) recordSecond() {
 		v[core.Wait], v[core.Free], v[core.Overcommit], v[core.Beyond] = int64(n.Longest), all.Free, all.Overcommit,
 			int64(n.Beyond)
 		if controls != nil {
-			if in := controls.Rooms[room.PublicID(r.Known())].At(int64(now)); in != nil && in.Pause != nil {
+			if in := controls.Rooms[room.PublicID(r.TicketName())].At(int64(now)); in != nil && in.Pause != nil {
 				v[core.Paused] = 1
 			}
 		}

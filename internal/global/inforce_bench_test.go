@@ -172,9 +172,9 @@ func BenchmarkAgeOfNumbers(b *testing.B) {
 	site := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	b.Cleanup(site.Close)
 	file := filepath.Join(b.TempDir(), "rooms.yaml")
-	if err := os.WriteFile(file,
-		fmt.Appendf(nil,
-			"rooms: [{name: a, host: a.example, total_active_users: 10000, new_users_per_minute: 60000, session_duration: 1h, origin: %q}]", site.URL), 0o600); err != nil {
+	rooms := fmt.Appendf(nil, "rooms: [{name: a, host: a.example, total_active_users: 10000, "+
+		"new_users_per_minute: 60000, session_duration: 1h, origin: %q}]", site.URL)
+	if err := os.WriteFile(file, rooms, 0o600); err != nil {
 		b.Fatal(err)
 	}
 	var nodes []*global.Node

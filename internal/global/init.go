@@ -87,7 +87,7 @@ func (p *publisher) mayBegin(ctx context.Context, wall time.Time, c *census) (wa
 		case d.Standing != wire.Listed:
 		case d.Held != 0 || d.RateHeld != 0 || d.Sessions != 0:
 			return "", fmt.Errorf("data centre %s has permits or sessions", d.Name)
-		case d.Told || slices.Contains(c.uninit, d.Name):
+		case d.Reporting || slices.Contains(c.uninit, d.Name):
 		case d.Term == 0:
 			return fmt.Sprintf("data centre %s of data_centers has not reported: check that its regional runs, has this name and reaches NATS",
 				d.Name), nil

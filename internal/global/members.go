@@ -103,7 +103,7 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	}
 	for _, d := range c.centres {
 		st.List = append(st.List, node.CentreState{
-			Name: d.Name, ClusterID: d.ClusterID, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld,
+			Name: d.Name, ClusterID: d.ClusterID, State: d.Standing.String(), Reporting: d.Reporting, Held: d.Held, RateHeld: d.RateHeld,
 			Sessions: d.Sessions, Overcommit: d.Overcommit, Silent: node.SilentSeconds(d.Heard),
 		})
 	}

@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		s: s,
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_global_inbox_dropped_total",
-			Help: "Reports dropped because the inbox was full; the next ones say the same.",
+			Help: "Reports dropped because the inbox was full; later ones replace them.",
 		}),
 		regressions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_global_store_regressions_total",
@@ -93,7 +93,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		skew:      d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
 		limit:     d("vestibule_room_limit", "total_active_users.", "room"),
 		rateLimit: d("vestibule_room_rate_limit", "new_users_per_minute.", "room"),
-		active:    d("vestibule_room_active", "Sessions reckoned with in all data centres.", "room"),
+		active:    d("vestibule_room_active", "Sessions counted and reserved in all data centres.", "room"),
 		slots:     d("vestibule_room_admissions_possible", "Admissions possible now, by the limit that binds.", "room"),
 		waiting:   d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
 		mu:        d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),
@@ -308,7 +308,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 
 func (m *metrics) view(rooms *node.RoomMetrics, v *wire.View, now fleettime.Time, name string) {
 	rooms.Gauge(m.active, float64(v.Active), name)
-	rooms.Gauge(m.slots, float64(v.Slots), name)
+	rooms.Gauge(m.slots, float64(v.Free), name)
 	rooms.Gauge(m.mu, v.Mu, name)
 	rooms.Own(m.theta, v.Theta, name)
 	if wait, ok := v.Newcomer(); ok {

@@ -34,7 +34,7 @@ func (l *leadership) tellOperators(ctx context.Context) (stop func()) {
 	}
 }
 
-// look returns the state that operators are told changes of, nil while the rooms are unknown.
+// look returns the state whose changes operators get notices of, nil while the rooms are unknown.
 func (l *leadership) look() *notices.Seen {
 	s := l.s
 	set, controls, board := s.fleet.Set(), s.fleet.Controls(), s.fleet.Board()
@@ -54,7 +54,7 @@ func (l *leadership) look() *notices.Seen {
 	}
 	for _, r := range set.Rooms() {
 		x := notices.Room{
-			ID: room.PublicID(r.Known()), Name: r.Name,
+			ID: room.PublicID(r.TicketName()), Name: r.Name,
 			Limits: notices.Limits{Total: r.TotalActiveUsers, Rate: r.NewUsersPerMinute},
 			Origin: l.originOf(now, r.ID), Events: eventsOf(r, board), Called: called[r.ID].Called, Soon: called[r.ID].Soon,
 		}

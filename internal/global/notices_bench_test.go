@@ -21,7 +21,7 @@ func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n, " rooms"), func(b *testing.B) {
 			log := slog.New(slog.DiscardHandler)
-			f, err := node.NewFleet(b.TempDir(), &shelf{}, log, prometheus.NewRegistry(), func() {})
+			f, err := node.NewFleet(b.TempDir(), &memoryStore{}, log, prometheus.NewRegistry(), func() {})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -84,9 +84,9 @@ func ask(t *testing.T, n *global.Node, method, path, body string, result any) {
 	}
 }
 
-// TestOperatorsAreToldAcrossATakeover: what happens in a room is posted and signed. What the leader could not deliver,
+// TestNoticesAreSentAcrossATakeover: what happens in a room is posted and signed. What the leader could not deliver,
 // and what changes while nobody leads, its successor delivers; nothing comes twice under two IDs.
-func TestOperatorsAreToldAcrossATakeover(t *testing.T) {
+func TestNoticesAreSentAcrossATakeover(t *testing.T) {
 	t.Parallel()
 	s, hooks := serve(t), receive(t)
 	local := func(c *global.Config) { c.Notices.Networks = []string{"127.0.0.0/8"} }
@@ -104,7 +104,7 @@ func TestOperatorsAreToldAcrossATakeover(t *testing.T) {
 	when := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
 	ask(t, leader, "POST", "/zones/"+control.Zone+"/waiting_rooms/"+room.PublicID("shop")+"/events",
 		`{"name":"sale","event_start_time":"`+when(2*time.Second)+`","event_end_time":"`+when(time.Hour)+`"}`, nil)
-	eventually(t, "pause and event are told",
+	eventually(t, "notices of pause and event are sent",
 		func() bool { return len(hooks.of("room.paused")) == 1 && len(hooks.of("event.started")) == 1 })
 
 	verify, err := standardwebhooks.NewWebhook(made.Secret)
@@ -133,7 +133,7 @@ func TestOperatorsAreToldAcrossATakeover(t *testing.T) {
 	})
 	for _, kind := range []string{"room.paused", "event.started"} {
 		if n := len(hooks.of(kind)); n != 1 {
-			t.Errorf("%s was told %d times", kind, n)
+			t.Errorf("%s was sent %d times", kind, n)
 		}
 	}
 	var test struct{ Delivered bool }
@@ -159,7 +159,7 @@ func retried(t *testing.T, n *global.Node) bool {
 	return has && !strings.HasPrefix(value, "0\n")
 }
 
-// TestNoticesConfig: faults of the keys below notices are told by their keys.
+// TestNoticesConfig: faults of the keys below notices are reported by their keys.
 func TestNoticesConfig(t *testing.T) {
 	good := func() global.NoticesConfig { return global.NoticesConfig{Networks: []string{"10.0.0.0/8"}} }
 	for key, change := range map[string]func(*global.NoticesConfig){

@@ -81,9 +81,9 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 			many = false
 			continue
 		}
-		told := s.numbersMessages(time.Now())
-		many = len(told) > 1
-		for _, m := range told {
+		messages := s.numbersMessages(time.Now())
+		many = len(messages) > 1
+		for _, m := range messages {
 			data, err := json.Marshal(m)
 			if err == nil {
 				err = s.Bus.Publish(wire.NumbersSubject, data)
@@ -145,12 +145,12 @@ func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
 	}
 	for i := range centres {
 		d := &centres[i]
-		told := stop.Stop{}
+		reason := stop.Stop{}
 		// Two may report under one name.
 		if c := l.reports[d.Name]; c != nil && (c.stop.Reason != stop.Copy || d.Standing == wire.Unlisted) {
-			told = c.stop
+			reason = c.stop
 		}
-		s := l.alloc.CentreStop(now, d, told)
+		s := l.alloc.CentreStop(now, d, reason)
 		if s.Reason == stop.Unlisted && listed[d.Name] {
 			s.Reason = stop.Copy
 		}

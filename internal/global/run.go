@@ -107,7 +107,7 @@ func (s *Server) Ready() node.Readiness {
 	if why := s.rooms.Alarm(); why != "" {
 		r.Alarms = append(r.Alarms, "the store's rooms.owned is not used: "+why)
 	}
-	if why := s.rooms.Untold(); why != "" {
+	if why := s.rooms.AuditFault(); why != "" {
 		r.Alarms = append(r.Alarms, "the audit entry of a change of rooms is not in the stream yet: "+why)
 	}
 	r.Alarms = append(r.Alarms, s.lateDraws()...)

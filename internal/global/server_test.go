@@ -173,7 +173,8 @@ func writeRooms(t *testing.T, file string, total int, page string, names ...stri
 	}
 	for _, name := range names {
 		fmt.Fprintf(&b,
-			"  - {name: %s, host: %s.example, total_active_users: %d, new_users_per_minute: 6, session_duration: 1m, origin: \"http://127.0.0.1:1\"%s}\n", name, name, total, page)
+			"  - {name: %s, host: %s.example, total_active_users: %d, new_users_per_minute: 6, session_duration: 1m, origin: "+
+				"\"http://127.0.0.1:1\"%s}\n", name, name, total, page)
 	}
 	overwrite(t, file, b.String())
 }

@@ -352,7 +352,7 @@ func TestFirstKeysAreAskedForFirst(t *testing.T) {
 // The other one may be found in the store or at a node.
 func TestTwoRingsBecomeOneRing(t *testing.T) {
 	t.Parallel()
-	for name, meet := range map[string]func(t *testing.T, s *embedded.Server, data []byte){
+	for name, write := range map[string]func(t *testing.T, s *embedded.Server, data []byte){
 		"in the store": func(t *testing.T, s *embedded.Server, data []byte) {
 			kv, err := operator(t, s).KeyValue(within(t), bucket)
 			if err == nil {
@@ -399,7 +399,7 @@ func TestTwoRingsBecomeOneRing(t *testing.T) {
 				sealed = append(sealed,
 					string(c.Seal(nil, now, &ticket.Ticket{ID: 7, Joined: now}, ticket.NewScratch([32]byte{1}))))
 			}
-			meet(t, s, data)
+			write(t, s, data)
 			eventually(t, "both are one", func() bool { return len(f.Ring().Keys) > 2 && len(f.Alarms()) == 0 })
 			c, err := ticket.NewCodec(f.Ring(), room.IDOf("a"), "c")
 			if err != nil {

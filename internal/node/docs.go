@@ -219,7 +219,7 @@ func (f *Fleet) Tell(now func() (fleettime.Time, time.Duration)) { f.clock.Store
 func (f *Fleet) rebuild() {
 	now, bound := (*f.clock.Load())()
 	f.laid, f.bound = int64(now), bound
-	base := f.base.Told(f.board.Load())
+	base := f.base.WithDraws(f.board.Load())
 	f.ends = base.Next(f.controls.Load(), f.laid, f.bound)
 	f.set.Store(base.Under(f.controls.Load(), f.laid, f.bound))
 }

@@ -28,7 +28,7 @@ func controls(t *testing.T, version uint64, until int64) []byte {
 // restarts; an older or invalid document has no effect.
 func TestControlsGoBeforeTheRooms(t *testing.T) {
 	dir := t.TempDir()
-	f := follow(t, dir, shelf{})
+	f := follow(t, dir, memoryStore{})
 	now := &atomic.Int64{}
 	now.Store(1000)
 	tell := func(f *follower) {
@@ -59,7 +59,7 @@ func TestControlsGoBeforeTheRooms(t *testing.T) {
 	if total() != 3 || f.Set().Version() != 2 {
 		t.Errorf("rooms were published: %d", total())
 	}
-	f = follow(t, dir, shelf{})
+	f = follow(t, dir, memoryStore{})
 	tell(f)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -77,7 +77,7 @@ func TestControlsGoBeforeTheRooms(t *testing.T) {
 // TestPhasesBeginByThemselves: the phases of an event begin by fleet time, with the smaller limits during the clock
 // uncertainty, without any message. Pages of events are loaded from the start.
 func TestPhasesBeginByThemselves(t *testing.T) {
-	f := follow(t, t.TempDir(), shelf{})
+	f := follow(t, t.TempDir(), memoryStore{})
 	now, bound := &atomic.Int64{}, &atomic.Int64{}
 	start := time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC).UnixMilli()
 	now.Store(start - 1000)

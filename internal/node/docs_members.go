@@ -274,7 +274,7 @@ type CentreState struct {
 	Name       string `json:"name"`
 	ClusterID  uint64 `json:"cluster_id,omitempty"`
 	State      string `json:"state"` // active, draining or unlisted
-	Told       bool   `json:"told"`  // it reports its permits, and did so in the last seconds
+	Reporting  bool   `json:"told"`  // it reports its permits, and did so in the last seconds
 	Held       int64  `json:"held"`  // permits of total_active_users
 	RateHeld   int64  `json:"rate_held"`
 	Sessions   uint64 `json:"sessions"`

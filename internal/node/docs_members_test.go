@@ -44,20 +44,28 @@ func TestTheMembersDocumentIsStoredLikeThis(t *testing.T) {
 }
 
 func TestMembersThatBreakARuleAreRefused(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"version":0,"data_centers":[{"name":"a","state":"active"}]}`:                               "version: must be at least 1",
-		`{"version":1,"data_centers":[]}`:                                                            "data_centers: must be 1 to",
-		`{"version":1,"data_centers":[{"name":"A","state":"active"}]}`:                               "data_centers[0]: must be 1 to 64 characters",
-		`{"version":1,"data_centers":[{"name":"global","state":"active"}]}`:                          `data_centers[0]: must not be "global"`,
-		`{"version":1,"data_centers":[{"name":"a","state":"active"},{"name":"a","state":"active"}]}`: `data_centers[1]: "a" must differ from "a"`,
-		`{"version":1,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active, draining or removed",
-		`{"version":1,"data_centers":[{"name":"a","state":"active","since":2}]}`:                     "data_centers[0]: since: must be at most version 1",
-		`{"version":1,"data_centers":[{"name":"a","state":"removed"}]}`:                              "data_centers: must be 1 to",
-		`{"version":1,"colour":"blue","data_centers":[{"name":"a","state":"active"}]}`:               "unknown field",
-		`{"version":1,"data_centers":[{"name":"a","state":"active"}]}{}`:                             "data after the document",
+	const a = `{"name":"a","state":"active"}`
+	for _, c := range []struct{ before, list, after, want string }{
+		{`"version":0`, a, "", "version: must be at least 1"},
+		{`"version":1`, "", "", "data_centers: must be 1 to"},
+		{`"version":1`, `{"name":"A","state":"active"}`, "", "data_centers[0]: must be 1 to 64 characters"},
+		{`"version":1`, `{"name":"global","state":"active"}`, "", `data_centers[0]: must not be "global"`},
+		{`"version":1`, a + "," + a, "", `data_centers[1]: "a" must differ from "a"`},
+		{
+			`"version":1`, `{"name":"a","state":"gone"}`, "",
+			"data_centers[0]: state: must be active, draining or removed",
+		},
+		{
+			`"version":1`, `{"name":"a","state":"active","since":2}`, "",
+			"data_centers[0]: since: must be at most version 1",
+		},
+		{`"version":1`, `{"name":"a","state":"removed"}`, "", "data_centers: must be 1 to"},
+		{`"version":1,"colour":"blue"`, a, "", "unknown field"},
+		{`"version":1`, a, "{}", "data after the document"},
 	} {
-		if _, err := DecodeMembers([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\n%v, want %s", text, err, want)
+		text := "{" + c.before + `,"data_centers":[` + c.list + "]}" + c.after
+		if _, err := DecodeMembers([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\n%v, want %s", text, err, c.want)
 		}
 	}
 }
@@ -143,7 +151,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 // A node keeps the newest list that it saw, across restarts, and raises an alarm while the store holds an older one
 // or none.
 func TestTheNewestMembersStay(t *testing.T) {
-	f := follow(t, t.TempDir(), shelf{})
+	f := follow(t, t.TempDir(), memoryStore{})
 	first := NewMembers(june, []string{"nairobi"})
 	second, err := first.Add(june, "lima")
 	if err != nil {
@@ -175,7 +183,7 @@ func TestTheNewestMembersStay(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.dir, "members.json")); err != nil {
 		t.Error(err)
 	}
-	again := follow(t, f.dir, shelf{})
+	again := follow(t, f.dir, memoryStore{})
 	if again.Members() == nil || again.Members().Version != second.Version {
 		t.Errorf("after a restart: %+v", again.Members())
 	}

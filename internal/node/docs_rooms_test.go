@@ -25,7 +25,7 @@ func many(n int) room.Document {
 }
 
 // publish stores a document and returns its head.
-func publish(t *testing.T, docs shelf, version uint64, d room.Document, limit int) []byte {
+func publish(t *testing.T, docs memoryStore, version uint64, d room.Document, limit int) []byte {
 	t.Helper()
 	stored, err := roomstore.Pack(version, d, limit)
 	if err != nil {
@@ -45,7 +45,7 @@ func publish(t *testing.T, docs shelf, version uint64, d room.Document, limit in
 func TestADocumentThatFitsIsPlain(t *testing.T) {
 	d := many(100)
 	sortDocument(&d)
-	head := publish(t, shelf{}, 7, d, 1<<20)
+	head := publish(t, memoryStore{}, 7, d, 1<<20)
 	want, err := roomdoc.EncodeRooms(7, d)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestADocumentThatFitsIsPlain(t *testing.T) {
 func TestALargeDocumentIsDivided(t *testing.T) {
 	const limit = 8 << 10
 	d := many(500)
-	docs := shelf{}
+	docs := memoryStore{}
 	head := publish(t, docs, 7, d, limit)
 	f := follow(t, t.TempDir(), docs)
 	f.Offer(t.Context(), RoomsDocument, head)
@@ -102,7 +102,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 
 // A section may reach a store's replica after the head that refers to it.
 func TestSectionsMayBeLate(t *testing.T) {
-	docs := shelf{}
+	docs := memoryStore{}
 	f := follow(t, t.TempDir(), docs)
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 3, "", "a"))
 	head := publish(t, docs, 4, many(200), 8<<10)
@@ -131,10 +131,10 @@ func TestSectionsMayBeLate(t *testing.T) {
 
 // Rooms that were overtaken while their sections were read are dropped.
 func TestLateRoomsDoNotOvertake(t *testing.T) {
-	docs := shelf{}
+	docs := memoryStore{}
 	f := follow(t, t.TempDir(), docs)
 	head := publish(t, docs, 4, many(200), 8<<10)
-	slow := &slowShelf{shelf: docs, asked: make(chan bool, 100), answer: make(chan bool)}
+	slow := &slowStore{memoryStore: docs, asked: make(chan bool, 100), answer: make(chan bool)}
 	f.Fleet.docs = slow
 	done := make(chan bool)
 	go func() {
@@ -153,15 +153,15 @@ func TestLateRoomsDoNotOvertake(t *testing.T) {
 	}
 }
 
-type slowShelf struct {
-	shelf
+type slowStore struct {
+	memoryStore
 	asked, answer chan bool
 }
 
-func (s *slowShelf) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+func (s *slowStore) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	s.asked <- true
 	<-s.answer
-	return s.shelf.Get(ctx, key)
+	return s.memoryStore.Get(ctx, key)
 }
 
 func TestEnvelopesAreReadStrictly(t *testing.T) {
@@ -171,7 +171,7 @@ func TestEnvelopesAreReadStrictly(t *testing.T) {
 		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`,
 			roomdoc.MaxSections) + `a"]}`, `{"version":1}`,
 	} {
-		docs := shelf{}
+		docs := memoryStore{}
 		f := follow(t, t.TempDir(), docs)
 		f.Offer(t.Context(), RoomsDocument, []byte(bad))
 		if f.Set() != nil || f.late != nil || f.Alarm(RoomsDocument) == "" {

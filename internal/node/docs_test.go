@@ -23,32 +23,32 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// shelf is a store of pages.
-type shelf map[string][]byte
+// memoryStore is a store of pages.
+type memoryStore map[string][]byte
 
-func (s shelf) Watch(ctx context.Context, _ func(string, []byte)) error {
+func (s memoryStore) Watch(ctx context.Context, _ func(string, []byte)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (s shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+func (s memoryStore) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	if data, ok := s[key]; ok {
 		return data, 1, nil
 	}
 	return nil, 0, nil
 }
 
-func (s shelf) Current(context.Context) error { return nil }
+func (s memoryStore) Current(context.Context) error { return nil }
 
 // follower is a node that follows documents, with its folder.
 type follower struct {
 	*Fleet
 	dir     string
-	docs    shelf
+	docs    memoryStore
 	changes int
 }
 
-func follow(t *testing.T, dir string, docs shelf) *follower {
+func follow(t *testing.T, dir string, docs memoryStore) *follower {
 	t.Helper()
 	f := &follower{dir: dir, docs: docs}
 	var err error
@@ -191,7 +191,7 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 		t.Errorf("after a restart: rooms %v, keys version %d", got, again.Ring().Version)
 	}
 	if v := testutil.ToFloat64(again.version.WithLabelValues(RoomsDocument)); v != 4 {
-		t.Errorf("version %v is told, want 4", v)
+		t.Errorf("version %v is current, want 4", v)
 	}
 	info, err := os.Stat(filepath.Join(f.dir, "keys.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -257,7 +257,7 @@ func TestAChangeThatCannotBeKeptIsTakenAllTheSame(t *testing.T) {
 func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	page := []byte("<html>wait</html>")
 	hash := roomdoc.Hash(page)
-	docs := shelf{roomdoc.PageDocument(hash): []byte("something else")}
+	docs := memoryStore{roomdoc.PageDocument(hash): []byte("something else")}
 	f := follow(t, t.TempDir(), docs)
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 1, hash, "a"))
 	if f.Page(hash) != nil || f.changes != 1 || f.Set() == nil {
@@ -268,7 +268,7 @@ func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	if string(f.Page(hash)) != string(page) {
 		t.Fatal("the page was not fetched")
 	}
-	again := follow(t, f.dir, shelf{})
+	again := follow(t, f.dir, memoryStore{})
 	again.Offer(t.Context(), RoomsDocument, rooms(t, 3, hash, "a"))
 	if string(again.Page(hash)) != string(page) {
 		t.Error("the page was not read from the disk")
@@ -283,7 +283,7 @@ func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	f := follow(t, t.TempDir(), shelf{})
+	f := follow(t, t.TempDir(), memoryStore{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- f.Run(ctx) }()

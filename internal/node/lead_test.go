@@ -35,17 +35,17 @@ func (w *won) Run(ctx context.Context, minTerm func() uint64, lead func(context.
 	return nil
 }
 
-// toldLedger is a ledger that records its calls.
-type toldLedger struct {
+// fakeLedger is a ledger that records its calls.
+type fakeLedger struct {
 	until fleettime.Mono
 	rooms int // number of calls
 	by    uint64
 }
 
-func (l *toldLedger) SetLease(until fleettime.Mono)                { l.until = until }
-func (l *toldLedger) SetRooms(fleettime.Mono, []ledger.RoomConfig) { l.rooms++ }
-func (l *toldLedger) SetMembers(fleettime.Mono, ledger.Members)    {}
-func (l *toldLedger) Fenced() (by uint64, fenced bool)             { return l.by, l.by != 0 }
+func (l *fakeLedger) SetLease(until fleettime.Mono)                { l.until = until }
+func (l *fakeLedger) SetRooms(fleettime.Mono, []ledger.RoomConfig) { l.rooms++ }
+func (l *fakeLedger) SetMembers(fleettime.Mono, ledger.Members)    {}
+func (l *fakeLedger) Fenced() (by uint64, fenced bool)             { return l.by, l.by != 0 }
 
 func (w *won) candidate(t *testing.T) (*Candidate, *Fleet) {
 	return w.candidateOf(t, NewClock())
@@ -69,20 +69,20 @@ var errBroken = errors.New("broken")
 // A term ends for every reason of its leader, and a leader that met a newer term stands for one above it.
 func TestWhyATermEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		happens func(*Term, *toldLedger, *Clock) error // at the first pump
+		happens func(*Term, *fakeLedger, *Clock) error // at the first pump
 		want    error
 		above   uint64 // at the next candidacy
 	}{
-		"pump": {func(*Term, *toldLedger, *Clock) error { return errBroken }, errBroken, 0},
-		"outcome": {func(t *Term, _ *toldLedger, _ *Clock) error {
+		"pump": {func(*Term, *fakeLedger, *Clock) error { return errBroken }, errBroken, 0},
+		"outcome": {func(t *Term, _ *fakeLedger, _ *Clock) error {
 			t.Outcome(context.Background(), func() error { return errBroken })
 			return nil
 		}, errBroken, 0},
 		"fenced": {
-			func(t *Term, l *toldLedger, _ *Clock) error { t.Offer(func() { l.by = 7 }); return nil },
+			func(t *Term, l *fakeLedger, _ *Clock) error { t.Offer(func() { l.by = 7 }); return nil },
 			wire.ErrFenced, 7,
 		},
-		"asleep": {func(_ *Term, _ *toldLedger, c *Clock) error {
+		"asleep": {func(_ *Term, _ *fakeLedger, c *Clock) error {
 			c.skew.Add(-int64(time.Hour))
 			c.Now()
 			return nil
@@ -98,7 +98,7 @@ func TestWhyATermEnds(t *testing.T) {
 					got = append(got, nil)
 					return nil
 				}
-				l, pumped := &toldLedger{}, false
+				l, pumped := &fakeLedger{}, false
 				err := term.Drive(ctx, l, &lock, func() (time.Duration, error) {
 					if pumped {
 						return time.Millisecond, nil
@@ -129,7 +129,7 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		candidate, f := w.candidate(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		l, taken := &toldLedger{}, []int{}
+		l, taken := &fakeLedger{}, []int{}
 		var lock sync.Mutex
 		var pumps atomic.Int64
 		var led error
@@ -150,7 +150,8 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		synctest.Wait()
 		if l.until != 1 || l.rooms != 1 || !slices.Equal(taken, []int{0, 1}) || testutil.ToFloat64(candidate.Dropped) != 1 ||
 			pumps.Load() < 2 {
-			t.Errorf("lease until %d, rooms told %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, 2 at least",
+			t.Errorf("lease until %d, rooms set %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, "+
+				"2 at least",
 				l.until, l.rooms, taken, testutil.ToFloat64(candidate.Dropped), pumps.Load())
 		}
 		before := pumps.Load()
@@ -159,7 +160,7 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		candidate.Changed() // repeated before it was handled: no effect
 		synctest.Wait()
 		if l.until != 9 || l.rooms < 2 || pumps.Load() != before+int64(l.rooms) {
-			t.Errorf("lease until %d, rooms told %d times, pumped %d times more", l.until, l.rooms, pumps.Load()-before)
+			t.Errorf("lease until %d, rooms set %d times, pumped %d times more", l.until, l.rooms, pumps.Load()-before)
 		}
 		before = pumps.Load()
 		time.Sleep(time.Hour) // nothing due for that time

@@ -101,7 +101,7 @@ func TestListsAreReplacedWhole(t *testing.T) {
 	}
 }
 
-func TestEveryFaultIsToldAtOnceByItsKey(t *testing.T) {
+func TestAllFaultsAreReportedAtOnceByKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		yaml string
 		want []string

@@ -43,7 +43,7 @@ func Main[C Config](
 		return ExitOK
 	}
 	check, err := Load(command, cfg, args, stderr)
-	if faults, told := errors.AsType[ConfigError](err); err == nil || told {
+	if faults, invalid := errors.AsType[ConfigError](err); err == nil || invalid {
 		if faults = append(faults, strayVariables(cfg, os.Environ())...); len(faults) > 0 {
 			err = faults
 		}
@@ -123,7 +123,7 @@ func Outlive(
 func waitForPeers(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	began, told := time.Now(), false
+	began, logged := time.Now(), false
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
@@ -131,8 +131,8 @@ func waitForPeers(ctx context.Context, most time.Duration, others func() (here, 
 		if here == 0 || (leaving == 0 && time.Since(began) >= notice) {
 			return
 		}
-		if leaving > 0 && !told {
-			told = true
+		if leaving > 0 && !logged {
+			logged = true
 			log.Info("waiting for other processes that are stopping",
 				slog.Int("others", leaving), slog.Duration("at_most", most))
 		}

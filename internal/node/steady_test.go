@@ -7,9 +7,9 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// TestAStateThatFlapsIsToldOnce: a state that comes and goes every second begins once, and ends after a long enough
+// TestAFlappingStateIsReportedOnce: a state that comes and goes every second begins once, and ends after a long enough
 // absence.
-func TestAStateThatFlapsIsToldOnce(t *testing.T) {
+func TestAFlappingStateIsReportedOnce(t *testing.T) {
 	var s Steady[string]
 	begun, over := 0, 0
 	note := func(at time.Duration, states ...string) {

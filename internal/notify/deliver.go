@@ -62,7 +62,7 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	})
 }
 
-// deliver delivers a notification, unless its subscription has ended or was told. The last look is right before the
+// deliver delivers a notification, unless its subscription has ended or was notified. The last look is right before the
 // message is sent, with all that was stored until then.
 func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 	var j push.Job
@@ -135,11 +135,11 @@ func (t *tools) prepare(now time.Time, j *push.Job, sealed []byte, mark push.Mar
 	return r
 }
 
-// mark stores that a subscription was told. A restarted server has forgotten which notifications it had, so that only
-// this tells others not to repeat it.
+// mark stores that a subscription was notified. A restarted server has forgotten which notifications it had, so that
+// only this tells others not to repeat it.
 func (w *Worker) mark(ctx context.Context, m push.Mark) error {
 	w.mu.Lock()
-	w.book.Told(m)
+	w.book.Mark(m)
 	w.mu.Unlock()
 	return w.marks.add(ctx, m)
 }

@@ -14,7 +14,7 @@ import (
 
 const (
 	backupAfter = 5 * time.Second  // a shard of a notifier that is gone is looked after by all
-	staleAfter  = 30 * time.Second // an untold job is stored again
+	staleAfter  = 30 * time.Second // an undelivered job is stored again
 	staleMost   = 9 * time.Minute  // while the outbox knows copies by their IDs
 	batch       = 2000             // jobs of a shard and room at a time
 )
@@ -112,5 +112,6 @@ func (w *Worker) dueJobs() (jobs []push.Job) {
 	return jobs
 }
 
-// staleJobs returns the jobs that this notifier has stored, and nobody has told for long. The caller holds the lock.
+// staleJobs returns the jobs that this notifier has stored, and nobody has delivered for long. The caller holds the
+// lock.
 func (w *Worker) staleJobs() []push.Job { return w.book.Stale(w.now(), staleAfter, staleMost) }

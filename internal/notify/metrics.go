@@ -35,7 +35,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		due: counter("vestibule_notify_due_total", "Notifications that became due."),
 		skipped: counter("vestibule_notify_skipped_total",
-			"Notifications whose visitor had entered, left, withdrawn or been told."),
+			"Notifications whose visitor had entered, left, withdrawn or been notified."),
 		dead: counter("vestibule_notify_dead_total", "Notifications that were given up."),
 		sent: vec("vestibule_notify_sent_total", "Notifications that a push service has taken, by stage.", "stage",
 			[]string{"confirm", "soon", "turn"}),

@@ -23,7 +23,7 @@ func NewNode(cfg Config, conn *natsbus.Conn, shared *node.Monitoring, log *slog.
 	}
 	dbg.Links.Add("nats", conn)
 	node.RegisterCertificates(dbg.Registry, map[string]string{"nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA})
-	networks, _ := cfg.networks() // Validate has told its faults
+	networks, _ := cfg.networks() // Validate has reported its faults
 	w := New(Options{
 		Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Count: NewMetrics(dbg.Registry),
 		Out: node.Outbound{Networks: networks}, Log: log.With(slog.String("notifier", cfg.Name)),

@@ -190,8 +190,8 @@ func (p *pipeline) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// told returns how often the push service took a message of a stage for a visitor; their lives tell them apart.
-func (p *pipeline) told(visitor uint64, stage push.Stage) (n int) {
+// delivered returns how often the push service took a message of a stage for a visitor; their lives tell them apart.
+func (p *pipeline) delivered(visitor uint64, stage push.Stage) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range p.heard[visitor] {
@@ -289,7 +289,7 @@ func (p *pipeline) worker(name string) (w *Worker, end func()) {
 	return w, end
 }
 
-// TestThePipeline: two notifiers tell each visitor each stage once; who has left is told nothing, a busy push service
+// TestThePipeline: two notifiers tell each visitor each stage once; who has left gets nothing, a busy push service
 // is asked again, one that knows the browser no more ends the subscription, and one that refuses is a dead letter.
 func TestThePipeline(t *testing.T) {
 	p := newPipeline(t)
@@ -320,20 +320,20 @@ func TestThePipeline(t *testing.T) {
 	})
 	for v := uint64(1); v <= 40; v++ {
 		if v != gone && v != refused {
-			testkit.Eventually(t, fmt.Sprintf("%d is told that it will be", v),
-				func() bool { return p.told(v, push.Confirmed) == 1 })
+			testkit.Eventually(t, fmt.Sprintf("%d is confirmed", v),
+				func() bool { return p.delivered(v, push.Confirmed) == 1 })
 		}
 	}
 	if err := p.conn.StorePush(ctx, uint64(shop), left, nil); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "those up to 10 are told their turn, and those up to 25 that it comes", func() bool {
+	testkit.Eventually(t, "those up to 10 are called, and those up to 25 notified of their turn soon", func() bool {
 		p.call(10, 25)
 		for v := uint64(1); v <= 25; v++ {
 			if v == left || v == gone || v == refused {
 				continue
 			}
-			if v <= 10 && p.told(v, push.Called) == 0 || v > 10 && p.told(v, push.Soon) == 0 {
+			if v <= 10 && p.delivered(v, push.Called) == 0 || v > 10 && p.delivered(v, push.Soon) == 0 {
 				return false
 			}
 		}
@@ -342,7 +342,7 @@ func TestThePipeline(t *testing.T) {
 	testkit.Eventually(t, "the others are called", func() bool {
 		p.call(40, 40)
 		for v := uint64(11); v <= 40; v++ {
-			if v != gone && v != refused && p.told(v, push.Called) == 0 {
+			if v != gone && v != refused && p.delivered(v, push.Called) == 0 {
 				return false
 			}
 		}
@@ -353,12 +353,12 @@ func TestThePipeline(t *testing.T) {
 		if v > 10 && v <= 25 {
 			soon = 1
 		}
+		c, s, f := p.delivered(v, push.Called), p.delivered(v, push.Soon), p.delivered(v, push.Confirmed)
 		if v == left || v == gone || v == refused {
-			if n := p.told(v, push.Called) + p.told(v, push.Soon); n != 0 {
-				t.Errorf("%d was told %d times", v, n)
+			if c+s != 0 {
+				t.Errorf("%d was notified %d times", v, c+s)
 			}
-		} else if c, s, f := p.told(v, push.Called), p.told(v, push.Soon), p.told(v, push.Confirmed); c != 1 || s != soon ||
-			f != 1 {
+		} else if c != 1 || s != soon || f != 1 {
 			t.Errorf("%d: %d, %d and %d messages", v, f, s, c)
 		}
 	}
@@ -390,7 +390,7 @@ func (p *pipeline) stored(ctx context.Context) map[uint64]string {
 	defer end()
 	out := map[uint64]string{}
 	err := natsbus.NewPushes(p.conn).Follow(ctx, natsbus.Follower{
-		Set: func(_, visitor, _ uint64, data []byte) { out[visitor] = string(data) }, Told: func([]byte) {},
+		Set: func(_, visitor, _ uint64, data []byte) { out[visitor] = string(data) }, Marks: func([]byte) {},
 		Read: func(time.Time) { end() },
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -465,10 +465,10 @@ func TestKilledNotifiers(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond) // the pace of arrivals
 	}
-	testkit.Eventually(t, "all are told", func() bool {
+	testkit.Eventually(t, "all are notified", func() bool {
 		p.call(last, last)
 		for v := uint64(1); v <= last; v++ {
-			if left[v].IsZero() && !unsure[v] && p.told(v, push.Called) == 0 {
+			if left[v].IsZero() && !unsure[v] && p.delivered(v, push.Called) == 0 {
 				return false
 			}
 		}
@@ -495,10 +495,12 @@ func TestKilledNotifiers(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d visitors, %d processes killed in %v: lost 0 (goal 0); of %d messages the push service got %d twice (%.2f %%), browsers show %d twice (goal 0.1 %%); "+
+	t.Logf("%d visitors, %d processes killed in %v: lost 0 (goal 0); of %d messages the push service got %d twice (%.2f "+
+		"%%), browsers show %d twice (goal 0.1 %%); "+
 		"sent after having entered %d, the latest after %v (goal 0; browsers ask before they show)", last, killed, *killing,
 		messages, twice, 100*float64(twice)/float64(messages), shown, late, latest)
-	// What was on its way when a process was killed may be told again. A notifier that does not look tells all that left.
+	// What was on its way when a process was killed may be delivered again. A notifier that does not look tells all that
+	// left.
 	if late > len(left)/20 || twice > messages/20 || shown > 0 {
 		t.Errorf("sent twice %d, shown twice %d, sent after having entered %d", twice, shown, late)
 	}
@@ -526,7 +528,7 @@ func TestAnEndedNotifierGivesBack(t *testing.T) {
 	testkit.Receive(t, "its end", ended)
 	begun := time.Now()
 	p.worker("b")
-	testkit.Eventually(t, "all are told", func() bool {
+	testkit.Eventually(t, "all are notified", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.heard) == n
@@ -535,8 +537,8 @@ func TestAnEndedNotifierGivesBack(t *testing.T) {
 		t.Errorf("it took %v, as if they were held", took)
 	}
 	for v := uint64(1); v <= n; v++ {
-		if told := p.told(v, push.Confirmed); told != 1 {
-			t.Errorf("%d: %d messages", v, told)
+		if delivered := p.delivered(v, push.Confirmed); delivered != 1 {
+			t.Errorf("%d: %d messages", v, delivered)
 		}
 	}
 }
@@ -550,7 +552,7 @@ func TestNoRoomNotifiesYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, _ := p.worker("a")
-	testkit.Eventually(t, "an unreadable secret is told", func() bool {
+	testkit.Eventually(t, "an unreadable secret is reported", func() bool {
 		r := w.Ready()
 		return !r.Ready && len(r.Reasons) == 1 && strings.Contains(r.Reasons[0], "the secret of notifications")
 	})
@@ -607,7 +609,7 @@ func TestDeliveryInTime(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				data, err := (&push.Record{Place: fleettime.Time(v * 1000), Told: push.Soon, Sealed: sealed}).Encode()
+				data, err := (&push.Record{Place: fleettime.Time(v * 1000), Notified: push.Soon, Sealed: sealed}).Encode()
 				if err == nil {
 					err = p.conn.StorePush(ctx, uint64(shop), v, data)
 				}
@@ -631,7 +633,7 @@ func TestDeliveryInTime(t *testing.T) {
 		p.call(last, last)
 	}
 	var ages []time.Duration
-	testkit.Eventually(t, "all are told", func() bool {
+	testkit.Eventually(t, "all are notified", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.heard) == int(n)

@@ -30,10 +30,10 @@ const (
 	settleFor   = 5 * time.Second // others store their marks in it before this one notifies again
 	storeWithin = 2 * time.Second
 	maxBook     = 1 << 20
-	atOnce      = 256 // messages on their way, which a kill has told twice: 2,500 a second where an answer takes 100 ms
+	atOnce      = 256 // messages on their way, which are delivered twice after a kill: 2,500 a second where an answer takes 100 ms
 	keepFor     = 25 * time.Hour
 	staleEvery  = 5 * time.Second
-	toldRooms   = 2000 // in a message to globals
+	maxRooms    = 2000 // in a message to globals
 	lagFor      = time.Minute
 )
 
@@ -65,7 +65,7 @@ type Worker struct {
 	current bool          // the book has everything that was stored
 	read    time.Time     // until then
 	news    chan struct{} // closed when read changes
-	settled time.Time     // nobody is told before
+	settled time.Time     // nothing is delivered before
 	calls   []call
 	alive   map[string]time.Time // notifiers, when last heard
 	dead    []DeadLetter
@@ -92,7 +92,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer unsubscribe()
-	deafToo, err := w.Bus.Subscribe(wire.NotifierSubject, func(_ string, name []byte) {
+	unsubscribeNotifiers, err := w.Bus.Subscribe(wire.NotifierSubject, func(_ string, name []byte) {
 		if len(name) > 64 {
 			return
 		}
@@ -105,7 +105,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer deafToo()
+	defer unsubscribeNotifiers()
 	g, ctx := errgroup.WithContext(ctx)
 	loop := func(every time.Duration, do func(context.Context) error) {
 		g.Go(func() error {
@@ -173,7 +173,7 @@ func (w *Worker) follow(ctx context.Context) error {
 	}
 	w.book, w.current = push.NewBook(maxBook), false
 	w.mu.Unlock()
-	return w.Store.Follow(ctx, natsbus.Follower{Set: w.set, Told: w.setTold, Read: func(until time.Time) {
+	return w.Store.Follow(ctx, natsbus.Follower{Set: w.set, Marks: w.setMarks, Read: func(until time.Time) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.current, w.lost = true, ""
@@ -204,8 +204,8 @@ func (w *Worker) set(id, visitor, seq uint64, data []byte) {
 	}
 }
 
-// setTold takes stored marks.
-func (w *Worker) setTold(data []byte) {
+// setMarks takes stored marks.
+func (w *Worker) setMarks(data []byte) {
 	var marks []push.Mark
 	if err := json.Unmarshal(data, &marks); err != nil {
 		w.Log.Warn("marks refused", slog.Any("error", err))
@@ -214,7 +214,7 @@ func (w *Worker) setTold(data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range marks {
-		w.book.Told(m)
+		w.book.Mark(m)
 	}
 }
 
@@ -271,7 +271,7 @@ func (w *Worker) state() push.State {
 	defer w.mu.Unlock()
 	s := push.State{
 		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent),
-		Failed: total(w.Count.failed), Dead: total(w.Count.dead), Rooms: w.book.Rooms(toldRooms),
+		Failed: total(w.Count.failed), Dead: total(w.Count.dead), Rooms: w.book.Rooms(maxRooms),
 	}
 	s.Late = w.late.longest(w.Now()).Seconds()
 	return s

@@ -71,7 +71,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		}
 		whole(","+LineFollows, cutoff)
 		whole(`,"park":`, park)
-		whole(`,"slots":`, v.Slots)
+		whole(`,"slots":`, v.Free)
 		dst = append(dst, `,"paces":[`...)
 		for i, p := range v.Paces {
 			if i > 0 {
@@ -117,7 +117,7 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	if len(m.Paces)%2 != 0 || len(m.Line)%3 != 0 {
 		return nil, fmt.Errorf("paces must be pairs and line threes, got %d and %d numbers", len(m.Paces), len(m.Line))
 	}
-	v := &wire.View{At: m.At, Cutoff: m.Cutoff, Park: m.Park, Slots: m.Slots, Joining: m.Joining, Theta: m.Theta}
+	v := &wire.View{At: m.At, Cutoff: m.Cutoff, Park: m.Park, Free: m.Slots, Joining: m.Joining, Theta: m.Theta}
 	if v.Cutoff == maxDate {
 		v.Cutoff = estimate.Open
 	}

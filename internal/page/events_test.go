@@ -58,14 +58,14 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 		h = append(h, estimate.Slice{Start: start + fleettime.Time(i*10_000), Width: 10_000, N: float64(300 + i*37%200)})
 	}
 	b := Broadcast{Now: start + 7_200_000, View: &wire.View{
-		Cutoff: start + 1, Park: start + 2, Slots: -3, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}},
+		Cutoff: start + 1, Park: start + 2, Free: -3, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}},
 		Joining: 17, Theta: 0.00012, Line: estimate.NewDigest(h),
 	}}
 	got, size := hear(t, &b)
 	if got.At != int64(b.Now) || got.Cutoff != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 ||
 		!slices.Equal(got.Paces, []float64{90, 12.35, 0, 3}) || got.Joining != 17 || got.Theta != 0.00012 ||
 		got.Paused != "" {
-		t.Errorf("told %+v", got)
+		t.Errorf("reported %+v", got)
 	}
 	if size > 1024 {
 		t.Errorf("the message has %d bytes", size)
@@ -85,7 +85,7 @@ func TestABroadcastIsReadByScripts(t *testing.T) {
 	}})
 	if got.Cutoff != maxDate || got.Park != maxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 ||
 		got.Paused != "system" || len(got.Line) > 0 {
-		t.Errorf("told %+v", got)
+		t.Errorf("reported %+v", got)
 	}
 	if got, _ := hear(t, &Broadcast{Now: 5}); got.At != 5 || got.Line != nil {
 		t.Errorf("without a view: %+v", got)

@@ -23,7 +23,7 @@ func (c *catalog) cardinal(n uint64) plural.Form {
 	return plural.Cardinal.MatchPlural(c.tag, int(n%10_000_000), 0, 0, 0, 0)
 }
 
-// nativeDigits are the digits of languages whose browsers do not write 0 to 9; the library needs to be told.
+// nativeDigits are the digits of languages whose browsers do not write 0 to 9; the library does not know them.
 var nativeDigits = map[string]string{"ar-EG": "arab", "fa-IR": "arabext"}
 
 // learnNumbers determines the language's digits and separators once, so that rendering only appends.

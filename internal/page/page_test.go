@@ -70,7 +70,7 @@ func TestThePageIsGolden(t *testing.T) {
 }
 
 // The documented JSON fields equal the template variables, for any method and event.
-func TestTheJSONTellsWhatTemplatesAreTold(t *testing.T) {
+func TestTheJSONHasTheVariablesOfTemplates(t *testing.T) {
 	for _, method := range []string{"", room.MethodFIFO, "random", room.MethodPassthrough, room.MethodReject} {
 		for name, event := range map[string]page.Event{
 			"none": {}, "gathering": {Start: one().Now.Add(time.Hour), End: one().Now.Add(3 * time.Hour), Prequeue: true},
@@ -79,14 +79,14 @@ func TestTheJSONTellsWhatTemplatesAreTold(t *testing.T) {
 		} {
 			v := one()
 			v.Method, v.Event = method, event
-			var told struct {
+			var answer struct {
 				Fields map[string]any `json:"cfWaitingRoom"`
 			}
-			if err := json.Unmarshal(page.AppendJSON(nil, &v), &told); err != nil {
+			if err := json.Unmarshal(page.AppendJSON(nil, &v), &answer); err != nil {
 				t.Fatal(err)
 			}
 			values := page.Values(&v)
-			for field, got := range told.Fields {
+			for field, got := range answer.Fields {
 				if n, ok := got.(float64); ok {
 					got = int64(n)
 				}
@@ -94,8 +94,8 @@ func TestTheJSONTellsWhatTemplatesAreTold(t *testing.T) {
 					t.Errorf("%q, event %s: %s is %v, want %v", method, name, field, got, want)
 				}
 			}
-			if len(told.Fields) != 25 {
-				t.Errorf("%q, event %s: %d fields", method, name, len(told.Fields))
+			if len(answer.Fields) != 25 {
+				t.Errorf("%q, event %s: %d fields", method, name, len(answer.Fields))
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func TestThePageHasTheJSON(t *testing.T) {
 	}
 }
 
-func TestWhatVisitorsAreTold(t *testing.T) {
+func TestWhatVisitorsSee(t *testing.T) {
 	for _, tc := range []struct {
 		sample string
 		change func(*page.Visitor)
@@ -421,7 +421,8 @@ func TestColours(t *testing.T) {
 
 // A few lines of CSS brand the built-in page, and the policy allows them.
 func TestBranding(t *testing.T) {
-	const style = ":root{--vr-accent:#0a7d4f;\r\n  --vr-logo:url(data:image/svg+xml,%3Csvg/%3E);--vr-logo-display:block}\r\n/* { } */ h1::after{content:\"}\"}\n"
+	const style = ":root{--vr-accent:#0a7d4f;\r\n" +
+		"  --vr-logo:url(data:image/svg+xml,%3Csvg/%3E);--vr-logo-display:block}\r\n/* { } */ h1::after{content:\"}\"}\n"
 	if _, err := checkpage.Check([]byte(style)); err != nil {
 		t.Fatal(err)
 	}
@@ -482,20 +483,20 @@ func TestTimes(t *testing.T) {
 	for range 2000 {
 		times = append(times, time.UnixMilli(chance.Int64N(253402300800_000)))
 	}
-	var told, shown []byte
+	var data, shown []byte
 	for _, at := range times {
 		at = at.UTC()
 		v.Now = fleettime.TimeOf(at)
 		v.Decision.Ticket.Joined = v.Now
-		told = page.AppendJSON(told[:0], &v)
+		data = page.AppendJSON(data[:0], &v)
 		short := at.Truncate(time.Second).Format(time.RFC3339)
 		long := strings.TrimSuffix(short, "Z") + at.Format(".000Z")
 		for _, want := range []string{
 			`"lastUpdated":"` + short + `"`, `"joinedAt":"` + long + `"`,
 			`"updatedAt":"` + long + `"`,
 		} {
-			if !bytes.Contains(told, []byte(want)) {
-				t.Fatalf("no %s in %s", want, told)
+			if !bytes.Contains(data, []byte(want)) {
+				t.Fatalf("no %s in %s", want, data)
 			}
 		}
 		shown = page.Builtin().Render(shown[:0], &v)

@@ -46,7 +46,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 	const start = fleettime.Time(1_790_000_000_000)
 	v := &wire.View{
 		At: start + 600_000, Cutoff: start + fleettime.Time(rng.IntN(600_000)),
-		Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300,
+		Free: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300,
 	}
 	v.Park = v.Cutoff + fleettime.Time(rng.IntN(60_000))
 	if rng.IntN(8) == 0 {
@@ -66,7 +66,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 	if rng.IntN(3) == 0 { // around the next places
 		joined = v.At - fleettime.Time(rng.IntN(4000))
 		v.Cutoff, v.Park = joined+fleettime.Time(rng.IntN(3000)-1000), v.At
-		v.Slots = int64(h.Before(joined)) - int64(rng.IntN(3))
+		v.Free = int64(h.Before(joined)) - int64(rng.IntN(3))
 		v.Paces = []estimate.Pace{{Mu: math.Floor(30*rng.Float64()) / 10}}
 	}
 	v.Line = estimate.NewDigest(h)

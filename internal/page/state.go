@@ -72,7 +72,7 @@ func (v *Visitor) stage() string {
 
 // ahead returns the number of visitors in front, and whether to show it: not before a draw, which changes all
 // places, and not while it is unknown.
-func (v *Visitor) ahead() (n uint64, told bool) {
+func (v *Visitor) ahead() (n uint64, shown bool) {
 	if !v.numbered() {
 		return 0, false
 	}

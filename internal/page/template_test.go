@@ -124,7 +124,9 @@ func TestDoubtsAboutAPage(t *testing.T) {
 		},
 		{
 			"handlers in attributes",
-			"<p>on click = 1</p>\n<button class=a\n onClick = 'go()'>x</button><img src=x onerror=y()><a href=\"JavaScript:x()\">", "",
+			"<p>on click = 1</p>\n<button class=a\n" +
+				" onClick = 'go()'>x</button><img src=x onerror=y()><a href=\"JavaScript:x()\">",
+			"",
 			[]string{"line 3: onclick does not run", "line 3: onerror does not run", "line 3: javascript: does not run"},
 		},
 		{

@@ -8,7 +8,7 @@ type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
 // variables are the variables of the built-in page that depend on the visitor or the brand, by name.
 var variables = map[string]variable{
 	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if n, told := v.ahead(); told && v.State() == Queued && !v.randomOrder() {
+		if n, shown := v.ahead(); shown && v.State() == Queued && !v.randomOrder() {
 			dst = append(dst, '(')
 			dst = c.appendNumber(dst, n)
 			dst = append(dst, ") "...)
@@ -57,8 +57,8 @@ var variables = map[string]variable{
 		return strconv.AppendInt(dst, int64(percent), 10)
 	},
 	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		n, told := v.ahead()
-		if !told {
+		n, shown := v.ahead()
+		if !shown {
 			return append(dst, "–"...)
 		}
 		return c.appendNumber(dst, n)

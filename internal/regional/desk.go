@@ -149,10 +149,10 @@ func (d desk) otherReports() error {
 	}
 	if err != nil {
 		d.s.log.Warn("it is not known whether the listed data centre reports", slog.Any("error", err))
-		return nil //nolint:nilerr // it is said
+		return nil //nolint:nilerr // it is logged
 	}
 	for _, c := range st.List {
-		if listed != 0 && c.Name == d.s.Config.DataCenter && c.ClusterID == listed && c.Told {
+		if listed != 0 && c.Name == d.s.Config.DataCenter && c.ClusterID == listed && c.Reporting {
 			return fmt.Errorf("the listed data centre %s (cluster ID %016x) reports to global: it is not lost; "+
 				"give this one another name", c.Name, listed)
 		}

@@ -39,10 +39,10 @@ type leadership struct {
 	edgeNews bool           // edges sent news about a room since the last report to global
 	reported fleettime.Mono // last report to global
 
-	shown         map[uint64]wire.ToldEdge // build and certificates of edges, by instance ID
-	edgesReported fleettime.Mono           // last report about edges to global
+	shown         map[uint64]wire.EdgeStatus // build and certificates of edges, by instance ID
+	edgesReported fleettime.Mono             // last report about edges to global
 
-	told      stop.Stop      // why nobody enters here, as global last told
+	global    stop.Stop      // why nobody enters here, by the last grant of global
 	stop      stop.Stop      // as this aggregator last knew
 	stoppedAt fleettime.Mono // when it last looked
 
@@ -59,7 +59,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	}
 	defer func() { s.memory.remember(t.Term, agg.Durable(), stops()) }()
 	t.Brief(agg)
-	l := &leadership{s: s, agg: agg, shown: map[uint64]wire.ToldEdge{}}
+	l := &leadership{s: s, agg: agg, shown: map[uint64]wire.EdgeStatus{}}
 	s.setLeading(l)
 	defer s.setLeading(nil)
 	var subscribed node.Closer
@@ -208,7 +208,7 @@ func (l *leadership) observe(m *wire.Report) {
 	l.agg.Observe(l.s.Clock.Now(), *m)
 	l.edgeNews = l.edgeNews || len(m.Rooms) > 0
 	if m.Build != "" && len(l.shown) < maxShown {
-		l.shown[m.Instance] = wire.ToldEdge{Build: m.Build, CertificateEnd: m.CertificateEnd}
+		l.shown[m.Instance] = wire.EdgeStatus{Build: m.Build, CertificateEnd: m.CertificateEnd}
 	}
 	if e := l.agg.Edges(); e.Unknown != l.unknown {
 		l.s.metrics.unknownEdges.Add(float64(e.Unknown - l.unknown))
@@ -224,7 +224,7 @@ func (l *leadership) apply(g *wire.Grant) {
 	defer l.s.mu.Unlock()
 	now := l.s.Clock.Now()
 	l.agg.Apply(now, *g)
-	l.told = g.Stop
+	l.global = g.Stop
 	if g.Echo != 0 && now >= g.Echo {
 		l.s.metrics.heard.Store(int64(now))
 		l.s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
@@ -317,10 +317,10 @@ func (l *leadership) uninitialized() bool {
 // stopped returns why nobody enters here, as far as this data centre or global knows: global alone knows which data
 // centre is awaited. The caller holds the lock.
 func (l *leadership) stopped(now fleettime.Mono) stop.Stop {
-	if own := l.own(now); !own.OK() && (own.Reason != l.told.Reason || own.Reason != stop.AwaitsCentre) {
+	if own := l.own(now); !own.OK() && (own.Reason != l.global.Reason || own.Reason != stop.AwaitsCentre) {
 		return own
 	}
-	return l.told
+	return l.global
 }
 
 const (
@@ -336,29 +336,29 @@ func (l *leadership) addEdgeStates(now fleettime.Mono, m *wire.Report) {
 		return
 	}
 	l.edgesReported = now
-	all, shown := l.agg.Status(now).Edges, map[uint64]wire.ToldEdge{}
+	all, shown := l.agg.Status(now).Edges, map[uint64]wire.EdgeStatus{}
 	for _, e := range all {
-		told, ok := l.shown[e.Instance]
+		status, ok := l.shown[e.Instance]
 		if ok {
-			shown[e.Instance] = told
+			shown[e.Instance] = status
 		}
 		if e.State == region.Left {
 			continue
 		}
-		told.Name, told.State, told.Heard = e.Name, e.State, now.Sub(e.Heard)
+		status.Name, status.State, status.Heard = e.Name, e.State, now.Sub(e.Heard)
 		if e.State == region.Alive {
-			told.Lease = max(0, l.s.Params.EdgeLease-told.Heard)
+			status.Lease = max(0, l.s.Params.EdgeLease-status.Heard)
 		}
-		m.Edges = append(m.Edges, told)
+		m.Edges = append(m.Edges, status)
 	}
 	last := map[string]int{region.Alive: 1, region.Dead: 2}
-	slices.SortStableFunc(m.Edges, func(a, b wire.ToldEdge) int {
+	slices.SortStableFunc(m.Edges, func(a, b wire.EdgeStatus) int {
 		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.CertificateEnd, b.CertificateEnd),
 			cmp.Compare(a.Name, b.Name))
 	})
 	m.TellsEdges = true
 	l.shown, m.EdgesN = shown, uint32(len(m.Edges))
-	m.Edges = m.Edges[:min(len(m.Edges), wire.MaxToldEdges)]
+	m.Edges = m.Edges[:min(len(m.Edges), wire.MaxReportedEdges)]
 }
 
 func (l *leadership) rejoins() bool {

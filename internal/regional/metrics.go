@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		s: s,
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_inbox_dropped_total",
-			Help: "Messages dropped because the inbox was full; the next ones say the same.",
+			Help: "Messages dropped because the inbox was full; later ones replace them.",
 		}),
 		regressions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_store_regressions_total",
@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		syncAge: d("vestibule_regional_sync_age_seconds", "Time since the last message of global."),
 		lag: d("vestibule_regional_watermark_lag_seconds",
 			"How far the watermark is behind fleet time: what all live edges have reported."),
-		edges: d("vestibule_regional_edges", "Instances of edges in the books, by state.", "state"),
+		edges: d("vestibule_regional_edges", "Known edge processes, by state.", "state"),
 		twins: d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
 		held:  d("vestibule_regional_permits", "Permits of total_active_users that this data centre holds.", "room"),
 		rateHeld: d("vestibule_regional_rate_permits", "Permits of new_users_per_minute that this data centre holds.",
@@ -76,7 +76,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		free: d("vestibule_regional_free",
 			"Permits of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
 		rateFree:   d("vestibule_regional_rate_free", "Permits of new_users_per_minute held here that no edge has.", "room"),
-		active:     d("vestibule_regional_active", "Sessions reckoned with, counted and reserved.", "room"),
+		active:     d("vestibule_regional_active", "Sessions counted and reserved.", "room"),
 		reserved:   d("vestibule_regional_reserved", "Sessions reserved because an edge fell silent.", "room"),
 		credit:     d("vestibule_regional_unspent_permits", "Permits lent to edges and not known to be spent.", "room"),
 		waiting:    d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),

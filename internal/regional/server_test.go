@@ -42,13 +42,13 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 	if r.Ready().Ready || e.Ready().Ready {
 		t.Error("ready without rooms")
 	}
-	var told atomic.Pointer[api.DataCenter]
+	var centre atomic.Pointer[api.DataCenter]
 	unsubscribe, err := s.connect("listener").Subscribe(wire.FleetSubject, func(_ string, data []byte) {
 		var m struct {
 			DataCenters []api.DataCenter `json:"data_centers"`
 		}
 		if err := json.Unmarshal(data, &m); err == nil && len(m.DataCenters) == 1 {
-			told.Store(&m.DataCenters[0])
+			centre.Store(&m.DataCenters[0])
 		}
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 	s.global()
 	eventually(t, "the edge has a lease", leased(e))
 	eventually(t, "global tells of the releases and the leases of the regional and the edge", func() bool {
-		d := told.Load()
+		d := centre.Load()
 		if d == nil || len(d.Edges) != 1 || d.EdgesCount != 1 {
 			return false
 		}
@@ -148,7 +148,7 @@ func TestAnEdgeGoesOverToWhoeverLeads(t *testing.T) {
 
 // An invalid message is rejected and counted, and leadership continues. Two processes with one name are reported on
 // both sides, and both served.
-func TestTwoEdgesOfOneNameAreTold(t *testing.T) {
+func TestTwoEdgesOfOneNameAreReported(t *testing.T) {
 	s := newSite(t)
 	s.global()
 	r := s.regional("one")
@@ -277,10 +277,10 @@ func TestNonsenseIsRefused(t *testing.T) {
 	s := newSite(t)
 	r := s.regional("one")
 	eventually(t, "it leads", r.leads)
-	stranger := s.connect("stranger")
+	outsider := s.connect("stranger")
 	eventually(t, "nonsense is counted", func() bool {
 		for _, subject := range []string{wire.ReportSubject("dublin", "edge-9"), wire.GrantSubject(wire.Root, "dublin")} {
-			if err := stranger.Publish(subject, []byte("nonsense")); err != nil {
+			if err := outsider.Publish(subject, []byte("nonsense")); err != nil {
 				return false
 			}
 		}
@@ -307,7 +307,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 
 // The leases are restored from before the promises, and the promises from before the edges: terms increase all the
 // same, and both are reported.
-func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
+func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 	s := newSite(t)
 	const ahead = 1 << 40
 	conn := s.connect("before")
@@ -317,7 +317,7 @@ func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 	r := s.regional("one")
 	eventually(t, "it leads above the term of the promises", func() bool { return r.Status().Region.Term.N > ahead })
 	if n := r.counter("vestibule_regional_store_regressions_total"); n != 1 {
-		t.Errorf("%v regressions told, want 1", n)
+		t.Errorf("%v regressions logged, want 1", n)
 	}
 	// An edge that is in no roster, with a session.
 	now := fleettime.TimeOf(time.Now())
@@ -328,7 +328,7 @@ func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 			Sessions: []wire.Expiry{{Until: uint32(now.Second()) + 60, Stamped: 1}},
 		}},
 	}
-	eventually(t, "the unknown edge is told", func() bool {
+	eventually(t, "the unknown edge is logged", func() bool {
 		m.Seen = r.Status().Region.Term
 		m.Seq++
 		data, err := wire.EncodeReport(&m)
@@ -380,10 +380,10 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 		})
 	})
 	revision := uint64(0)
-	publish := func(told bool) {
+	publish := func(reporting bool) {
 		data, err := json.Marshal(node.MembersStatus{
 			At:   time.Now(),
-			List: []node.CentreState{{Name: "dublin", ClusterID: own + 1, Told: told}},
+			List: []node.CentreState{{Name: "dublin", ClusterID: own + 1, Reporting: reporting}},
 		})
 		if err == nil {
 			revision, err = natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersStatusDocument, data, revision)

@@ -31,18 +31,18 @@ func main() {
 		if t := header.Get("Vestibule-Ticket"); t != "" {
 			ticket = t // always the newest; inside, too
 		}
-		var said struct {
+		var answer struct {
 			Vestibule struct { // docs/WAITING-PAGE.md lists all fields
 				State                                           string
 				PeopleAhead, WaitTimeSeconds, RetryAfterSeconds int
 				Counting, WaitTimeKnown                         bool
 			}
 		}
-		if json.Unmarshal(body, &said) != nil || said.Vestibule.State == "" {
+		if json.Unmarshal(body, &answer) != nil || answer.Vestibule.State == "" {
 			fmt.Printf("%s", body) // the site itself
 			return
 		}
-		v := &said.Vestibule
+		v := &answer.Vestibule
 		line := v.State
 		if !v.Counting && v.PeopleAhead >= 0 {
 			line += fmt.Sprintf(", %d ahead", v.PeopleAhead)

@@ -175,7 +175,7 @@ func (a *account) snapshot(now fleettime.Mono, held int, p *wire.RoomPast) bool 
 	c.at, c.known, c.stale = c.stamped, true, false
 	was, k := &p.Report, &a.permits
 	*p = wire.RoomPast{More: more, Life: a.life.full, Report: wire.RoomReport{
-		Room: a.settings.ID, Permits: wire.Permits{Sessions: k.sessions.Told(), Rate: k.rate.Told()},
+		Room: a.settings.ID, Permits: wire.Permits{Sessions: k.sessions.Reported(), Rate: k.rate.Reported()},
 		Spent: k.spent, RateIdle: k.rate.idle(now), RateOwed: k.past.owed(now),
 		RateUsed: k.rate.ages(now, was.RateUsed[:0]), Renewed: k.renewed, RenewCeil: k.renewCeil,
 		Sessions: a.sessions.report(was.Sessions[:0]), FirstMove: a.moves.first + uint64(len(a.moves.list)),

@@ -15,7 +15,7 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 		return
 	}
 	for _, r := range e.Rooms.order { // also of a regional that does not lend
-		r.told.settle(cmp.Or(g.Told, g.Acked))
+		r.forwarded.settle(cmp.Or(g.Forwarded, g.Acked))
 	}
 	for i := range g.Rooms { // valid under every lease epoch: the grant is acknowledged
 		if r := e.Rooms.byID[g.Rooms[i].Room]; r != nil {
@@ -67,7 +67,7 @@ func (e *Engine) applyHandshake(now fleettime.Mono, g *wire.Grant) bool {
 		l.newInstance(e.edge.cfg.Rand)
 		for _, r := range e.Rooms.order {
 			r.account.restart(now)
-			r.dirty, r.changedAt, r.told.at = true, 0, 0
+			r.dirty, r.changedAt, r.forwarded.at = true, 0, 0
 		}
 		l.reportSoon(now, 0)
 		return false

@@ -19,7 +19,7 @@ func (l *line) noteCalled(ft fleettime.Time) bool {
 		l.called = calledLog{}
 		return false
 	case l.settings.gathersAt(ft) || v.Cutoff == 0: // the view of the start is on its way
-		l.called.note(ft, v.Line.Histogram().At(float64(v.Slots)))
+		l.called.note(ft, v.Line.Histogram().At(float64(v.Free)))
 	default:
 		l.called.note(ft, v.Cutoff)
 	}

@@ -39,7 +39,7 @@ type Reason uint8
 const (
 	None       Reason = iota
 	Session           // the ticket holds a valid session
-	Slot              // a session permit was free
+	Permit            // a session permit was free
 	Repeated          // the same ticket was admitted just before; not charged again
 	Behind            // visitors that joined earlier go first
 	Full              // no unspent permit: none is free, or none here
@@ -127,7 +127,7 @@ func (d *Decision) Enters() bool { return d.Verdict == Serve || d.Verdict == Adm
 // others.
 func (d *Decision) Outcome() (forecast, actual time.Duration, ok bool) {
 	t := &d.Ticket
-	if d.Verdict != Admit || d.Reason != Slot || t.Forecast == 0 || !t.Waited() {
+	if d.Verdict != Admit || d.Reason != Permit || t.Forecast == 0 || !t.Waited() {
 		return 0, 0, false
 	}
 	return time.Duration(t.Forecast) * time.Second, max(0, (fleettime.Time(t.Admitted) * 1000).Sub(t.Joined)), true

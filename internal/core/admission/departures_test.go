@@ -69,7 +69,7 @@ func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	away(k, k.Answer, true)
 	want(1, "one is closed")
 	if !stateOf(e).line.queue.changed {
-		t.Error("nobody is told")
+		t.Error("nobody is reported")
 	}
 	away(k, k.Answer, false)
 	want(1, "and it is said again")
@@ -81,19 +81,19 @@ func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	k = ask(k)
 	want(2, "back")
 	reloaded := ask(k)
-	want(2, "reloaded, not told yet that the old page went away")
+	want(2, "reloaded, not reported yet that the old page went away")
 	away(reloaded, k.Answer, false)
-	want(2, "told, with the ticket of the new page")
+	want(2, "reported, with the ticket of the new page")
 	k = reloaded
 	away(k, k.Answer, true)
 	reloaded = ask(k)
-	want(2, "reloaded, told before")
+	want(2, "reloaded, reported before")
 	k = reloaded
 
 	now = at(45 * time.Second) // in another window
 	reloaded = ask(k)
 	away(k, k.Answer, true)
-	want(1, "reloaded, told afterwards with the ticket of the old page")
+	want(1, "reloaded, reported afterwards with the ticket of the old page")
 	now = at(46 * time.Second)
 	k = ask(reloaded)
 	want(2, "until the new page asks")
@@ -303,7 +303,7 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 					g.there, g.last = true, second()
 				}
 			},
-			"be told to wait on": func(*rapid.T) {
+			"keep waiting": func(*rapid.T) {
 				g := pick(held)
 				e.Rooms.GiveUp(now, g.visit)
 				g.pages[page(g)] = answered(g, g.visit.Decision.Ticket)
@@ -313,7 +313,7 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				g := pick(held)
 				i := page(g)
 				mine := g.pages[i] == g.ticket.Answer
-				first := rapid.Bool().Draw(rt, "told first")
+				first := rapid.Bool().Draw(rt, "reported first")
 				if first {
 					closePage(g, i)
 				}

@@ -33,7 +33,7 @@ func TestWhoMovesHereTakesARightOfThisDataCentre(t *testing.T) {
 	rep := r.hear(at(0)).Rooms[0]
 	if want := (wire.End{ID: 7, Home: uint32(dublin), Until: old.Until, Kind: wire.Moved}); len(rep.Ends) != 1 ||
 		rep.Ends[0] != want {
-		t.Errorf("told %v, want %v", rep.Ends, want)
+		t.Errorf("reported %v, want %v", rep.Ends, want)
 	}
 	if len(rep.Moves) != 1 || rep.Moves[0] != (wire.Move{ID: 7, Until: d.Ticket.Until}) {
 		t.Errorf("moves %v, want an admission", rep.Moves)
@@ -140,18 +140,18 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 	}
 	want := wire.End{ID: 7, Home: uint32(e.edge.home), Until: in.Until, Kind: wire.Left, Shown: in.Until}
 	if rep := r.hear(at(0)).Rooms[0]; len(rep.Ends) != 1 || rep.Ends[0] != want {
-		t.Errorf("told %v, want %v", rep.Ends, want)
+		t.Errorf("reported %v, want %v", rep.Ends, want)
 	}
 
 	other, o := newEdge(t, at(0), 5, 5)
 	if d := other.Arrive(at(0), sale, in); d.Verdict != Serve {
-		t.Fatalf("before it is told: %v", d.Verdict)
+		t.Fatalf("before it is reported: %v", d.Verdict)
 	}
 	g := o.held
 	g.Ends = []wire.End{want}
 	o.room(at(0), g)
 	if d := other.Arrive(at(0), sale, in); d.Verdict == Serve || d.Fresh != Gone {
-		t.Errorf("once it is told: %v %v", d.Verdict, d.Fresh)
+		t.Errorf("once it is reported: %v %v", d.Verdict, d.Fresh)
 	}
 	if other.Rooms.Ended(sale, in) != wire.Left {
 		t.Error("not known as left")
@@ -215,7 +215,7 @@ func TestAMovedSessionIsServedAndNotRenewed(t *testing.T) {
 	}
 	r.lease(end)
 	if d := e.Arrive(end, sale, in); d.Verdict == Serve {
-		t.Error("served although the slot may be somebody else's by a clock that is ahead")
+		t.Error("served although the permit may be somebody else's by a clock that is ahead")
 	}
 	later := in
 	later.Until += 300
@@ -233,13 +233,13 @@ func TestMarksOutliveTheRegionalAndNotTheTickets(t *testing.T) {
 	r.hear(at(0))
 	r.grant(at(0), 0, 0)
 	if rep := r.hear(at(0)); len(rep.Rooms) > 0 && len(rep.Rooms[0].Ends) != 0 {
-		t.Errorf("told again: %v", rep.Rooms[0].Ends)
+		t.Errorf("reported again: %v", rep.Rooms[0].Ends)
 	}
 	r.term = wire.Term{N: 2, Nonce: 8}
 	r.seq = 0
 	r.say(at(0), wire.Grant{Handshake: wire.Promise})
 	if rep := r.hear(at(0)).Rooms[0]; len(rep.Ends) != 1 || rep.Ends[0].ID != 7 {
-		t.Errorf("a new regional is told %v", rep.Ends)
+		t.Errorf("a new regional gets %v", rep.Ends)
 	}
 	r.say(at(0), wire.Grant{
 		Handshake: wire.Adopted, Watermark: e.Clock.Time(at(0)).Add(time.Hour),

@@ -91,7 +91,7 @@ func (e *Engine) Join(now fleettime.Mono, id room.ID, in ticket.Network) Decisio
 
 // Away removes a waiting visitor from the count after its page went away. The place is kept like that of an absent
 // visitor: every edge can see that from the ticket, and another page of the same visitor may be slow to ask. The
-// next request counts the visitor again. One that will be told of its turn counts as likely to come: see asleep.
+// next request counts the visitor again. One that will be notified of its turn counts as likely to come: see asleep.
 //
 // answer is the ticket.Ticket.Answer known to the page. If the ticket has another one, a newer page was served:
 // browsers report the end of a page after loading the next one, so a reload is no departure. Away reports whether

@@ -38,7 +38,7 @@ func (l *line) position(ft fleettime.Time, d *Decision) {
 	} else if v != nil {
 		place := v.Place(t.Place(), back)
 		if d.Reason == Gathering { // no permit is used before the start
-			place += max(0, float64(v.Slots))
+			place += max(0, float64(v.Free))
 		}
 		d.Ahead = uint64(max(0, place) + 0.5)
 		d.Waiting = uint64(v.Waiting() + 0.5)

@@ -11,9 +11,9 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// TestWhatIsToldRisesOnlyWithAWord: between visits neither the wait, nor its range, nor the position rises, unless
+// TestTheForecastRisesOnlyWhenAnnounced: between visits neither the wait, nor its range, nor the position rises, unless
 // the page explains a longer wait; and then it rose by much. Tickets are sealed between the visits.
-func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
+func TestTheForecastRisesOnlyWhenAnnounced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d Decision
 		now := day
@@ -28,7 +28,7 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 			real := d
 			d.keepMonotone(now, 0)
 			if d.Ahead > real.Ahead || (i == 0 && d.Ahead != real.Ahead) {
-				t.Fatalf("told %d ahead, and it is %d", d.Ahead, real.Ahead)
+				t.Fatalf("shown %d ahead, and it is %d", d.Ahead, real.Ahead)
 			}
 			rose := before.Ticket.Ahead > 0 && d.Ahead > before.Ahead
 			if d.Known {
@@ -36,33 +36,33 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 					t.Fatalf("%v, between %v and %v", d.Wait, d.Low, d.High)
 				}
 				if d.Wait > real.Wait+time.Second/2 || d.High > max(time.Second, real.High+time.Second/2) || d.Low > real.Low {
-					t.Fatalf("told %v, %v to %v, and it is %v, %v to %v", d.Wait, d.Low, d.High, real.Wait, real.Low, real.High)
+					t.Fatalf("shown %v, %v to %v, and it is %v, %v to %v", d.Wait, d.Low, d.High, real.Wait, real.Low, real.High)
 				}
-				if told := before.Ticket; told.High == 0 {
+				if kept := before.Ticket; kept.High == 0 {
 					if d.Wait < real.Wait-time.Second/2 || d.High < real.High-time.Second/2 || d.Longer {
 						t.Fatalf("the first word: %+v of %+v", d, real)
 					}
-				} else if high := time.Duration(told.High) * time.Second; d.Wait > time.Duration(told.Wait)*time.Second ||
-					d.High > high || d.Low > told.LowEnd() {
+				} else if high := time.Duration(kept.High) * time.Second; d.Wait > time.Duration(kept.Wait)*time.Second ||
+					d.High > high || d.Low > kept.LowEnd() {
 					rose = true
 					if d.High <= high+high/5 || d.High <= high+time.Minute {
 						t.Fatalf("raised from %v to %v, which is not worth it", high, d.High)
 					}
 				} else if real.High > high*6/5+time.Minute+2*time.Second {
-					t.Fatalf("%v is told although it is %v", d.High, real.High)
+					t.Fatalf("%v is shown although it is %v", d.High, real.High)
 				}
 			}
 			if rose && (!d.Longer || int64(d.Ticket.Longer) != now.Second()) {
-				t.Fatalf("told %v up to %v, %d ahead, then %v up to %v, %d ahead without a word", before.Wait, before.High,
+				t.Fatalf("shown %v up to %v, %d ahead, then %v up to %v, %d ahead, unannounced", before.Wait, before.High,
 					before.Ahead, d.Wait, d.High, d.Ahead)
 			}
 		}
 	})
 }
 
-// TestAChangeOfLimitsIsToldAtOnce: within a minute of a change a slightly longer wait is shown, with the
+// TestAChangeOfLimitsIsShownAtOnce: within a minute of a change a slightly longer wait is shown, with the
 // explanation.
-func TestAChangeOfLimitsIsToldAtOnce(t *testing.T) {
+func TestAChangeOfLimitsIsShownAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		since  time.Duration // since the change
 		longer time.Duration
@@ -85,7 +85,7 @@ func TestAChangeOfLimitsIsToldAtOnce(t *testing.T) {
 			want += c.longer
 		}
 		if d.Wait != want || d.Longer != c.raised {
-			t.Errorf("%v after the change, %v longer: told %v, with the word %v", c.since, c.longer, d.Wait, d.Longer)
+			t.Errorf("%v after the change, %v longer: shown %v, announced %v", c.since, c.longer, d.Wait, d.Longer)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestAHeldRequestIsShownNothing(t *testing.T) {
 	show(at(time.Second), 20)
 	e.Rooms.GiveUp(at(time.Second), v)
 	if v.Decision.Ahead != 20 || v.Decision.Ticket.Ahead != 21 {
-		t.Errorf("told %d ahead, want 20", v.Decision.Ahead)
+		t.Errorf("shown %d ahead, want 20", v.Decision.Ahead)
 	}
 }
 

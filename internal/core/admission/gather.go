@@ -57,7 +57,7 @@ func (l *line) gathers(ft fleettime.Time, wait time.Duration, rank float64) time
 	}
 	slots, waiting := 0.0, 0.0
 	if l.view != nil {
-		slots, waiting = max(0, float64(l.view.Slots)), l.view.Waiting()
+		slots, waiting = max(0, float64(l.view.Free)), l.view.Waiting()
 	}
 	if left > confirmFrom && rank >= 0 && rank < 2*slots+confirmMore {
 		return within(start.Add(-confirmFrom), confirmOver)

@@ -66,7 +66,7 @@ func TestWhenVisitorsThatGatherAsk(t *testing.T) {
 	} {
 		r := newRoomState(&edge{cfg: Config{Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))}}, sale)
 		r.settings = Room{ID: sale, Draw: tc.draw, Gather: []Span{{From: day, Until: max(start, start.Add(-tc.before))}}}
-		r.line.view = &wire.View{Slots: 40, Line: estimate.NewDigest(estimate.Histogram{{Start: day, Width: 1000, N: 200}})}
+		r.line.view = &wire.View{Free: 40, Line: estimate.NewDigest(estimate.Histogram{{Start: day, Width: 1000, N: 200}})}
 		if tc.draw == open && tc.before < 0 {
 			r.settings.Gather[0].Until = start.Add(time.Hour)
 		}
@@ -133,7 +133,7 @@ func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 		{Start: ft.Add(-time.Minute).NextSecond(), Width: 1000, N: 3},
 		{Start: ft.Add(-10 * time.Second), Width: 1000, N: 1},
 	})
-	r.line.view = &wire.View{Cutoff: ft.Add(-30 * time.Second), Park: ft.Add(-30 * time.Second), Slots: 3, Line: line}
+	r.line.view = &wire.View{Cutoff: ft.Add(-30 * time.Second), Park: ft.Add(-30 * time.Second), Free: 3, Line: line}
 	for _, k := range []*Visit{{Ticket: gone}, {Ticket: polls}, {Ticket: behind}} {
 		d := e.Arrive(now, sale, k.Ticket)
 		if k.Ticket.ID == polls.ID {
@@ -151,7 +151,7 @@ func TestVisitorsThatDoNotComeAreOverdue(t *testing.T) {
 	if n := overdue(14 * time.Second); n != 1 {
 		t.Errorf("%d overdue, want the one that went away", n)
 	}
-	r.settings.Gather, r.line.view = []Span{{Until: ft.Add(time.Hour)}}, &wire.View{Slots: 3, Line: line}
+	r.settings.Gather, r.line.view = []Span{{Until: ft.Add(time.Hour)}}, &wire.View{Free: 3, Line: line}
 	for s := 15; s < 30; s++ {
 		overdue(time.Duration(s) * time.Second)
 		if s%5 == 0 {

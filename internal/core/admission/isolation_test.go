@@ -157,7 +157,7 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 	r.lease(at(end))
 	r.grant(at(end), 1, 1)
 	over := e.Arrive(at(end), sale, kept.Ticket)
-	if over.Verdict != Admit || over.Reason != Slot || over.Fresh != Expired || over.Ticket.Home == ticket.Nobody {
+	if over.Verdict != Admit || over.Reason != Permit || over.Fresh != Expired || over.Ticket.Home == ticket.Nobody {
 		t.Errorf("after its end: %+v", over)
 	}
 	if l := e.Ledger(at(end), sale); l.Spent != 1 || l.LetIn != 1 {
@@ -174,7 +174,7 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("who has left gets %v (%v)", d.Verdict, d.Fresh)
 	}
 	if rep := lr.hear(at(isolated)); len(rep.Rooms[0].Ends) != 0 {
-		t.Errorf("the regional is told of %+v", rep.Rooms[0].Ends)
+		t.Errorf("the regional gets %+v", rep.Rooms[0].Ends)
 	}
 
 	// An isolated edge with another policy serves it, and does not renew it.

@@ -74,7 +74,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 	slices.SortFunc(held, byJoining)
 	rep := r.hear(at(0)).Rooms[0]
 	if rep.HeldPeople != 90 || len(rep.HeldJoined) != 90 {
-		t.Errorf("%d of %d parked are told", len(rep.HeldJoined), rep.HeldPeople)
+		t.Errorf("%d of %d parked are reported", len(rep.HeldJoined), rep.HeldPeople)
 	}
 	r.queueing(at(0)) // joined at least 20 s ago: may enter
 	turn := 0
@@ -90,7 +90,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 			t.Fatalf("%d released with %d permits, want %d", len(got), permits, want)
 		}
 		for i, v := range got {
-			if v != held[i] || v.Decision.Verdict != Admit || v.Decision.Reason != Slot || !v.Decision.Reseal {
+			if v != held[i] || v.Decision.Verdict != Admit || v.Decision.Reason != Permit || !v.Decision.Reseal {
 				t.Errorf("released %d: %v (%v) who joined at %v, want who joined at %v", i, v.Decision.Verdict, v.Decision.Reason,
 					v.Ticket.Joined, held[i].Ticket.Joined)
 			}

@@ -267,16 +267,16 @@ func (m *machine) hear(t *rapid.T) {
 		if rep.Final && (r.Permits.Sessions.Granted != r.Spent+r.Permits.Sessions.Returned || r.RateIdle != 0) {
 			t.Fatalf("final, and yet in hand: %+v", r)
 		}
-		told := map[uint32]bool{}
+		reported := map[uint32]bool{}
 		for _, c := range r.Sessions {
-			told[c.Until] = true
+			reported[c.Until] = true
 			if m.counts[c.Until] != c && int64(c.Until) > m.folded {
 				t.Fatalf("second %d: %+v, want %+v", c.Until, c, m.counts[c.Until])
 			}
 		}
 		for until, c := range m.counts {
-			if !told[until] && int64(until) > m.folded && fleettime.Time(int64(until)*1000).Add(fleettime.Guard) > m.mark {
-				t.Fatalf("second %d is not told: %+v", until, c)
+			if !reported[until] && int64(until) > m.folded && fleettime.Time(int64(until)*1000).Add(fleettime.Guard) > m.mark {
+				t.Fatalf("second %d is not reported: %+v", until, c)
 			}
 		}
 		owed := uint64(0)
@@ -389,7 +389,7 @@ func (m *machine) check(t *rapid.T) {
 			m.granted.Permits.Sessions.Granted)
 	}
 	if m.cap && l.Renewed > l.RenewCeil || l.RenewCeil > m.granted.RenewCeil {
-		t.Fatalf("%d renewed, may %d, told %d", l.Renewed, l.RenewCeil, m.granted.RenewCeil)
+		t.Fatalf("%d renewed, may %d, granted %d", l.Renewed, l.RenewCeil, m.granted.RenewCeil)
 	}
 	used := uint64(0)
 	for _, a := range m.admitted {

@@ -114,7 +114,7 @@ func TestFreeSlotsAreNotTakenOffBeforeTheStart(t *testing.T) {
 	e, r := newEdge(t, now, 0, 0)
 	ft := e.Clock.Time(now)
 	r.room(now, wire.RoomGrant{Room: sale, View: &wire.View{
-		Version: 1, At: ft, Cutoff: ft.Add(-time.Hour), Slots: 15, Paces: []estimate.Pace{{Mu: 1}},
+		Version: 1, At: ft, Cutoff: ft.Add(-time.Hour), Free: 15, Paces: []estimate.Pace{{Mu: 1}},
 		Line: estimate.NewDigest(estimate.Histogram{{Start: ft.Add(-2 * time.Minute), Width: 1000, N: 20}}),
 	}})
 	for _, c := range []struct {

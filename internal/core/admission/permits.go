@@ -80,7 +80,7 @@ func (r *permits) applyGrant(g *wire.RoomGrant) (more bool) {
 // addToReport adds the state of the permits to a report.
 func (r *permits) addToReport(now fleettime.Mono, out *wire.RoomReport) {
 	r.renewedSaid = r.renewed
-	out.Permits = wire.Permits{Sessions: r.sessions.Told(), Rate: r.rate.Told()}
+	out.Permits = wire.Permits{Sessions: r.sessions.Reported(), Rate: r.rate.Reported()}
 	out.Spent, out.RateIdle, out.RateOwed = r.spent, r.rate.idle(now), r.past.owed(now)
 	out.Renewed, out.RenewCeil = r.renewed, r.renewCeil
 	out.Want = r.want

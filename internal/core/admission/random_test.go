@@ -60,10 +60,10 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	if d.Verdict != Queue || d.Reason != Behind || d.Ahead != 0 || d.Waiting != 1000 || d.Ticket.Place() != early.Joined {
 		t.Errorf("who was not called: %+v", d)
 	}
-	told := [5]time.Duration{d.Low, d.Quartiles[0], d.Wait, d.Quartiles[2], d.High}
+	first := [5]time.Duration{d.Low, d.Quartiles[0], d.Wait, d.Quartiles[2], d.High}
 	for i, want := range lots(0.5).Waits {
-		if off := (told[i] - want).Abs(); off > time.Second {
-			t.Errorf("is told %v, want %v", told, lots(0.5).Waits)
+		if off := (first[i] - want).Abs(); off > time.Second {
+			t.Errorf("gets %v, want %v", first, lots(0.5).Waits)
 		}
 	}
 	if _, _, ok := d.Ticket.Quartiles(); !d.Known || d.Next || d.Longer || d.Quartiles[1] != d.Wait || !ok {
@@ -77,9 +77,9 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	}
 	give(longer)
 	again := e.Arrive(now.Add(time.Second), sale, d.Ticket)
-	if now := [5]time.Duration{again.Low, again.Quartiles[0], again.Wait, again.Quartiles[2], again.High}; now != told ||
+	if now := [5]time.Duration{again.Low, again.Quartiles[0], again.Wait, again.Quartiles[2], again.High}; now != first ||
 		again.Longer {
-		t.Errorf("a tenth more: told %v, then %v", told, now)
+		t.Errorf("a tenth more: shown %v, then %v", first, now)
 	}
 	longer = lots(0.5)
 	longer.Changed = present.Add(-time.Second)
@@ -88,7 +88,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	}
 	give(longer)
 	if again = e.Arrive(now.Add(2*time.Second), sale, again.Ticket); again.Wait != 330*time.Second ||
-		again.Quartiles[2] <= told[3] || !again.Longer {
+		again.Quartiles[2] <= first[3] || !again.Longer {
 		t.Errorf("a tenth more since the limits were changed: %+v", again)
 	}
 	give(lots(0.5, old))
@@ -133,12 +133,12 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 		r.room(now, g)
 		return stateOf(e).line.held.visits.oldest(10, estimate.Open)
 	}
-	told := func() uint64 {
+	reported := func() uint64 {
 		report := stateOf(e).report(now, present)
 		return report.HeldPeople
 	}
 	byLot := oldest(lots(0.5))
-	if n := told(); n != 1 {
+	if n := reported(); n != 1 {
 		t.Errorf("%d held visitors can use a permit, want the called one", n)
 	}
 	if len(byLot) != 2 || byLot[0] != newest.Place(in, 0) || byLot[1] != newest.Place(out, 0) {
@@ -147,7 +147,7 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 	if byJoining := oldest(view(1000, present, present)); byJoining[1] >= newest.Start() {
 		t.Errorf("by fifo held at %v, want where they joined", byJoining)
 	}
-	if n := told(); n != 2 {
+	if n := reported(); n != 2 {
 		t.Errorf("by fifo %d held visitors can use a permit, want both", n)
 	}
 }

@@ -32,14 +32,14 @@ func TestAgesOfPermitsOfR(t *testing.T) {
 			for range n {
 				k := len(uses) - 1
 				age := now.Sub(uses[k])
-				if told := time.Duration(s) * time.Second; told > age || told < age-time.Second-rateSlot {
-					t.Fatalf("used %v ago, told as %v", age, told)
+				if reported := time.Duration(s) * time.Second; reported > age || reported < age-time.Second-rateSlot {
+					t.Fatalf("used %v ago, reported as %v", age, reported)
 				}
 				uses = uses[:k]
 			}
 		}
 		if len(uses) > 0 {
-			t.Fatalf("%d permits in use are not told", len(uses))
+			t.Fatalf("%d permits in use are not reported", len(uses))
 		}
 	})
 }

@@ -106,11 +106,11 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	if out.HeldPeople+out.Callable > 0 {
 		out.HeldJoined = r.line.held.visits.oldest(wire.MaxHeld, callable)
 	}
-	if r.told.at == 0 || !l.joined {
-		r.told.telling, r.told.at = out.Sums(), l.seq
+	if r.forwarded.at == 0 || !l.joined {
+		r.forwarded.pending, r.forwarded.at = out.Sums(), l.seq
 	}
 	if !l.joined { // a new regional learns them only from its edges
-		out.Told = new(r.told.told)
+		out.Forwarded = new(r.forwarded.known)
 	}
 	return out
 }

@@ -184,7 +184,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if _, _, lots := was.Quartiles(); lots || was.Rank() != 0 || r.line.view != nil && r.line.view.Changed > t.Joined {
 		t.Forecast = 0 // no forecast of a single time, or one under other limits
 	}
-	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
+	d.Verdict, d.Reason, d.Reseal = Admit, Permit, true
 	r.account.tally.admit(d)
 	return true
 }

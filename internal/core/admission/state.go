@@ -22,20 +22,21 @@ type roomState struct {
 	removed   bool   // as in the newest report: see mayDrop
 	changedAt uint64 // first report with the newest change
 
-	told toldSums
+	forwarded forwardedSums
 }
 
-// toldSums are the sums that global has of a room, for a new regional. report sets telling, settle moves it to told.
-type toldSums struct {
-	told    wire.Sums
-	telling wire.Sums // of the report at: not known yet to be at global
+// forwardedSums are the sums that global has of a room, for a new regional. report sets pending, settle moves it to
+// known.
+type forwardedSums struct {
+	known   wire.Sums
+	pending wire.Sums // of the report at: not known yet to be at global
 	at      uint64    // 0 for none
 }
 
-// settle takes the word that global gets the sums of the reports up to seq.
-func (s *toldSums) settle(seq uint64) {
+// settle records that global gets the sums of the reports up to seq.
+func (s *forwardedSums) settle(seq uint64) {
 	if s.at != 0 && s.at <= seq {
-		s.told, s.at = s.telling, 0
+		s.known, s.at = s.pending, 0
 	}
 }
 

@@ -134,7 +134,7 @@ func (s *Rooms) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 		return stop.Stop{Reason: why, Centre: s.edge.cfg.DC}
 	default:
 	}
-	if v := r.line.view; v != nil && v.Slots <= 0 && r.account.permits.credit() == 0 {
+	if v := r.line.view; v != nil && v.Free <= 0 && r.account.permits.credit() == 0 {
 		return stop.Stop{Reason: stop.Full}
 	}
 	return stop.Stop{}

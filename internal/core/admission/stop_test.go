@@ -12,7 +12,7 @@ import (
 
 // TestAnEdgeSaysWhyNobodyEnters: each reason of the edge itself, the site's first, and none while it has permits.
 func TestAnEdgeSaysWhyNobodyEnters(t *testing.T) {
-	full := &wire.View{Version: 1, At: day, Cutoff: day.Add(time.Hour), Slots: 0, Active: 10}
+	full := &wire.View{Version: 1, At: day, Cutoff: day.Add(time.Hour), Free: 0, Active: 10}
 	for name, c := range map[string]struct {
 		credit uint64
 		do     func(e *Engine, r *regional)

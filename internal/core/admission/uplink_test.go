@@ -132,7 +132,7 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 	rep := r.hear(at(0))
 	if got := rep.Rooms[0]; !rep.Join || rep.Seen != r.term || got.Permits.Sessions.Granted != 10 || got.Spent != 1 ||
 		len(got.Moves) != 1 {
-		t.Errorf("the new parent is told %+v: %+v", rep, got)
+		t.Errorf("the new parent gets %+v: %+v", rep, got)
 	}
 	r.term = wire.Term{N: 1, Nonce: 7}
 	before := state(e, at(0))
@@ -274,7 +274,7 @@ func TestADeadInstanceStartsANewOne(t *testing.T) {
 		got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 {
 		t.Errorf("the new instance counts what the old one did: %+v", got)
 	}
-	if got.Admitted != 1 || got.Told == nil {
+	if got.Admitted != 1 || got.Forwarded == nil {
 		t.Errorf("the sums do not go on: %+v", got)
 	}
 	if got.HeldPeople != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
@@ -423,19 +423,19 @@ func TestMovesThatDoNotFitGiveWayOldestFirst(t *testing.T) {
 func TestMovesAreForgottenOnlyWhenTaken(t *testing.T) {
 	e, r := newEdge(t, at(0), 1000, 1000)
 	const n = maxMarks + 20
-	told := map[uint64]uint64{} // by report: number of the first move that it did not carry
+	carried := map[uint64]uint64{} // by report: number of the first move that it did not carry
 	var seqs []uint64
 	for range n {
 		e.Arrive(at(0), sale, ticket.Ticket{})
 		rep := r.hear(at(0))
-		told[rep.Seq] = rep.Rooms[0].FirstMove + uint64(len(rep.Rooms[0].Moves))
+		carried[rep.Seq] = rep.Rooms[0].FirstMove + uint64(len(rep.Rooms[0].Moves))
 		seqs = append(seqs, rep.Seq)
 	}
 	for _, seq := range seqs {
 		r.last.Seq = seq
 		r.say(at(0), wire.Grant{Lease: 3 * time.Second})
-		if first := stateOf(e).account.moves.first; first > told[seq] {
-			t.Fatalf("report %d carried moves before %d, and those before %d were forgotten", seq, told[seq], first)
+		if first := stateOf(e).account.moves.first; first > carried[seq] {
+			t.Fatalf("report %d carried moves before %d, and those before %d were forgotten", seq, carried[seq], first)
 		}
 	}
 	if s := stateOf(e); len(s.account.moves.list) != 0 || s.account.moves.first != n+1 || len(s.account.moves.sent) != 0 {

@@ -51,32 +51,32 @@ func TestEveryVerdict(t *testing.T) {
 		reason    Reason
 		fresh     Fresh
 	}{
-		{"slots are free", free, "somebody new", ticket.Ticket{}, Admit, Slot, Newcomer},
-		{"slots are free", free, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
-		{"slots are free", free, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
-		{"slots are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Slot, Expired},
-		{"slots are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Slot, Expired},
+		{"permits are free", free, "somebody new", ticket.Ticket{}, Admit, Permit, Newcomer},
+		{"permits are free", free, "somebody who waited", waiting(7, time.Minute), Admit, Permit, Kept},
+		{"permits are free", free, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
+		{"permits are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Permit, Expired},
+		{"permits are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Permit, Expired},
 		{
-			"slots are free", free, "somebody who was not there for longer than the grace",
+			"permits are free", free, "somebody who was not there for longer than the grace",
 			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 361), Flags: ticket.Returned},
-			Admit, Slot, Lost,
+			Admit, Permit, Lost,
 		},
 		{
-			"slots are free", free, "somebody who was not there for the grace",
+			"permits are free", free, "somebody who was not there for the grace",
 			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 360), Flags: ticket.Returned},
-			Admit, Slot, Kept,
+			Admit, Permit, Kept,
 		},
 		{
-			"slots are free", free, "a visitor with a session of an epoch that was voided",
+			"permits are free", free, "a visitor with a session of an epoch that was voided",
 			ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3},
 			Admit,
-			Slot, Void,
+			Permit, Void,
 		},
 
 		{"people queue", queue, "somebody new", ticket.Ticket{}, Queue, Behind, Newcomer},
 		{"people queue", queue, "somebody far back", waiting(7, 5*time.Second), Queue, Behind, Kept},
 		{"people queue", queue, "somebody at the head of the line", waiting(7, 15*time.Second), Hold, Behind, Kept},
-		{"people queue", queue, "somebody whose turn it is", waiting(7, 25*time.Second), Admit, Slot, Kept},
+		{"people queue", queue, "somebody whose turn it is", waiting(7, 25*time.Second), Admit, Permit, Kept},
 		{"people queue", queue, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
 
 		{"every permit of T is spent", spent, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
@@ -94,7 +94,7 @@ func TestEveryVerdict(t *testing.T) {
 			spent(e, r)
 			e.Rooms.Hold(now, &Visit{Room: sale, Ticket: waiting(6, 30*time.Second)})
 			r.grant(now, 1, 1)
-		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Slot, Kept},
+		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Permit, Kept},
 		{"as many are held as may be", func(e *Engine, r *regional) {
 			spent(e, r)
 			for id := range e.edge.cfg.Limits.Held {
@@ -112,17 +112,17 @@ func TestEveryVerdict(t *testing.T) {
 			r.grant(now, 0, 0)
 		}, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
 		{
-			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new",
+			"the lease of the edge is ended", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new",
 			ticket.Ticket{},
 			Queue,
 			Isolated, Newcomer,
 		},
 		{
-			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session",
+			"the lease of the edge is ended", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session",
 			inside(7, 100), Serve, Session, Kept,
 		},
 		{
-			"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) },
+			"the lease of the edge is ended", func(e *Engine, r *regional) { e.Lapse(now) },
 			"a visitor whose session other clocks may have ended", inside(7, 0), Queue, Isolated, Expired,
 		},
 		{"the edge is isolated and the room closed then", func(e *Engine, r *regional) {
@@ -150,7 +150,7 @@ func TestEveryVerdict(t *testing.T) {
 			e.Rooms.Pause(now, sale, true)
 			e.Rooms.Pause(now, sale, false)
 			e.Rooms.Pause(now, 4711, true) // no such room
-		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
+		}, "somebody who waited", waiting(7, time.Minute), Admit, Permit, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
 			e.Clock.fleet = fleettime.Clock{}
 			e.Clock.fleet.Set(now, present, fleettime.Rough+1)
@@ -198,15 +198,15 @@ func TestEveryVerdict(t *testing.T) {
 	if out := e.Rooms.Release(now, nil); len(out) > 0 {
 		t.Errorf("let in %d while the site does not answer", len(out))
 	}
-	if told := r.hear(now).Rooms[0]; told.HeldPeople != 0 || told.Want != 0 || len(told.HeldJoined) > 0 {
-		t.Errorf("wishes for permits while the site does not answer: %+v", told)
+	if reported := r.hear(now).Rooms[0]; reported.HeldPeople != 0 || reported.Want != 0 || len(reported.HeldJoined) > 0 {
+		t.Errorf("wishes for permits while the site does not answer: %+v", reported)
 	}
 	e.Rooms.Pause(now, sale, false)
 	if out := e.Rooms.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {
 		t.Errorf("let in %d when the site answers again", len(out))
 	}
-	if told := r.hear(now).Rooms[0]; told.Admitted != 1 {
-		t.Errorf("%+v", told)
+	if reported := r.hear(now).Rooms[0]; reported.Admitted != 1 {
+		t.Errorf("%+v", reported)
 	}
 
 	// If the data centre leaves the fleet nobody new is admitted, with or without permits.
@@ -236,9 +236,9 @@ func TestEveryVerdict(t *testing.T) {
 	}
 }
 
-// TestAnEdgeThatWasToldNothingServesAndAdmitsNobody is an edge that has just started: it has keys and rooms, but no
+// TestANewEdgeServesAndAdmitsNobody is an edge that has just started: it has keys and rooms, but no
 // regional.
-func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
+func TestANewEdgeServesAndAdmitsNobody(t *testing.T) {
 	now := at(0)
 	e := New(Config{
 		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(),
@@ -284,15 +284,15 @@ func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
 	r.say(now, wire.Grant{})
 	e.Arrive(now, sale, ticket.Ticket{ID: 8, Joined: present - 1000, Seen: uint32(present.Second())})
 	if n := r.hear(now).Rooms[0].Waiting.Total(); n != 1 {
-		t.Errorf("%v people wait after fleet time was told, want 1", n)
+		t.Errorf("%v people wait after fleet time was known, want 1", n)
 	}
 }
 
-func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
+func TestAWaitingVisitorGetsPlaceAndForecast(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	g := r.held
 	g.View = view(1000, day-30_000, day-20_000) // 1000 joined in the minute before day, 0.5 enter per second
-	g.View.Slots = 100
+	g.View.Free = 100
 	r.room(at(0), g)
 	joined := func(at fleettime.Time) ticket.Ticket {
 		return ticket.Ticket{ID: 5, Joined: at, Seen: uint32(present.Second()), Flags: ticket.Returned}
@@ -305,7 +305,7 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 		t.Errorf("somebody far back is to come after %v, want the refresh of 20 s give or take a quarter", d.Retry)
 	}
 	near := view(1000, day-30_000, day-30_000)
-	near.Slots = 990
+	near.Free = 990
 	g.View = near
 	r.room(at(0), g)
 	d = e.Arrive(at(0), sale, joined(day)) // 10 ahead: 20 s
@@ -317,7 +317,7 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	g.View = near
 	r.room(at(0), g)
 	if d = e.Arrive(at(0), sale, joined(day)); d.Known || d.Wait != 0 {
-		t.Errorf("nobody enters: told %v (%v)", d.Wait, d.Known)
+		t.Errorf("nobody enters: forecast %v (%v)", d.Wait, d.Known)
 	}
 }
 
@@ -328,27 +328,27 @@ func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
 	g := r.held
 	g.View = view(1000, day-30_000, day) // all of the line may be held
 	for _, c := range []struct {
-		slots     int64
+		permits   int64
 		low, high time.Duration
 	}{
 		{980, 7500 * time.Millisecond, 12500 * time.Millisecond}, // 20 ahead: 40 s, and the next poll would come after ten
 		{997, 25 * time.Second, 25 * time.Second},
 	} {
-		g.View.Slots = c.slots
+		g.View.Free = c.permits
 		r.room(at(0), g)
 		d := e.Arrive(at(0), sale, ticket.Ticket{
 			ID: 5, Joined: day, Seen: uint32(present.Second()), Wait: 60, High: 90,
 			Flags: ticket.Returned,
 		})
 		if d.Verdict != Hold || d.Retry < c.low || d.Retry > c.high {
-			t.Errorf("with %d free places: %v for %v, want a hold of %v to %v", c.slots, d.Verdict, d.Retry, c.low, c.high)
+			t.Errorf("with %d free places: %v for %v, want a hold of %v to %v", c.permits, d.Verdict, d.Retry, c.low, c.high)
 		}
 	}
 }
 
-// TestWhoWaitsIsToldWithoutBeingCounted: an event stream is for valid places, and asking for one has no side
+// TestLookingAtAPlaceCountsNobody: an event stream is for valid places, and asking for one has no side
 // effects.
-func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
+func TestLookingAtAPlaceCountsNobody(t *testing.T) {
 	e, r := newEdge(t, at(0), 1, 1)
 	place := waiting(7, time.Minute)
 	admitted := e.Arrive(at(0), sale, waiting(8, time.Minute)).Ticket
@@ -394,7 +394,7 @@ func TestWhoJoinsIsNotLetIn(t *testing.T) {
 		given  func(*Engine)
 		reason Reason
 	}{
-		{"slots are free", func(*Engine) {}, FirstTouch},
+		{"permits are free", func(*Engine) {}, FirstTouch},
 		{"the edge is isolated and the room open then", func(e *Engine) {
 			e.SetRooms(now, []Room{{ID: sale, Session: 5 * time.Minute, OnIsolation: room.IsolationOpen, IsolationLimit: 1}})
 			e.Lapse(now.Add(-time.Minute))

@@ -69,7 +69,7 @@ func (w *waitBook) advance(now fleettime.Time) (dropped bool) {
 		emptied = emptied || len(old.counts) > 0
 		old.counts = old.counts[:0]
 	}
-	if emptied { // even if all had moved on: the book must not grow with its age
+	if emptied { // even if all had moved on: it must not grow with its age
 		w.trim()
 	}
 	return dropped

@@ -117,7 +117,7 @@ func TestWhenADrawOpens(t *testing.T) {
 		board *Board
 		want  fleettime.Time
 	}{
-		{"nothing is told", nil, Never},
+		{"nothing is published", nil, Never},
 		{"announced", said, Never},
 		{"published in time", published(t, start.Add(-Lead+time.Second)), start.Add(-time.Second)},
 		{"published late", published(t, start.Add(time.Minute)), start.Add(time.Minute + Settle)},

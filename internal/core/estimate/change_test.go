@@ -21,7 +21,9 @@ func TestChangesAreForeseen(t *testing.T) {
 		{"T and R rise, R lets the room fill up", 100, 100_000, []Change{{2 * time.Minute, 3000, 600}}},
 		{"nobody enters before a start", 1000, 100_000, []Change{{time.Minute, 0, 0}, {6 * time.Minute, 1000, 100_000}}},
 		{"T falls", 1000, 100_000, []Change{{2 * time.Minute, 100, 100_000}}},
-		{"R falls, and rises again", 100_000, 600, []Change{{90 * time.Second, 100_000, 60}, {7 * time.Minute, 100_000, 600}}},
+		{"R falls, and rises again", 100_000, 600, []Change{
+			{90 * time.Second, 100_000, 60}, {7 * time.Minute, 100_000, 600},
+		}},
 	} {
 		const life = 66 * time.Second
 		s := &site{rng: rand.New(rand.NewPCG(1, 2)), life: life.Seconds(), browse: 50, total: c.total, rate: c.rate}
@@ -74,7 +76,7 @@ func TestARoomThatFillsForYearsIsForeseen(t *testing.T) {
 	}
 }
 
-// TestFewerPacesAdmitAsMany: a forecast with many phases before several changes is told in few.
+// TestFewerPacesAdmitAsMany: a forecast with many phases before several changes has few paces.
 func TestFewerPacesAdmitAsMany(t *testing.T) {
 	var paces []Pace
 	for i := range 3 * MaxPaces {

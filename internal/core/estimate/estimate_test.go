@@ -26,7 +26,7 @@ func TestEstimate(t *testing.T) {
 		{"nobody enters, but people give up", 60, 0, 0.01, 0, false},
 		{"a rate that is nonsense", 60, -1, 0, 0, false},
 		{"people give up as fast as they enter", 1000, 1, 0.001, 693147 * time.Millisecond, true}, // ln(2)/0.001 s
-		{"nobody is told more than a day", 1e9, 0.5, 0, MaxWait, true},
+		{"a forecast of a day at most", 1e9, 0.5, 0, MaxWait, true},
 		{"nor more than time can hold", math.MaxFloat64, 1e-300, 0, MaxWait, true},
 		{"unless people give up", 1e9, 0.5, 0.01, 1681124 * time.Millisecond, true},
 	} {

@@ -432,7 +432,7 @@ const MaxPaces = 32
 
 // paced compresses the admissions per step of dt seconds into a few steady phases, followed by steady. The cumulative
 // error stays near one admission plus two percent (less for the first ten, which decide the next admissions). A phase
-// into a pause admits no more than entered: those next to the pause would be told to enter before it. The tolerance
+// into a pause admits no more than entered: those next to the pause would be forecast to enter before it. The tolerance
 // grows until the phases fit: a rush repeats a minute later with all its bursts, and the phases must reach the end.
 func paced(entered []float64, dt float64, steady Pace) []Pace {
 	for scale := 1.0; ; scale *= 1.2 {

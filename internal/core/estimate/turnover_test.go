@@ -288,7 +288,7 @@ func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
 			u.Observe(0, 22*time.Second, 0, 0)
 			enters := make([]float64, 0, 6*total)        // times
 			type forecast struct{ at, of, wait float64 } // of the visitor with that number
-			var told []forecast
+			var forecasts []forecast
 			for at := 0.5; len(enters) < 5*total; at += 0.5 {
 				for range s.step(at, 5*total-len(enters)) {
 					enters = append(enters, at)
@@ -297,14 +297,14 @@ func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
 				paces := u.Paces(Limits{Total: float64(total), PerMinute: 1e9})
 				for of := 2 * total; of < 5*total; of += total / 2 {
 					if wait, ok := Estimate(float64(of-len(enters)), paces, 0); ok && of > len(enters) {
-						told = append(told, forecast{at, float64(of), wait.Seconds()})
+						forecasts = append(forecasts, forecast{at, float64(of), wait.Seconds()})
 					}
 				}
 			}
-			for _, f := range told {
+			for _, f := range forecasts {
 				if wait := enters[int(f.of)-1] - f.at; wait > 30 && (f.wait > 2*wait || f.wait < wait/2) {
-					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v was told %.0f s and waited for %.0f", total, late,
-						f.at, f.of, f.wait, wait)
+					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v got a forecast of %.0f s and waited for %.0f",
+						total, late, f.at, f.of, f.wait, wait)
 					break
 				}
 			}
@@ -396,16 +396,16 @@ func TestARecalledChurnForeseesAfterARestart(t *testing.T) {
 	if got := entered(without.Paces(limits), 60); got > total/2 {
 		t.Errorf("%.0f are foreseen without what was learned: the test shows nothing", got)
 	}
-	// It may also be told late.
+	// It may also be reported late.
 	without.Recall(before.Churn())
 	if got, want := without.Stay(), with.Stay(); math.Abs(got.Seconds()-want.Seconds()) > 0.1*want.Seconds() {
 		t.Errorf("a stay of %v where it is recalled late, of %v otherwise", got, want)
 	}
 }
 
-// TestASuccessorThatIsToldTheAdmissionsForecastsAlike: it knows the admissions of the last minute from others, and the
+// TestASuccessorWithTheAdmissionsForecastsAlike: it knows the admissions of the last minute from others, and the
 // learned lengths of sessions.
-func TestASuccessorThatIsToldTheAdmissionsForecastsAlike(t *testing.T) {
+func TestASuccessorWithTheAdmissionsForecastsAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		life := time.Duration(rapid.IntRange(10, 300).Draw(t, "life")) * time.Second
 		x := Limits{

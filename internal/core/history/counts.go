@@ -16,9 +16,9 @@ const (
 	OriginRequests        // requests that the origin answered or failed to answer
 	OriginErrors          // those without an answer, or with a status of 500 or above
 	Waited                // waits of admitted visitors
-	Told           = Waited + waitBins
-	Stayed         = Told + waitBins   // sessions by the age that they reached: one session counts in every bin up to it
-	Latency        = Stayed + waitBins // answers of the origin
+	Forecast       = Waited + waitBins
+	Stayed         = Forecast + waitBins // sessions by the age that they reached: one session counts in every bin up to it
+	Latency        = Stayed + waitBins   // answers of the origin
 	NumCounts      = Latency + latencyBins
 )
 
@@ -27,7 +27,7 @@ const (
 	latencyBins = 12
 )
 
-// waitBounds are the upper bounds of the bins of Waited, Told and Stayed; the last bin has none.
+// waitBounds are the upper bounds of the bins of Waited, Forecast and Stayed; the last bin has none.
 var waitBounds = [waitBins - 1]time.Duration{
 	5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute,
 	5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
@@ -49,11 +49,11 @@ func bin(bounds []time.Duration, d time.Duration) int {
 // LatencyBin returns the index of Counts for an answer of the origin after d.
 func LatencyBin(d time.Duration) int { return Latency + bin(latencyBounds[:], d) }
 
-// AddWait counts the wait of an admitted visitor, and the wait told to it at joining, 0 for none.
-func (c Counts) AddWait(actual, told time.Duration) {
+// AddWait counts the wait of an admitted visitor, and its forecast at joining, 0 for none.
+func (c Counts) AddWait(actual, forecast time.Duration) {
 	c[Waited+bin(waitBounds[:], actual)]++
-	if told > 0 {
-		c[Told+bin(waitBounds[:], told)]++
+	if forecast > 0 {
+		c[Forecast+bin(waitBounds[:], forecast)]++
 	}
 }
 

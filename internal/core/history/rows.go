@@ -39,8 +39,8 @@ var Columns = []Column{
 
 	{"waited_p50", "wait of admitted visitors in seconds, median", spread(Waited, waitBounds[:], 0.5)},
 	{"waited_p90", "90 percent waited at most so long", spread(Waited, waitBounds[:], 0.9)},
-	{"told_p50", "wait told to the same visitors at joining, median", spread(Told, waitBounds[:], 0.5)},
-	{"told_p90", "90 percent were told at most so long", spread(Told, waitBounds[:], 0.9)},
+	{"told_p50", "forecast wait of the same visitors at joining, median", spread(Forecast, waitBounds[:], 0.5)},
+	{"told_p90", "90th percentile of the forecast wait at joining", spread(Forecast, waitBounds[:], 0.9)},
 	{"stay_p50", "time on the site in seconds, median", stay(0.5)},
 	{"stay_p95", "95 percent stayed at most so long", stay(0.95)},
 	{"origin_p50", "seconds until the site answered, median", spread(Latency, latencyBounds[:], 0.5)},

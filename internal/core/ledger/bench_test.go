@@ -139,7 +139,7 @@ func BenchmarkGlobalSync(b *testing.B) {
 				g.report(int(n)%bigCentres, bb.only, n/bigCentres)
 				rooms += g.sync()
 			}
-			b.ReportMetric(float64(rooms)/float64(n), "rooms-told/op")
+			b.ReportMetric(float64(rooms)/float64(n), "rooms-reported/op")
 		})
 	}
 }
@@ -207,7 +207,7 @@ func BenchmarkRegionalReport(b *testing.B) {
 		}
 	}
 	b.ReportAllocs()
-	told := 0
+	reported := 0
 	n := 0
 	for b.Loop() {
 		b.StopTimer()
@@ -224,8 +224,8 @@ func BenchmarkRegionalReport(b *testing.B) {
 		}
 		b.StartTimer()
 		for _, m := range agg.Report(now) {
-			told += len(m.Rooms)
+			reported += len(m.Rooms)
 		}
 	}
-	b.ReportMetric(float64(told)/float64(n), "rooms-told/op")
+	b.ReportMetric(float64(reported)/float64(n), "rooms-reported/op")
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // The history has the admissions of all edges: a coordinator and an aggregator continue the sums of those before, and
-// what edges tell nobody, or only one that is not heard any more, is told to the next.
+// what edges tell nobody, or only a silent regional, is reported to the next.
 func TestHistoryHasWhatHappenedBetweenLeaders(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(w *world, s *dataCentre, sell func(time.Duration))

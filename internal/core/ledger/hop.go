@@ -9,21 +9,18 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Tick is how often the aggregator and the allocator look at their ledgers when
-// nothing arrives: leases lapse and seconds are freed by time alone.
+// Tick is the interval at which a ledger advances without messages: leases lapse and seconds are freed by time alone.
 const Tick = 100 * time.Millisecond
 
-// StartupGrace is the time in which a new aggregator does not report its waits: most of them end in it.
+// StartupGrace suppresses the alarms of a new aggregator about its waits; most waits end by then.
 const StartupGrace = 2 * time.Second
 
-// OwnerLease is how long a predecessor may have gone on leading after
-// this term was won.
+// OwnerLease is how long a predecessor may still lead after this term began.
 const OwnerLease = 4 * time.Second
 
-// CrowdKept is the time for which waiting visitors count whose edge or data centre is not heard any
-// more. They are asked to return to another one within half of it. That edge counts each of them as
-// returned, and as having left the window of the last question. So they count until that window drops
-// out of its book.
+// CrowdKept is how long the waiting visitors of a silent child still count. They are asked to return to another one
+// within half of it. That edge counts each of them as returned, and as having left the window of the last question. So
+// they count until that window has passed.
 const CrowdKept = time.Minute
 
 // Remaining returns the visitors that are still in a line after so long a silence of its child.
@@ -78,7 +75,7 @@ func Growth(have *uint64, now uint64) uint64 {
 	return d
 }
 
-// Join appends b to a, which nobody else has. Mostly there is only one of them.
+// Join concatenates; a must not be shared. One of them is usually empty.
 func Join(a, b []wire.Grant) []wire.Grant {
 	if len(a) == 0 {
 		return b

@@ -110,7 +110,7 @@ func (h *house) wait(tb testing.TB, n int) {
 			Seen: uint32(max(joined.Second(), e.Clock.Time(h.now).Second()-20)),
 		}
 		if d := e.Arrive(h.now, h.room, t); d.Enters() {
-			tb.Fatal("there is no slot, and somebody entered")
+			tb.Fatal("there is no permit, and somebody entered")
 		}
 	}
 	for range 8 {

@@ -13,8 +13,7 @@ type Probe struct {
 	At  fleettime.Mono
 }
 
-// maxProbes bounds the grants that are remembered because their answers tell the time: some seconds
-// of them, where each is answered at once and the round trip is long.
+// maxProbes bounds the remembered grants whose answers have the time: some seconds of grants at a long round trip.
 const maxProbes = 256
 
 // Remember appends p; the oldest makes room.
@@ -25,8 +24,8 @@ func Remember(probes []Probe, p Probe) []Probe {
 	return append(probes, p)
 }
 
-// Answered returns how long ago the grant was sent that m answers, where m tells
-// the time and that was not long ago.
+// Answered returns the round trip of the grant that m acknowledges. ok is false if m has no fleet time, or the trip
+// exceeds [fleettime.LongTrip].
 func Answered(probes []Probe, now fleettime.Mono, m *wire.Report) (trip time.Duration, ok bool) {
 	if m.AsOf <= 0 {
 		return 0, false
@@ -39,8 +38,8 @@ func Answered(probes []Probe, now fleettime.Mono, m *wire.Report) (trip time.Dur
 	return 0, false
 }
 
-// Trips tells a way that is long from a message that was late once: it counts the answers in a row that took longer
-// than [fleettime.MaxTrip].
+// Trips tells a slow network from one late message: it counts the answers in a row that took longer than
+// [fleettime.MaxTrip].
 type Trips struct{ slow int }
 
 // Usable notes a round trip and reports whether the time may be learned from it.

@@ -105,7 +105,7 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 90s
 			arrive d2 n=20
 			advance 5s`,
-		"what a silent edge told comes late": `
+		"a silent edge's report comes late": `
 			fleet total=10 rate=120 session=60s edges=2 probation=10s
 			advance 2s
 			arrive d1 n=3
@@ -303,14 +303,14 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 }
 
 // overcommit returns the number of sessions beyond T in the first room, and how many may be as its data centre reports.
-func (o *oracle) overcommit() (over, told int64) {
+func (o *oracle) overcommit() (over, reported int64) {
 	r := o.w.rooms.all[0]
 	return int64(o.active(r, nil)) - int64(r.total), o.w.centres[0].newest().core.Ledger(r.id).Overcommit
 }
 
 // The possible overcommit by an edge that was declared lost is reported until an operator declares the edge ended and
 // its tickets have expired.
-func TestRule5WhatWasLostIsTold(t *testing.T) {
+func TestRule5WhatWasLostIsReported(t *testing.T) {
 	const lost = `
 		fleet total=10 rate=600 session=20s edges=2 lost_after=30s
 		advance 2s
@@ -322,23 +322,23 @@ func TestRule5WhatWasLostIsTold(t *testing.T) {
 		arrive d2 n=20
 		advance 5s clicking=2s
 		`
-	if over, told := scenario(t, lost).oracle.overcommit(); over <= 0 || told < over {
-		t.Errorf("%d sessions beyond T, %d are told", over, told)
+	if over, reported := scenario(t, lost).oracle.overcommit(); over <= 0 || reported < over {
+		t.Errorf("%d sessions beyond T, %d are reported", over, reported)
 	}
 	w := scenario(t, lost+`crash d1
 		forget d1`)
-	if _, told := w.oracle.overcommit(); told == 0 {
-		t.Error("its last tickets may be valid, and nothing is told")
+	if _, reported := w.oracle.overcommit(); reported == 0 {
+		t.Error("its last tickets may be valid, and nothing is reported")
 	}
 	w.run(26 * time.Second)
-	if _, told := w.oracle.overcommit(); told != 0 {
-		t.Errorf("its last tickets have expired, and %d are told", told)
+	if _, reported := w.oracle.overcommit(); reported != 0 {
+		t.Errorf("its last tickets have expired, and %d are reported", reported)
 	}
 }
 
 // A session that appeared elsewhere while its edge was silent may have returned there. Once that edge is declared
 // ended, it ends there with its last ticket.
-func TestRule5WhoMovedFromAnEndedEdgeIsToldForATicketLife(t *testing.T) {
+func TestRule5AMoveFromAnEndedEdgeCountsForATicketLife(t *testing.T) {
 	w := scenario(t, `
 		fleet total=4 rate=60 session=1m edges=2
 		advance 2s
@@ -352,8 +352,8 @@ func TestRule5WhoMovedFromAnEndedEdgeIsToldForATicketLife(t *testing.T) {
 		forget d1`)
 	for _, want := range []int64{1, 0} {
 		w.run(35 * time.Second)
-		if _, told := w.oracle.overcommit(); told != want {
-			t.Errorf("%d are told, want %d", told, want)
+		if _, reported := w.oracle.overcommit(); reported != want {
+			t.Errorf("%d are reported, want %d", reported, want)
 		}
 	}
 }

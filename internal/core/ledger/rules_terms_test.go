@@ -104,7 +104,7 @@ func TestRule8Fencing(t *testing.T) {
 			deliver d1 up later=305ms # the end of the first, when it has just heard of the second
 			cut d1 up
 			advance 1s`,
-		"the end of an older lease epoch, told late": `
+		"the end of an older lease epoch, reported late": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s
 			arrive d1 bob
@@ -173,7 +173,7 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 	before := a.Ledger(id)
 	say(1, 2, 4)
 	if got := a.Ledger(id); got.Free != before.Free || got.Centres[0].Held != 10 {
-		t.Errorf("after a late word of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free,
+		t.Errorf("after a late report of the old aggregator %d are free and dublin holds %d, want %d and 10", got.Free,
 			got.Centres[0].Held, before.Free)
 	}
 }

@@ -44,7 +44,7 @@ func scenarios(t *testing.T, all map[string]string) {
 // An edge admits only with a permit in hand, under a valid lease, charging it in the same step.
 func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
 	scenarios(t, map[string]string{
-		"more visitors than slots": `
+		"more visitors than permits": `
 			fleet total=10 rate=60 edges=2
 			advance 2s
 			arrive d1 n=12
@@ -103,7 +103,7 @@ func TestRule2UnreportedRenewalsAreBounded(t *testing.T) {
 // replaces the guess.
 func TestRule3ReservedSpent(t *testing.T) {
 	scenarios(t, map[string]string{
-		"a slot given away without a word": `
+		"a permit given away without a report": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s
 			arrive d1 n=6

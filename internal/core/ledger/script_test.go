@@ -76,10 +76,10 @@ func TestScripts(t *testing.T) {
 }
 
 type script struct {
-	w     *world
-	out   strings.Builder
-	crowd int
-	met   []event
+	w      *world
+	out    strings.Builder
+	crowd  int
+	events []event
 }
 
 // event is an event of one visitor.
@@ -92,7 +92,7 @@ type event struct {
 func (s *script) tellMet() {
 	for _, what := range []string{"is let in", "is out"} {
 		var all []event
-		for _, e := range s.met {
+		for _, e := range s.events {
 			if e.what == what {
 				all = append(all, e)
 			}
@@ -108,7 +108,7 @@ func (s *script) tellMet() {
 			s.printf("%8.2fs  %s", time.Duration(e.at).Seconds(), e.who)
 		}
 	}
-	s.met = nil
+	s.events = nil
 }
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
@@ -148,7 +148,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.tell = func(format string, args ...any) {
 			s.printf("%8.2fs  %s", time.Duration(w.now).Seconds(), fmt.Sprintf(format, args...))
 		}
-		w.people.met = func(p *person, what string) { s.met = append(s.met, event{w.now, p.name + " " + what, what}) }
+		w.people.observe = func(p *person, what string) {
+			s.events = append(s.events, event{w.now, p.name + " " + what, what})
+		}
 	case "advance":
 		if c, ok := d.Arg("clicking"); ok {
 			w.people.clicking = length(c.Vals[0])
@@ -178,7 +180,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			}
 			what = append(what, state)
 		}
-		s.met = nil
+		s.events = nil
 		if number("n", 0) == 0 {
 			for i, name := range names {
 				s.printf("%s %s", name, what[i])
@@ -204,7 +206,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 				}
 				until := p.ticket.Until
 				w.people.ask(p)
-				s.met = nil
+				s.events = nil
 				switch {
 				case p.in && p.ticket.Until > until:
 					s.printf("%s is served, ticket renewed", p.name)

@@ -12,7 +12,7 @@ import (
 const TimeWait = 5 * time.Second
 
 // TimeApart is by how much the time of a data centre must differ from the
-// leader's to be another one and not the same, told late.
+// leader's to be another one and not the same, reported late.
 const TimeApart = time.Second
 
 // Earliest returns the earliest time at which a report can have been written. The time of a child that

@@ -61,7 +61,7 @@ type people struct {
 	w        *world
 	all      []*person
 	clicking time.Duration // everybody inside asks for a page so often; 0 for never
-	met      func(p *person, what string)
+	observe  func(p *person, what string)
 }
 
 // oracle watches every step: see judge.
@@ -198,7 +198,7 @@ const dawn = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 func newWorld(params wire.Params, centres []string, edges int) *world {
 	w := &world{
 		params: params, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {},
-		rooms: roomSet{lost: 15 * time.Minute}, people: people{met: func(*person, string) {}},
+		rooms: roomSet{lost: 15 * time.Minute}, people: people{observe: func(*person, string) {}},
 	}
 	w.net.w, w.people.w, w.oracle.w = w, w, w
 	for _, name := range centres {
@@ -683,7 +683,7 @@ func (ps *people) decided(p *person, d admission.Decision) {
 	case admission.Admit, admission.Serve:
 		ps.w.oracle.issued(p, d)
 		if !p.in {
-			ps.met(p, "is let in")
+			ps.observe(p, "is let in")
 		}
 		p.in = true
 		ps.click(p)
@@ -694,7 +694,7 @@ func (ps *people) decided(p *person, d admission.Decision) {
 	case admission.Queue:
 	}
 	if p.in {
-		ps.met(p, "is out")
+		ps.observe(p, "is out")
 	}
 	p.in = false
 	p.next = ps.w.now + int64(d.Retry)

@@ -32,7 +32,7 @@ func CallOf(id room.ID, v *wire.View, now fleettime.Time) Call {
 	c := Call{Room: id, Called: v.Cutoff}
 	switch {
 	case v.Queues():
-	case v.Slots <= 0:
+	case v.Free <= 0:
 		return Call{Room: id}
 	default:
 		c.Called = now.Add(-countedIn)
@@ -71,11 +71,11 @@ type Job struct {
 // Encode returns the stored form.
 func (j *Job) Encode() ([]byte, error) { return json.Marshal(j) }
 
-// Mark says that a subscription was told a stage.
+// Mark records that a subscriber was notified of a stage.
 type Mark struct {
 	Room    room.ID `json:"room,string"`
 	Visitor uint64  `json:"visitor,string"`
-	Nonce   string  `json:"nonce"` // of the browser that was told
+	Nonce   string  `json:"nonce"` // of the notified browser
 	Stage   Stage   `json:"stage"`
 }
 
@@ -103,7 +103,7 @@ type Book struct {
 	Max   int // subscriptions; more are left out
 	rooms map[room.ID]*bookRoom
 	n     int
-	first [wire.OutboxShards][]key // to be told first that they will be told
+	first [wire.OutboxShards][]key // to be confirmed first
 }
 
 type key struct {
@@ -118,15 +118,15 @@ type bookRoom struct {
 
 // bookSub is a subscription.
 type bookSub struct {
-	place  fleettime.Time
-	since  fleettime.Time // it was read
-	told   Stage          // or queued
-	stored Stage          // of the record
-	queued fleettime.Time // when told was
-	due    fleettime.Time // since when told is
-	nonce  string
-	sealed []byte
-	seq    uint64 // of the record in its stream
+	place    fleettime.Time
+	since    fleettime.Time // it was read
+	notified Stage          // or queued
+	stored   Stage          // of the record
+	queued   fleettime.Time // when notified was set
+	due      fleettime.Time // since when that stage is due
+	nonce    string
+	sealed   []byte
+	seq      uint64 // of the record in its stream
 }
 
 // NewBook returns an empty book.
@@ -150,7 +150,7 @@ func (b *Book) Rooms(most int) map[room.ID]int {
 // it.
 func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Record) bool {
 	rm := b.rooms[id]
-	if r == nil || r.Told == Called {
+	if r == nil || r.Notified == Called {
 		if rm != nil && rm.subs[visitor] != nil {
 			b.drop(id, rm, visitor)
 		}
@@ -163,7 +163,7 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Recor
 	nonce := hex.EncodeToString(r.Sealed[:min(len(r.Sealed), 8)])
 	had := rm.subs[visitor]
 	if had != nil && had.nonce == nonce && had.place == r.Place {
-		had.told, had.stored, had.seq = max(had.told, r.Told), max(had.stored, r.Told), seq
+		had.notified, had.stored, had.seq = max(had.notified, r.Notified), max(had.stored, r.Notified), seq
 		return true
 	}
 	if had == nil {
@@ -173,22 +173,22 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Recor
 		b.n++
 	}
 	rm.subs[visitor] = &bookSub{
-		place: r.Place, since: now, told: r.Told, stored: r.Told, nonce: nonce, sealed: r.Sealed, seq: seq,
+		place: r.Place, since: now, notified: r.Notified, stored: r.Notified, nonce: nonce, sealed: r.Sealed, seq: seq,
 	}
 	shard := Shard(visitor)
-	if r.Told == Unconfirmed {
+	if r.Notified == Unconfirmed {
 		b.first[shard] = append(b.first[shard], key{id, visitor})
 	}
 	for i := range rm.lines[shard] {
-		if r.Told < Soon+Stage(i) {
+		if r.Notified < Soon+Stage(i) {
 			heap.Push(&rm.lines[shard][i], placed{r.Place, visitor})
 		}
 	}
 	return true
 }
 
-// Told takes a mark.
-func (b *Book) Told(m Mark) {
+// Mark takes a stored mark.
+func (b *Book) Mark(m Mark) {
 	rm := b.rooms[m.Room]
 	if rm == nil {
 		return
@@ -199,12 +199,12 @@ func (b *Book) Told(m Mark) {
 	case m.Stage == Called:
 		b.drop(m.Room, rm, m.Visitor)
 	default:
-		s.told, s.stored = max(s.told, m.Stage), max(s.stored, m.Stage)
+		s.notified, s.stored = max(s.notified, m.Stage), max(s.stored, m.Stage)
 	}
 }
 
-// Get returns the subscription that a job is for, with the number of its record, and the mark once it is told. It
-// returns nil if it has ended, or was told.
+// Get returns the subscription that a job is for, with the number of its record, and the mark for its delivery. It
+// returns nil if it has ended, or was notified.
 func (b *Book) Get(j *Job) (sealed []byte, seq uint64, m Mark) {
 	if rm := b.rooms[j.Room]; rm != nil {
 		if s := rm.subs[j.Visitor]; s != nil && s.stored < j.Stage {
@@ -232,7 +232,7 @@ func (b *Book) Prune(now fleettime.Time, age time.Duration) {
 	}
 }
 
-// Confirm returns at most most subscriptions of a shard that are to be told first.
+// Confirm returns at most most subscriptions of a shard that are due a confirmation.
 func (b *Book) Confirm(now fleettime.Time, shard, most int) (due []Job) {
 	for _, k := range b.first[shard] {
 		if len(due) == most {
@@ -253,7 +253,7 @@ func (b *Book) Due(now fleettime.Time, shard int, c Call, most int) (due []Job) 
 	if rm == nil {
 		return nil
 	}
-	for _, stage := range []Stage{Called, Soon} { // a called visitor is not told that its turn will come
+	for _, stage := range []Stage{Called, Soon} { // a called visitor gets no notification that its turn will come
 		line, to := &rm.lines[shard][stage-Soon], c.Called
 		if stage == Soon {
 			to = c.Soon
@@ -276,27 +276,27 @@ func (b *Book) Due(now fleettime.Time, shard int, c Call, most int) (due []Job) 
 	return due
 }
 
-// due adds a subscription unless it was told the stage, and marks it.
+// due adds a subscription unless it was notified of the stage, and marks it.
 func (rm *bookRoom) due(to []Job, now fleettime.Time, id room.ID, visitor uint64, stage Stage) []Job {
 	s := rm.subs[visitor]
-	if s == nil || s.told >= stage {
+	if s == nil || s.notified >= stage {
 		return to
 	}
-	s.told, s.queued, s.due = stage, now, now
+	s.notified, s.queued, s.due = stage, now, now
 	return append(to, s.job(id, visitor))
 }
 
 // job returns the newest notification of a subscription.
 func (s *bookSub) job(id room.ID, visitor uint64) Job {
-	return Job{id, visitor, s.told, s.due, fmt.Sprintf("%016x.%016x.%s.%d", uint64(id), visitor, s.nonce, s.told)}
+	return Job{id, visitor, s.notified, s.due, fmt.Sprintf("%016x.%016x.%s.%d", uint64(id), visitor, s.nonce, s.notified)}
 }
 
-// Stale returns what was returned as due longer ago than after, is not stored as told, and became due later than most
-// ago. The outbox may have lost it; it has a copy at most.
+// Stale returns what was returned as due longer ago than after, is not stored as notified, and became due later than
+// most ago. The outbox may have lost it; it has a copy at most.
 func (b *Book) Stale(now fleettime.Time, after, most time.Duration) (jobs []Job) {
 	for id, rm := range b.rooms {
 		for visitor, s := range rm.subs {
-			if s.told > s.stored && now.Sub(s.queued) > after && now.Sub(s.due) < most {
+			if s.notified > s.stored && now.Sub(s.queued) > after && now.Sub(s.due) < most {
 				s.queued = now
 				jobs = append(jobs, s.job(id, visitor))
 			}
@@ -313,7 +313,7 @@ func (b *Book) Again(jobs []Job) {
 			continue
 		}
 		s, shard := rm.subs[j.Visitor], Shard(j.Visitor)
-		s.told = j.Stage - 1
+		s.notified = j.Stage - 1
 		if j.Stage == Confirmed {
 			b.first[shard] = append(b.first[shard], key{j.Room, j.Visitor})
 		} else {

@@ -18,8 +18,8 @@ const (
 	minute = fleettime.Time(60_000)
 )
 
-func record(place fleettime.Time, told Stage, nonce string) *Record {
-	return &Record{Place: place, Told: told, Sealed: []byte(nonce + strings.Repeat("x", 20))}
+func record(place fleettime.Time, notified Stage, nonce string) *Record {
+	return &Record{Place: place, Notified: notified, Sealed: []byte(nonce + strings.Repeat("x", 20))}
 }
 
 func names(jobs []Job) string {
@@ -38,11 +38,11 @@ func allDue(b *Book, c Call) (out []Job) {
 	return out
 }
 
-// confirm marks jobs of a confirmation as told.
+// confirm marks jobs of a confirmation as notified.
 func confirm(b *Book, jobs []Job) {
 	for i := range jobs {
 		if _, _, m := b.Get(&jobs[i]); m.Stage == Confirmed {
-			b.Told(m)
+			b.Mark(m)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestWhoIsDue(t *testing.T) {
 	expect(Call{shop, 0, 2 * minute}, "1:soon 2:soon")
 	expect(Call{shop, 0, 2 * minute}, "")
 	b.Set(0, shop, 1, 1, nil)
-	b.Set(0, shop, 4, 1, record(4*minute, Soon, "a")) // another notifier has told it
+	b.Set(0, shop, 4, 1, record(4*minute, Soon, "a")) // by another notifier
 	expect(Call{shop, 3 * minute, 4 * minute}, "2:turn 3:turn")
 	expect(Call{shop, 3 * minute, 4 * minute}, "")
 	b.Set(0, shop, 5, 1, record(5*minute, Unconfirmed, "b")) // another browser
@@ -105,7 +105,7 @@ func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 	}
 }
 
-// TestWhatTheOutboxLostIsDueAgain: until the subscription says that it was told, or it is too late.
+// TestWhatTheOutboxLostIsDueAgain: until its mark is stored, or it is too late.
 func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 	b := NewBook(100)
 	b.Set(0, shop, 1, 1, record(minute, Confirmed, "a"))
@@ -114,10 +114,10 @@ func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 	_, _, m := b.Get(&first[1])
 	other := m
 	other.Visitor, other.Nonce = 1, "of another browser"
-	b.Told(m)
-	b.Told(other)
+	b.Mark(m)
+	b.Mark(other)
 	if sealed, _, _ := b.Get(&first[1]); sealed != nil {
-		t.Error("it can be told again")
+		t.Error("it can be delivered again")
 	}
 	for at, want := range []string{"", "", "1:turn", "", "1:turn", "", "", ""} {
 		got := b.Stale(fleettime.Time(at*20_000), 30*time.Second, 90*time.Second)
@@ -148,21 +148,21 @@ func BenchmarkDue(b *testing.B) {
 		for v := range uint64(n) {
 			book.Set(0, shop, v, v, record(fleettime.Time(v*7919%n), Confirmed, "a"))
 		}
-		told := 0
+		due := 0
 		for at := range fleettime.Time(50) {
 			for shard := range wire.OutboxShards {
-				told += len(book.Due(0, shard, Call{shop, at * 2000, at*2000 + 1000}, n))
+				due += len(book.Due(0, shard, Call{shop, at * 2000, at*2000 + 1000}, n))
 			}
 		}
-		if told < n {
-			b.Fatal(told)
+		if due < n {
+			b.Fatal(due)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/subscriber")
 }
 
-// TestAFullRoomCallsNobody: a visitor that subscribed on its first page does not count as waiting yet, and is told of its
-// turn once a permit is free that it would have been counted for, or its place is called.
+// TestAFullRoomCallsNobody: a visitor that subscribed on its first page does not count as waiting yet, and is told of
+// its turn once a permit is free that it would have been counted for, or its place is called.
 func TestAFullRoomCallsNobody(t *testing.T) {
 	const place = fleettime.Time(1_622_133_190_000)
 	for name, tc := range map[string]struct {
@@ -171,9 +171,9 @@ func TestAFullRoomCallsNobody(t *testing.T) {
 		called bool
 	}{
 		"full":               {wire.View{Cutoff: estimate.Open}, time.Minute, false},
-		"over":               {wire.View{Cutoff: estimate.Open, Slots: -3}, time.Minute, false},
-		"free":               {wire.View{Cutoff: estimate.Open, Slots: 1}, 10 * time.Second, true},
-		"free, as it seemed": {wire.View{Cutoff: estimate.Open, Slots: 1}, time.Second, false},
+		"over":               {wire.View{Cutoff: estimate.Open, Free: -3}, time.Minute, false},
+		"free":               {wire.View{Cutoff: estimate.Open, Free: 1}, 10 * time.Second, true},
+		"free, as it seemed": {wire.View{Cutoff: estimate.Open, Free: 1}, time.Second, false},
 		"its turn":           {wire.View{Cutoff: place}, time.Second, true},
 		"not called":         {wire.View{Cutoff: place - 1}, time.Minute, false},
 	} {

@@ -141,7 +141,7 @@ type Stage uint8
 // The stages, in their order.
 const (
 	Unconfirmed Stage = iota // nothing
-	Confirmed                // that it will be told: the browser got a message
+	Confirmed                // the browser got a first message
 	Soon                     // that about five minutes are left
 	Called                   // that its turn has come
 )
@@ -150,9 +150,9 @@ func (s Stage) String() string { return [...]string{"none", "confirm", "soon", "
 
 // Record is a stored subscription: [Subject] names its room and ticket. An empty one means that it was withdrawn.
 type Record struct {
-	Place  fleettime.Time `json:"place"`
-	Told   Stage          `json:"told"`
-	Sealed []byte         `json:"sealed,omitempty"` // a Subscription; none once all is told
+	Place    fleettime.Time `json:"place"`
+	Notified Stage          `json:"told"`
+	Sealed   []byte         `json:"sealed,omitempty"` // a Subscription; none after the last stage
 }
 
 // Encode returns the stored form.
@@ -160,7 +160,7 @@ func (r *Record) Encode() ([]byte, error) { return json.Marshal(r) }
 
 // DecodeRecord reads the stored form.
 func DecodeRecord(data []byte) (r Record, err error) {
-	if err = strictjson.Decode(data, &r); err == nil && r.Told > Called {
+	if err = strictjson.Decode(data, &r); err == nil && r.Notified > Called {
 		err = errors.New("unknown stage")
 	}
 	return r, err

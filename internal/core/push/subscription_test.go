@@ -34,7 +34,7 @@ func TestASealedSubscription(t *testing.T) {
 	if err != nil || bytes.Contains(sealed, []byte("secret-token")) {
 		t.Fatalf("%q, %v", sealed, err)
 	}
-	r := Record{Place: 5, Told: Soon, Sealed: sealed}
+	r := Record{Place: 5, Notified: Soon, Sealed: sealed}
 	data, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)

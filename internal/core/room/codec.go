@@ -73,8 +73,8 @@ func appendMembers(out []member, object any) []member {
 		add("suspended", &v.Suspended)
 		out = append(out, member{"shuffle", &v.Shuffle, !v.Shuffle})
 		for t := range Overridable() {
-			_, said := v.Overrides[t.Key]
-			out = append(out, member{t.Key, override{v, t}, !said})
+			_, overridden := v.Overrides[t.Key]
+			out = append(out, member{t.Key, override{v, t}, !overridden})
 		}
 	default:
 		panic(fmt.Sprintf("room: an object of type %T", v))

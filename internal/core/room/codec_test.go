@@ -22,7 +22,8 @@ var publishedDoc = Document{
 		TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 6 * time.Minute,
 		Probation: 30 * time.Second, Grace: 90 * time.Second, PartitionPolicy: PolicyCap, LostAfter: 20 * time.Minute,
 		OnIsolation: IsolationOpen, IsolationLimit: 50, Origin: "http://10.0.0.5:8080",
-		QueueingStatus: 202, WaitingPage: "page.html", DefaultLanguage: "de-DE", QueueMessage: "Ça vient.", Epoch: 4294967295,
+		QueueingStatus: 202, WaitingPage: "page.html", DefaultLanguage: "de-DE", QueueMessage: "Ça vient.",
+		Epoch: 4294967295,
 	}},
 	Hosts: []Host{{"shop.example.com", "http://10.0.0.5:8080"}},
 }

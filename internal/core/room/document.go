@@ -152,7 +152,7 @@ func (c *checker) room(i int, idOf func(string) ID) {
 			add("name", fmt.Sprintf("is the name of %s already", c.labels.room(j)))
 		} else {
 			c.names[s.Name] = i
-			id := idOf(s.Known())
+			id := idOf(s.TicketName())
 			if j, ok := c.ids[id]; ok {
 				add("name", fmt.Sprintf("has the same ID as %s, choose another", c.label(j)))
 			} else {

@@ -180,7 +180,7 @@ func TestARenamedRoomIsTheSameRoom(t *testing.T) {
 		NewUsersPerMinute: 1,
 	}
 	set, err := NewSet(Document{Rooms: []Settings{one}}, 1)
-	if err != nil || set.ByName("fair").ID != IDOf("shop") || set.ByName("fair").Known() != "shop" {
+	if err != nil || set.ByName("fair").ID != IDOf("shop") || set.ByName("fair").TicketName() != "shop" {
 		t.Fatalf("%+v %v", set, err)
 	}
 	if one.Identity = "fair"; one.WithDefaults().Identity != "" {
@@ -197,6 +197,6 @@ func TestARenamedRoomIsTheSameRoom(t *testing.T) {
 		Name: "again", Identity: "shop",
 		Host: "a.example",
 	}}}); len(got) != 0 {
-		t.Errorf("told to begin anew: %v", got)
+		t.Errorf("asked to begin anew: %v", got)
 	}
 }

@@ -137,7 +137,7 @@ func (s *Settings) opens(e *Event, board *draw.Board) int64 {
 
 // DrawOf returns the identity of the draw of an event.
 func (s *Settings) DrawOf(e *Event) draw.Event {
-	return draw.Event{Room: PublicID(s.Known()), ID: e.ID, Start: fleettime.Time(e.Start), End: fleettime.Time(e.End)}
+	return draw.Event{Room: PublicID(s.TicketName()), ID: e.ID, Start: fleettime.Time(e.Start), End: fleettime.Time(e.End)}
 }
 
 // at returns the index of the phase at now.

@@ -32,7 +32,7 @@ func launch() Event {
 	}
 }
 
-// TestEventsAreRefusedWithTheField: each fault of an event is told with its place in the list and its rule.
+// TestEventsAreRefusedWithTheField: each fault of an event is reported with its place in the list and its rule.
 func TestEventsAreRefusedWithTheField(t *testing.T) {
 	edit := func(f func(*Event)) []Event {
 		e := launch()
@@ -323,8 +323,8 @@ func TestAnEventWithADraw(t *testing.T) {
 		kind  Kind
 		next  float64 // -1 for never
 	}{
-		{"nothing is told", nil, -1, Prequeue, 30},
-		{"nothing is told at the start", nil, 0.1, Prequeue, 30},
+		{"nothing is published", nil, -1, Prequeue, 30},
+		{"nothing is published at the start", nil, 0.1, Prequeue, 30},
 		{"announced", board(draw.Announce(1, events[0], draw.Secret{1}, draw.BeaconNone)), 0.1, Prequeue, 30},
 		{"published in time, before the start", published(-0.49), -0.01, Prequeue, 0},
 		{"published in time", published(-0.49), 0, Active, 30},
@@ -334,13 +334,13 @@ func TestAnEventWithADraw(t *testing.T) {
 		{"no draw", board(draw.Without(events[0], "late")), 0, Active, 30},
 		{"over without a record", nil, 31, Base, -1},
 	} {
-		told := set.Told(c.board)
-		r := told.Under(nil, at(c.now), 0).ByName("sale")
+		drawn := set.WithDraws(c.board)
+		r := drawn.Under(nil, at(c.now), 0).ByName("sale")
 		next := int64(0)
 		if c.next >= 0 {
 			next = at(c.next)
 		}
-		if got := told.Next(nil, at(c.now), 0); r.Phase.Kind != c.kind || r.Closed != (c.kind == Prequeue) || got != next {
+		if got := drawn.Next(nil, at(c.now), 0); r.Phase.Kind != c.kind || r.Closed != (c.kind == Prequeue) || got != next {
 			t.Errorf("%s: kind %d, closed %v, next %s, want %s", c.name, r.Phase.Kind, r.Closed, showMoment(got),
 				showMoment(next))
 		}
@@ -352,10 +352,11 @@ func TestAnEventWithADraw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := plain.Told(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); r.Drawn == nil || r.Draw != nil {
+	if r := plain.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); r.Drawn == nil || r.Draw != nil {
 		t.Errorf("the event went, and who was drawn has the place no more: %+v", r)
 	}
-	if got := set.Told(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); got.Draw == nil || got.Draw != got.Drawn {
+	if got := set.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); got.Draw == nil ||
+		got.Draw != got.Drawn {
 		t.Errorf("while it is on: %+v", got)
 	}
 }

@@ -54,7 +54,7 @@ func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 	}
 	changed := map[*Room]*Room{}
 	for _, r := range s.planned {
-		plan, drawn := s.plan(r), s.board.Drawn(PublicID(r.Known()))
+		plan, drawn := s.plan(r), s.board.Drawn(PublicID(r.TicketName()))
 		if in, on, closed := r.During(plan, now, bound); on.Kind != Base || closed || drawn != nil ||
 			len(plan) != len(r.Plan) || !in.Equal(r.Settings) {
 			changed[r] = &Room{ID: r.ID, Settings: in, Index: r.Index, Plan: plan, Phase: on, Closed: closed, Drawn: drawn}
@@ -79,29 +79,30 @@ func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 
 // control applies c to the rooms of s, or to their versions in changed.
 func (s *Set) control(c *Controls, now int64, bound time.Duration, changed map[*Room]*Room) {
-	for id, said := range c.Rooms {
+	for id, control := range c.Rooms {
 		known, err := controlledID(id)
 		if err != nil {
 			continue // DecodeControls refuses it
 		}
-		in, before := said.At(now), said.At(now-bound.Milliseconds())
+		in, before := control.At(now), control.At(now-bound.Milliseconds())
 		r := s.ByID(known)
-		if r == nil || before == nil || PublicID(r.Known()) != id {
+		if r == nil || before == nil || PublicID(r.TicketName()) != id {
 			continue
 		}
 		out := *r
 		if phase := changed[r]; phase != nil {
 			out = *phase
 		}
-		out.Settings, out.Control = out.Surely(said, now, bound), in
+		out.Settings, out.Control = out.Surely(control, now, bound), in
 		if in != nil || !out.Equal(r.Settings) {
 			changed[r] = &out
 		}
 	}
 }
 
-// Told returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns nil.
-func (s *Set) Told(board *draw.Board) *Set {
+// WithDraws returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns
+// nil.
+func (s *Set) WithDraws(board *draw.Board) *Set {
 	if s == nil || board == nil {
 		return s
 	}
@@ -109,7 +110,7 @@ func (s *Set) Told(board *draw.Board) *Set {
 	out.board, out.planned = board, slices.Clone(s.planned)
 	for _, n := range board.Notices {
 		if id, err := controlledID(n.Room); err == nil && n.Drawn() != nil {
-			if r := s.ByID(id); r != nil && PublicID(r.Known()) == n.Room && !slices.Contains(out.planned, r) {
+			if r := s.ByID(id); r != nil && PublicID(r.TicketName()) == n.Room && !slices.Contains(out.planned, r) {
 				out.planned = append(out.planned, r) // drawn positions outlive the event
 			}
 		}

@@ -54,7 +54,7 @@ func (o Overrides) check(s *Settings, add func(key, rule string)) {
 	}
 	in := o.Over(*s)
 	for t := range Overridable() {
-		if _, said := o[t.Key]; said && t.Rule != nil {
+		if _, overridden := o[t.Key]; overridden && t.Rule != nil {
 			add(t.Key, t.Rule(&in))
 		}
 	}

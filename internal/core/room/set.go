@@ -51,7 +51,7 @@ func NewSet(doc Document, version uint64) (*Set, error) {
 		origins: doc.PassThrough(),
 	}
 	for i, settings := range doc.Rooms {
-		r := &Room{ID: IDOf(settings.Known()), Settings: settings, Plan: settings.Plan()}
+		r := &Room{ID: IDOf(settings.TicketName()), Settings: settings, Plan: settings.Plan()}
 		if s.rooms[i] = r; len(r.Plan) > 1 {
 			s.planned = append(s.planned, r)
 		}
@@ -172,11 +172,11 @@ func (s *Set) Match(rawHost, path string) Match {
 func (s *Set) Renamed(d Document) map[string]string {
 	old, out := map[Route]string{}, map[string]string{}
 	for _, r := range s.Rooms() {
-		old[Route{Host: r.Host, Path: r.Path}] = r.Known()
+		old[Route{Host: r.Host, Path: r.Path}] = r.TicketName()
 	}
 	d = d.WithDefaults()
 	for _, r := range d.Rooms {
-		if name := old[Route{Host: r.Host, Path: r.Path}]; name != "" && name != r.Known() {
+		if name := old[Route{Host: r.Host, Path: r.Path}]; name != "" && name != r.TicketName() {
 			out[r.Name] = name
 		}
 	}

@@ -125,8 +125,8 @@ const (
 // the loss of every store.
 type ID uint64
 
-// Known returns the room's name in tickets and cookies: its name, or the name before it was renamed.
-func (s *Settings) Known() string {
+// TicketName returns the room's name in tickets and cookies: its name, or the name before it was renamed.
+func (s *Settings) TicketName() string {
 	if s.Identity != "" {
 		return s.Identity
 	}

@@ -494,8 +494,8 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, expression string) {
 		r, err := Compile(expression, sources)
 		if err != nil {
-			if fs, ok := err.(Faults); !ok || len(fs) == 0 || fs[0].At < 1 || //nolint:errorlint // Compile promises the type itself
-				fs[0].Reason == "" {
+			fs, ok := err.(Faults) //nolint:errorlint // Compile promises the type itself
+			if !ok || len(fs) == 0 || fs[0].At < 1 || fs[0].Reason == "" {
 				t.Fatalf("%q: %#v", expression, err)
 			}
 			return

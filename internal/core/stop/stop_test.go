@@ -43,7 +43,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 
 func TestAdvice(t *testing.T) {
 	for want, s := range map[string]Stop{
-		"no visitor is admitted in dublin until 2026-11-22 13:14:41 UTC at most, or until edge e2 (instance 7) reports: only it knows its counts; " +
+		"no visitor is admitted in dublin until 2026-11-22 13:14:41 UTC at most, or until edge e2 (instance 7) reports: " +
+			"only it knows its counts; " +
 			"first look on its machine or in its scheduler whether its process has ended: vestibule fleet forget e2 --dc dublin": {
 			Reason: AwaitsEdge, Centre: "dublin", Edge: "e2", Instance: 7, Until: day,
 		},

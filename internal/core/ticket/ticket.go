@@ -76,7 +76,7 @@ type Ticket struct {
 	// count the visitor again, and whether the place is kept.
 	Network   Network
 	Uncounted bool
-	Kept      bool // its visitor is told when its turn comes, so the grace period begins then
+	Kept      bool // its visitor is notified when its turn comes, so the grace period begins then
 }
 
 // Place returns the visitor's position in the order of the queue: earlier places go first. It is a time on the axis of

@@ -51,17 +51,17 @@ func genTicket(t *rapid.T) Ticket {
 		Epoch:  rapid.Uint32().Draw(t, "epoch"),
 		Flags:  Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
 	}
-	told := [4]uint32{
+	values := [4]uint32{
 		rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"),
 		rapid.Uint32().Draw(t, "high or root"), rapid.Uint32().Draw(t, "longer or net"),
 	}
 	if rapid.Bool().Draw(t, "admitted") {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
-		tk.Stamp, tk.Parent, tk.Root, tk.Net = told[0], told[1], told[2], told[3]
+		tk.Stamp, tk.Parent, tk.Root, tk.Net = values[0], values[1], values[2], values[3]
 	} else { // only waiting visitors are shown a wait, at most a day
 		const day = 1<<waitBits - 1
-		tk.Forecast, tk.Wait, tk.High, tk.Longer = told[0], told[1]&day, told[2]&day, told[3]
+		tk.Forecast, tk.Wait, tk.High, tk.Longer = values[0], values[1]&day, values[2]&day, values[3]
 		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
 		tk.Low = rapid.Uint16Max(lowParts).Draw(t, "low")
 		if rapid.Bool().Draw(t, "placed") {
@@ -347,8 +347,8 @@ func FuzzLayout(f *testing.F) {
 	})
 }
 
-// TestWhatWasToldFitsBesideTheWait: the values are read back, also with a wait alone.
-func TestWhatWasToldFitsBesideTheWait(t *testing.T) {
+// TestShownValuesFitBesideTheWait: the values are read back, also with a wait alone.
+func TestShownValuesFitBesideTheWait(t *testing.T) {
 	for _, want := range []Ticket{
 		{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400},
 		{ID: 1, Wait: 86400, High: 86400},
@@ -361,8 +361,8 @@ func TestWhatWasToldFitsBesideTheWait(t *testing.T) {
 	}
 }
 
-// TestTheLowEndStaysAsItWasTold: storing it again does not change it, and it never exceeds the given value.
-func TestTheLowEndStaysAsItWasTold(t *testing.T) {
+// TestTheLowEndStaysAsShown: storing it again does not change it, and it never exceeds the given value.
+func TestTheLowEndStaysAsShown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := Ticket{Wait: rapid.Uint32Range(0, 86400).Draw(t, "wait")}
 		want := time.Duration(rapid.Int64Range(0, int64(tk.Wait)).Draw(t, "low")) * time.Second

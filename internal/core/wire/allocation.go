@@ -46,8 +46,10 @@ func (a *Allocation) Reset() { a.Granted, a.Returned = 0, 0 }
 // Offered returns the fields that a parent writes.
 func (a *Allocation) Offered() Allocation { return Allocation{Granted: a.Granted, Keep: a.Keep} }
 
-// Told returns the fields that a report carries.
-func (a *Allocation) Told() Allocation { return Allocation{Granted: a.Granted, Returned: a.Returned} }
+// Reported returns the fields that a report carries.
+func (a *Allocation) Reported() Allocation {
+	return Allocation{Granted: a.Granted, Returned: a.Returned}
+}
 
 // MaxPermits bounds every number of permits, and stands for no limit.
 const MaxPermits = 1 << 40
@@ -90,5 +92,5 @@ func (p *Permits) Reset() {
 // Offered returns the fields that a parent writes.
 func (p *Permits) Offered() Permits { return Permits{p.Sessions.Offered(), p.Rate.Offered()} }
 
-// Told returns the fields that a report carries.
-func (p *Permits) Told() Permits { return Permits{p.Sessions.Told(), p.Rate.Told()} }
+// Reported returns the fields that a report carries.
+func (p *Permits) Reported() Permits { return Permits{p.Sessions.Reported(), p.Rate.Reported()} }

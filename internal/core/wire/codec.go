@@ -43,7 +43,7 @@ func packReport(m *Report) *wirepb.Report {
 	for i := range m.Rooms {
 		p.Rooms[i] = packRoomReport(&m.Rooms[i])
 	}
-	for _, e := range m.Edges[:min(len(m.Edges), MaxToldEdges)] {
+	for _, e := range m.Edges[:min(len(m.Edges), MaxReportedEdges)] {
 		p.Edges = append(p.Edges, &wirepb.ToldEdge{
 			Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease),
 			CertificateEndS: e.CertificateEnd,
@@ -76,9 +76,9 @@ func unpackReport(p *wirepb.Report) (*Report, error) {
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	for _, e := range p.Edges[:min(len(p.Edges), MaxToldEdges)] {
+	for _, e := range p.Edges[:min(len(p.Edges), MaxReportedEdges)] {
 		if CheckName(e.Name) == nil {
-			m.Edges = append(m.Edges, ToldEdge{
+			m.Edges = append(m.Edges, EdgeStatus{
 				e.Name, shown(e.Build), shown(e.State), time.Duration(e.HeardMs) * time.Millisecond,
 				time.Duration(e.LeaseMs) * time.Millisecond, e.CertificateEndS,
 			})
@@ -189,7 +189,7 @@ func (b *roomBuffer) pack(r *RoomReport) *wirepb.RoomReport {
 		packLines(r.Copied)
 	p.Passes, p.Callable, p.SiteDown, p.Overdue = packPasses(&r.Passes), r.Callable, r.SiteDown, r.Overdue
 	p.BoundSessions, p.BoundRate, p.Removed = uint64(r.Bound.Sessions), uint64(r.Bound.Rate), r.Removed
-	if t := r.Told; t != nil {
+	if t := r.Forwarded; t != nil {
 		p.Told = &wirepb.Sums{Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered, Counts: t.Counts.Trim()}
 	}
 	if n := len(r.HeldJoined); n > 0 {
@@ -270,7 +270,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		if len(t.Counts) > history.NumCounts {
 			return fmt.Errorf("told: at most %d counts, got %d", history.NumCounts, len(t.Counts))
 		}
-		r.Told = &Sums{t.Admitted, t.Joined, t.Entered, t.Counts}
+		r.Forwarded = &Sums{t.Admitted, t.Joined, t.Entered, t.Counts}
 	}
 	if len(p.GetArrivalsMinuteMs()) != len(p.GetArrivalsN()) || len(p.GetArrivalsN()) > MaxMinutes {
 		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)

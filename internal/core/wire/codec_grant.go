@@ -18,7 +18,7 @@ import (
 func EncodeGrant(g *Grant) ([]byte, error) {
 	p := &wirepb.Grant{
 		Version: Version, To: g.To, Instance: g.Instance, LeaseEpoch: g.LeaseEpoch, From: packTerm(g.From), Seq: g.Seq,
-		Part: g.Part, Parts: g.Parts, Acked: g.Acked, Told: g.Told, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)),
+		Part: g.Part, Parts: g.Parts, Acked: g.Acked, Told: g.Forwarded, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)),
 		AtMs: int64(g.At), AtBoundNs: uint64(max(0, g.AtBound)), LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess,
 		Twin: g.Twin, Baseline: g.Baseline, Handshake: wirepb.Handshake(g.Handshake) + 1, WatermarkMs: int64(g.Watermark),
 		Members: g.Members, Standing: uint32(g.Standing), ClusterId: g.ClusterID, Stop: packStop(&g.Stop),
@@ -63,7 +63,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	}
 	g := &Grant{
 		To: p.To, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part,
-		Parts: p.Parts, Acked: p.Acked, Told: p.Told, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs),
+		Parts: p.Parts, Acked: p.Acked, Forwarded: p.Told, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs),
 		At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtBoundNs), Lease: time.Duration(p.LeaseNs), Guess: p.Guess,
 		Twin: p.Twin, Baseline: p.Baseline, Handshake: Handshake(p.Handshake - 1), Watermark: fleettime.Time(p.WatermarkMs),
 		Members: p.Members, Standing: Standing(p.Standing), ClusterID: p.ClusterId, Stop: unpackStop(p.Stop),
@@ -113,7 +113,7 @@ func packView(v *View) *wirepb.View {
 	}
 	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), CutoffMs: int64(v.Cutoff), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining,
+		Slots: v.Free, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining,
 		CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
 	}
 	for _, c := range v.Paces {
@@ -153,7 +153,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	}
 	v := &View{
 		Version: p.Version, At: fleettime.Time(p.AtMs), Cutoff: fleettime.Time(p.CutoffMs), Park: fleettime.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining,
+		Free: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining,
 		Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
 	}
 	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > estimate.MaxPaces {

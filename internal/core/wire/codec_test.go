@@ -37,7 +37,7 @@ var goldenReport = Report{
 		Reason: stop.AwaitsEdge, Since: day - 9000, Until: day + 60_000, Centre: "nairobi",
 		Edge: "edge-2", Instance: 1<<63 + 5, Ended: true,
 	},
-	Edges: []ToldEdge{
+	Edges: []EdgeStatus{
 		{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond, 1800000000},
 		{"edge-2", "", "awaiting", time.Hour, 0, 0},
 	},
@@ -70,7 +70,8 @@ var goldenReport = Report{
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
 		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Removed: true,
 		Passes:   Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
-		Admitted: 50, Joined: 12, Entered: 4, Told: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
+		Admitted: 50, Joined: 12, Entered: 4,
+		Forwarded: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
 		Waiting: estimate.Histogram{
 			{Start: day - 120_000, Width: 1000, N: 2},
 			{Start: day - 119_000, Width: 60_000, N: -1.5},
@@ -83,7 +84,7 @@ var goldenReport = Report{
 }
 
 var goldenGrant = Grant{
-	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Told: 39,
+	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Forwarded: 39,
 	Echo:  987654321,
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute,
 	Baseline:  true,
@@ -97,7 +98,7 @@ var goldenGrant = Grant{
 			Bound: PermitCounts{Sessions: 900, Rate: 400}, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}},
 			Lines:  []Line{{ID: 79, Stamp: 0xa1}},
 			Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Keep: 5}}, View: &View{
-				Version: 8, At: day, Cutoff: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
+				Version: 8, At: day, Cutoff: day - 90_000, Park: estimate.Open, Free: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 				Line:    estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
 				Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{
 					{Seed: 7, Called: 1622133180005},
@@ -162,11 +163,11 @@ func TestGoldenMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := g.msg.ProtoReflect().New().Interface()
-		if err := prototext.Unmarshal(text, told); err != nil {
+		golden := g.msg.ProtoReflect().New().Interface()
+		if err := prototext.Unmarshal(text, golden); err != nil {
 			t.Fatal(err)
 		}
-		if err := proto.Unmarshal(want, g.msg); err != nil || !proto.Equal(told, g.msg) {
+		if err := proto.Unmarshal(want, g.msg); err != nil || !proto.Equal(golden, g.msg) {
 			t.Errorf("%s: text and bytes tell different things (%v)", g.name, err)
 		}
 	}
@@ -192,7 +193,7 @@ func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 			{Name: "a b"}, {Name: "edge-1", Build: "v1\x1b[2J", State: "alive", HeardMs: 7},
 		},
 	}
-	for i := range 2 * MaxToldEdges {
+	for i := range 2 * MaxReportedEdges {
 		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: fmt.Sprint("more-", i)})
 	}
 	data, err := proto.Marshal(p)
@@ -200,10 +201,22 @@ func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := DecodeReport(data)
-	if err != nil || len(m.Build) != maxShown || len(m.Edges) != MaxToldEdges-1 ||
-		m.Edges[0] != (ToldEdge{Name: "edge-1", State: "alive", Heard: 7 * time.Millisecond}) {
+	if err != nil || len(m.Build) != maxShown || len(m.Edges) != MaxReportedEdges-1 ||
+		m.Edges[0] != (EdgeStatus{Name: "edge-1", State: "alive", Heard: 7 * time.Millisecond}) {
 		t.Fatalf("%v: %+v", err, m)
 	}
+}
+
+// altered decodes a message into p, changes it, and encodes it again. err is the one of the first encoding.
+func altered(data []byte, err error, p proto.Message, change func()) ([]byte, error) {
+	if err == nil {
+		err = proto.Unmarshal(data, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	change()
+	return proto.Marshal(p)
 }
 
 func TestForeignMessagesAreRefused(t *testing.T) {
@@ -211,17 +224,9 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		return func() error {
 			var p wirepb.Report
 			data, err := EncodeReport(&goldenReport)
-			if err != nil {
-				return err
+			if data, err = altered(data, err, &p, func() { change(&p) }); err == nil {
+				_, err = DecodeReport(data)
 			}
-			if err := proto.Unmarshal(data, &p); err != nil {
-				return err
-			}
-			change(&p)
-			if data, err = proto.Marshal(&p); err != nil {
-				return err
-			}
-			_, err = DecodeReport(data)
 			return err
 		}
 	}
@@ -229,17 +234,9 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		return func() error {
 			var p wirepb.Grant
 			data, err := EncodeGrant(&goldenGrant)
-			if err != nil {
-				return err
+			if data, err = altered(data, err, &p, func() { change(&p) }); err == nil {
+				_, err = DecodeGrant(data)
 			}
-			if err := proto.Unmarshal(data, &p); err != nil {
-				return err
-			}
-			change(&p)
-			if data, err = proto.Marshal(&p); err != nil {
-				return err
-			}
-			_, err = DecodeGrant(data)
 			return err
 		}
 	}
@@ -404,7 +401,7 @@ func TestALargeRoomStaysSmallOnTheWire(t *testing.T) {
 		t.Errorf("%d bytes", len(data))
 	}
 	if size := reportSize(&r); len(data) > size {
-		t.Errorf("%d bytes, reckoned with at most %d", len(data), size)
+		t.Errorf("%d bytes, estimated at most %d", len(data), size)
 	}
 }
 

@@ -87,9 +87,9 @@ type Report struct {
 
 	// The following fields are for display. The shells fill them in.
 
-	Build  string     // release of the process
-	Edges  []ToldEdge // of the data centre, in some reports; at most MaxToldEdges (regionals)
-	EdgesN uint32     // number of edges
+	Build  string       // release of the process
+	Edges  []EdgeStatus // of the data centre, in some reports; at most MaxReportedEdges (regionals)
+	EdgesN uint32       // number of edges
 
 	TellsEdges bool // Edges and EdgesN are set
 
@@ -98,8 +98,8 @@ type Report struct {
 	CertificateEnd int64 // when the first certificate of the process ends, in Unix seconds; 0 for none
 }
 
-// ToldEdge is an edge as seen by its regional.
-type ToldEdge struct {
+// EdgeStatus is the state of an edge as its regional sees it.
+type EdgeStatus struct {
 	Name  string
 	Build string
 	State string
@@ -167,9 +167,9 @@ type RoomReport struct {
 	// RoomGrant.Drop.
 	Removed bool
 
-	// Told are the sums of an edge that joins as global gets them from other regionals: this one counts from there. It is
-	// nil for unknown.
-	Told *Sums
+	// Forwarded are the sums of an edge that joins as global gets them from other regionals: this one counts from there.
+	// It is nil for unknown.
+	Forwarded *Sums
 }
 
 // Sums are cumulative counts of visitors.
@@ -194,8 +194,8 @@ const (
 	// MaxMessage bounds an encoded message, in bytes; a larger report or grant is sent in parts.
 	MaxMessage = 200 << 10
 
-	// MaxToldEdges bounds the listed edges of a report. They add at most a tenth of MaxMessage.
-	MaxToldEdges = 100
+	// MaxReportedEdges bounds the listed edges of a report. They add at most a tenth of MaxMessage.
+	MaxReportedEdges = 100
 
 	maxShown = 64 // bytes of a text for display
 )
@@ -268,7 +268,7 @@ type Grant struct {
 	Parts      uint32
 
 	Acked     uint64         // newest complete Report.Seq
-	Told      uint64         // to edges: newest Report.Seq whose sums global gets from this regional; 0 for unknown
+	Forwarded uint64         // to edges: newest Report.Seq whose sums global gets from this regional; 0 for unknown
 	Echo      fleettime.Mono // Report.Sent of the newest report received; 0 for none
 	Dwell     time.Duration  // time since that report was received
 	At        fleettime.Time // the parent's fleet time
@@ -381,7 +381,7 @@ type View struct {
 	// admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
 	Cutoff fleettime.Time   `json:"cutoff"`
 	Park   fleettime.Time   `json:"held_up_to"`   // visitors that joined before it may be long-polled for their turn
-	Slots  int64            `json:"permits_free"` // T minus active; negative after T was lowered
+	Free   int64            `json:"permits_free"` // T minus active; negative after T was lowered
 	Active uint64           `json:"sessions"`
 	Mu     float64          `json:"entering_per_second"`       // recent admissions per second
 	Theta  float64          `json:"giving_up_per_second_each"` // fraction of waiting visitors that abandon per second

@@ -48,8 +48,8 @@ func reportSize(r *RoomReport) int {
 	size := 180 + 3*len(r.Outcomes) + 3*len(r.Counts) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) +
 		24*(len(r.Waiting)+len(r.Pending)) +
 		12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied) + 3*len(r.RateUsed)
-	if r.Told != nil {
-		size += 40 + 3*len(r.Told.Counts)
+	if r.Forwarded != nil {
+		size += 40 + 3*len(r.Forwarded.Counts)
 	}
 	return size
 }

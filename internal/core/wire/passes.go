@@ -52,7 +52,7 @@ func (h *Hand) Tell(to Term) Passes {
 	if to != h.from {
 		return Passes{}
 	}
-	return Passes{Release: h.Release, Allocation: h.Told(), Spent: h.Spent}
+	return Passes{Release: h.Release, Allocation: h.Reported(), Spent: h.Spent}
 }
 
 func packPasses(p *Passes) *wirepb.Passes {

@@ -112,8 +112,10 @@ func PushOf(subject string) (room, visitor uint64, ok bool) {
 	return room, visitor, err == nil && n == 2 && subject == PushSubject(room, visitor)
 }
 
-// ToldSubject is the subject of some push.Mark, with a number of its own.
-func ToldSubject(number uint64) string { return fmt.Sprintf("%s.push.told.%016x", prefix+Root, number) }
+// MarksSubject is the subject of some push.Mark, with a number of its own.
+func MarksSubject(number uint64) string {
+	return fmt.Sprintf("%s.push.told.%016x", prefix+Root, number)
+}
 
 // Pushes are the subjects of all subscriptions and marks.
 const Pushes = prefix + Root + ".push.*.*"

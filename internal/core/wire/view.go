@@ -32,7 +32,7 @@ func (v *View) Newcomer() (wait time.Duration, ok bool) {
 // Place returns the number of visitors in front of a visitor that joined at the given time, minus those that can enter
 // at once: it is negative if a permit is to spare. counted says that the visitor is in the line already.
 func (v *View) Place(joined fleettime.Time, counted bool) float64 {
-	return v.Line.Ahead(joined, counted) + v.Supposed(joined) - max(0, float64(v.Slots))
+	return v.Line.Ahead(joined, counted) + v.Supposed(joined) - max(0, float64(v.Free))
 }
 
 // Supposed returns the assumed number of unreported visitors in front, from the recent join rate.
@@ -58,7 +58,7 @@ func (v *View) Next(joined fleettime.Time, place float64) bool {
 		return false
 	}
 	// The place is counted without the free permits. A forecast of a moment ago may have them as admissions.
-	n := estimate.Entered(v.Paces, nextWithin) - float64(max(0, v.Slots))
+	n := estimate.Entered(v.Paces, nextWithin) - float64(max(0, v.Free))
 	return n > 0 && max(0, place) < n/2-math.Sqrt(n)
 }
 

@@ -8,21 +8,21 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// firstInLine returns the view of the first visitor in line, at the time after, in a room of slots permits that was
+// firstInLine returns the view of the first visitor in line, at the time after, in a room of so many permits that was
 // just full when the visitor joined.
-func firstInLine(slots float64, session, after time.Duration) *View {
+func firstInLine(permits float64, session, after time.Duration) *View {
 	const at, start = fleettime.Time(1_790_000_000_000), fleettime.Mono(time.Hour)
 	life := time.Duration(Life(session)) * time.Second
 	var u estimate.Turnover
 	u.Observe(start, life, 0, 0)
-	u.Observe(start.Add(time.Second), life, slots, slots)
+	u.Observe(start.Add(time.Second), life, permits, permits)
 	for t := 2 * time.Second; t <= after; t += time.Second {
-		u.Observe(start.Add(t), life, slots, slots)
+		u.Observe(start.Add(t), life, permits, permits)
 	}
 	joined := at.Add(2 * time.Second)
 	v := &View{
 		At: at.Add(after), Cutoff: joined + 60_000, Park: joined + 60_000,
-		Paces: u.Paces(estimate.Limits{Total: slots, PerMinute: 6000}),
+		Paces: u.Paces(estimate.Limits{Total: permits, PerMinute: 6000}),
 		Line:  estimate.NewDigest(estimate.Histogram{{Start: joined, Width: 1000, N: 1}}),
 	}
 	return v
@@ -32,7 +32,7 @@ func firstInLine(slots float64, session, after time.Duration) *View {
 // them as admissions: a visitor behind the burst waits for the next one, and is not next.
 func TestNextCountsAPermitOnce(t *testing.T) {
 	v := firstInLine(300, 20*time.Second, 23*time.Second)
-	v.Slots, v.Paces = 200, []estimate.Pace{{For: time.Second, Mu: 200}, {Mu: 0.01}}
+	v.Free, v.Paces = 200, []estimate.Pace{{For: time.Second, Mu: 200}, {Mu: 0.01}}
 	joined := v.Line.Histogram()[0].Start
 	v.Line = estimate.NewDigest(estimate.Histogram{
 		{Start: joined - 1000, Width: 1000, N: 220},
@@ -41,15 +41,15 @@ func TestNextCountsAPermitOnce(t *testing.T) {
 	if ahead := v.Place(joined, true); ahead != 20 || v.Next(joined, ahead) {
 		t.Errorf("%v ahead, next %v", ahead, v.Next(joined, ahead))
 	}
-	if v.Slots = 0; !v.Next(joined, 20) {
+	if v.Free = 0; !v.Next(joined, 20) {
 		t.Error("a visitor in front of a burst is not next")
 	}
 }
 
-// TestTheFirstInLineIsToldTheWait: the first visitor sees the wait, and "next" only if a permit will soon be free.
-func TestTheFirstInLineIsToldTheWait(t *testing.T) {
+// TestTheFirstInLineSeesTheWait: the first visitor sees the wait, and "next" only if a permit will soon be free.
+func TestTheFirstInLineSeesTheWait(t *testing.T) {
 	for _, tt := range []struct {
-		slots          float64
+		permits        float64
 		session, after time.Duration
 		least, most    time.Duration
 		next           bool
@@ -62,7 +62,7 @@ func TestTheFirstInLineIsToldTheWait(t *testing.T) {
 		{300, 20 * time.Second, 23 * time.Second, 0, 5 * time.Second, true},
 		{300, 20 * time.Second, 40 * time.Second, 2 * time.Second, 10 * time.Second, false}, // all have stayed on
 	} {
-		v := firstInLine(tt.slots, tt.session, tt.after)
+		v := firstInLine(tt.permits, tt.session, tt.after)
 		joined := v.Line.Histogram()[0].Start
 		for ms := fleettime.Time(0); ms < 1000; ms += 100 { // a visitor is not in front of itself
 			if ahead := v.Place(joined+ms, true); ahead != 0 {
@@ -71,8 +71,8 @@ func TestTheFirstInLineIsToldTheWait(t *testing.T) {
 		}
 		wait, ok := v.Wait(v.Place(joined, true))
 		if next := v.Next(joined, v.Place(joined, true)); !ok || wait < tt.least || wait > tt.most || next != tt.next {
-			t.Errorf("%v slots, sessions of %v, %v after all were taken: the first waits for %v, next %v; want %v to %v, %v",
-				tt.slots, tt.session, tt.after, wait, next, tt.least, tt.most, tt.next)
+			t.Errorf("%v permits, sessions of %v, %v after all were taken: the first waits for %v, next %v; want %v to %v, %v",
+				tt.permits, tt.session, tt.after, wait, next, tt.least, tt.most, tt.next)
 		}
 	}
 }

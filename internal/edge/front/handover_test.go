@@ -58,7 +58,9 @@ func TestAHandedConnectionLingers(t *testing.T) {
 					h.Upgraded()
 				}
 				if c.leaves > 0 {
-					time.AfterFunc(c.leaves/2, func() { io.WriteString(client, "more") }) //nolint:errcheck // the close shows whether it was read
+					time.AfterFunc(c.leaves/2, func() {
+						io.WriteString(client, "more") //nolint:errcheck // the close shows whether it was read
+					})
 					time.AfterFunc(c.leaves, func() { client.Close() })
 				}
 				begun := time.Now()

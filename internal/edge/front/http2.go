@@ -75,7 +75,7 @@ type streams struct {
 	window  int64              // bytes that may be sent
 	initial int64              // window of a new stream
 	recv    int64              // bytes that the client may send
-	owed    int64              // of those, read and not yet told
+	owed    int64              // of those, read and not yet credited
 	outbox  *outbox
 }
 
@@ -127,7 +127,7 @@ func (x *streams) widen(stream uint32, n int64) error {
 }
 
 // creditLocked notes that the client may send n more bytes, and reports whether the next frames tell it.
-func (x *streams) creditLocked(n int64) (told bool) {
+func (x *streams) creditLocked(n int64) (credited bool) {
 	if x.owed += n; x.owed < connWindow/4 {
 		return false
 	}

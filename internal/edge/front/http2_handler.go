@@ -212,7 +212,7 @@ type body2 struct {
 	length int64 // Content-Length; -1 for none
 	got    int64
 	recv   int64 // bytes that the client may send
-	owed   int64 // of those, read and not yet told
+	owed   int64 // of those, read and not yet credited
 	buf    []byte
 	over   bool // the client has sent all of it
 	closed bool
@@ -242,23 +242,23 @@ func (b *body2) addLocked(data []byte, n int64) {
 	b.wake()
 }
 
-// usedLocked notes that n bytes need no memory any more, and tells the client at times.
-func (b *body2) usedLocked(n int64) (told bool) {
-	told = b.s.x.open.creditLocked(n)
+// usedLocked notes that n bytes need no memory any more, and reports whether the client gets a window update.
+func (b *body2) usedLocked(n int64) (credited bool) {
+	credited = b.s.x.open.creditLocked(n)
 	if b.owed += n; b.owed >= streamWindow/4 && !b.over {
 		b.recv += b.owed
 		b.s.x.add(append32(nil, http2.FrameWindowUpdate, b.s.id, uint32(b.owed)))
-		b.owed, told = 0, true
+		b.owed, credited = 0, true
 	}
-	return told
+	return credited
 }
 
 // dropLocked drops the unread part. It reports whether the client gets a window update for it.
-func (b *body2) dropLocked() (told bool) {
+func (b *body2) dropLocked() (credited bool) {
 	b.closed = true
-	told = b.s.x.open.creditLocked(int64(len(b.buf)))
+	credited = b.s.x.open.creditLocked(int64(len(b.buf)))
 	b.buf = nil
-	return told
+	return credited
 }
 
 // endLocked notes that the client has sent all of the body. The error is that it is not as long as it said.
@@ -281,9 +281,9 @@ func (b *body2) Read(p []byte) (int, error) {
 			if b.buf = b.buf[n:]; len(b.buf) == 0 {
 				b.buf = nil
 			}
-			told := b.usedLocked(int64(n))
+			credited := b.usedLocked(int64(n))
 			x.open.mu.Unlock()
-			if told {
+			if credited {
 				x.flush(x.f.opts.Timeouts.Header) // the reader hears of an error
 			}
 			return n, nil
@@ -332,10 +332,10 @@ func (b *body2) await(by time.Time) bool {
 func (b *body2) Close() error {
 	x := b.s.x
 	x.open.mu.Lock()
-	told := b.dropLocked()
+	credited := b.dropLocked()
 	b.wake()
 	x.open.mu.Unlock()
-	if told {
+	if credited {
 		x.flush(x.f.opts.Timeouts.Header) // as in Read
 	}
 	return nil

@@ -16,20 +16,20 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// stream is one request over HTTP/2 and its answer. Its goroutine, the reader of the connection or after goApart another, owns it but for what x.open.mu
-// guards.
+// stream is one request over HTTP/2 and its answer. Its goroutine, the reader of the connection or after goApart
+// another, owns it but for what x.open.mu guards.
 type stream struct {
 	*work
-	x     *h2
-	id    uint32
-	head  http2Head
-	apart bool // another goroutine reads
-	ended bool // the client knows the end of the answer
-	told  bool // a part of the answer is on its way
-	pace  Pace
-	code  http2.ErrCode // why it ends without an answer; 0 for a fault of the edge
-	visit visit2
-	by    time.Time // for writes of a handler; the zero time for none
+	x       *h2
+	id      uint32
+	head    http2Head
+	apart   bool // another goroutine reads
+	ended   bool // the client knows the end of the answer
+	started bool // a part of the answer is on its way
+	pace    Pace
+	code    http2.ErrCode // why it ends without an answer; 0 for a fault of the edge
+	visit   visit2
+	by      time.Time // for writes of a handler; the zero time for none
 
 	// Guarded by x.open.mu. The stream is in x.open.byID from goApart until it has ended.
 	window int64
@@ -203,7 +203,7 @@ func (s *stream) endApart() {
 	}
 	s.leave() // ends what waits for it
 	x.open.mu.Lock()
-	told := s.body != nil && s.body.dropLocked()
+	credited := s.body != nil && s.body.dropLocked()
 	if delete(x.open.byID, s.id); len(x.open.byID) == 0 {
 		x.wait.idle = time.Now()
 		if x.restLocked(); x.wait.ends {
@@ -211,7 +211,7 @@ func (s *stream) endApart() {
 		}
 	}
 	x.open.mu.Unlock()
-	if told {
+	if credited {
 		x.flush(x.f.opts.Timeouts.Header) // the reader hears of an error
 	}
 }
@@ -317,7 +317,7 @@ func (s *stream) reply(status int, header []gate.Field, body []byte) {
 	if s.req.Method == http.MethodHead {
 		body = nil
 	}
-	s.told, s.ended = true, len(body) == 0
+	s.started, s.ended = true, len(body) == 0
 	s.out = endHead(b, 0, s.id, s.ended)
 	if s.write(body, true, s.x.f.opts.Timeouts.Header) {
 		s.sendOut(s.x.f.opts.Timeouts.Header)
@@ -327,7 +327,7 @@ func (s *stream) reply(status int, header []gate.Field, body []byte) {
 // answerPanic answers a request whose handling panicked.
 func (s *stream) answerPanic(o *gate.Outcome, p any) {
 	s.x.f.opts.panicked("request", p)
-	if !s.told {
+	if !s.started {
 		s.reply(http.StatusInternalServerError, panicHeader(o), []byte(panicText))
 	}
 }
@@ -373,7 +373,7 @@ func (s *stream) answer() {
 		b = appendLength2(b, s.res.Length)
 	}
 	s.out = endHead(b, 0, s.id, framing == http1.NoBody)
-	s.told = true
+	s.started = true
 	s.ended = framing == http1.NoBody
 	whole, err := s.pass(framing, s)
 	if err != nil {

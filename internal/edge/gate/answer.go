@@ -236,7 +236,7 @@ func (r *Request) reads(o *Outcome) bool {
 		return true
 	}
 	o.set("Allow", "GET, HEAD")
-	o.Refuse("refused_method", "This takes a GET.", statusMethodNotAllowed)
+	o.Refuse("refused_method", "Method not allowed: use GET.", statusMethodNotAllowed)
 	return false
 }
 

@@ -193,7 +193,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	if b.unread {
 		return reply{what: moment, room: rm, why: "ticket_unread", status: statusServiceUnavailable}
 	}
-	if poll && b.none() && g.Engine.Told.Load() && rm.QueueingMethod != room.MethodReject {
+	if poll && b.none() && g.Engine.TimeKnown.Load() && rm.QueueingMethod != room.MethodReject {
 		// A page without a ticket would be a new visitor with every poll, and each could be charged an unused
 		// permit.
 		return reply{what: news, room: rm, state: newsReload, cookies: r.Tickets != nil || b.any()}

@@ -33,10 +33,10 @@ type engine struct {
 	mu    sync.Mutex
 	core  *admission.Engine
 	jumps uint64    // of the clock, at the last lock of mu
-	above stop.Stop // why nobody enters, as the regional last told; zero for no reason of its own
+	above stop.Stop // why nobody enters, by the regional's last grant; zero for no reason of its own
 
-	Told    atomic.Bool  // fleet time was once known well enough to give places
-	granted atomic.Int64 // clock reading at the newest grant, 0 before
+	TimeKnown atomic.Bool  //  fleet time was once known well enough to give places
+	granted   atomic.Int64 // clock reading at the newest grant, 0 before
 }
 
 // lock locks the engine and returns the clock reading. After a suspend of the machine it ends the lease.
@@ -106,8 +106,8 @@ func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 
 // updateClock records when fleet time becomes known. The caller holds the lock.
 func (e *engine) updateClock(now fleettime.Mono) {
-	if !e.Told.Load() && e.core.Clock.Bound(now) <= fleettime.Rough {
-		e.Told.Store(true)
+	if !e.TimeKnown.Load() && e.core.Clock.Bound(now) <= fleettime.Rough {
+		e.TimeKnown.Store(true)
 	}
 }
 

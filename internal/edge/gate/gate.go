@@ -141,9 +141,9 @@ func (g *Gate) Pause() {
 func (g *Gate) countUnread(r *Request) {
 	g.Engine.metrics.unread.Inc()
 	g.warned.Do(func() {
-		told := strings.Join(r.Unread, ", ")
+		text := strings.Join(r.Unread, ", ")
 		g.log.Warn("X-Forwarded-For of a trusted proxy cannot be read: all its visitors share one address, and with it the bounds by address",
-			slog.String("x_forwarded_for", told[:min(len(told), 100)]), slog.String("address", clientaddr.Text(r.Client)))
+			slog.String("x_forwarded_for", text[:min(len(text), 100)]), slog.String("address", clientaddr.Text(r.Client)))
 	})
 }
 
@@ -160,7 +160,7 @@ func (g *Gate) Unready() []string {
 	if !rooms.keys {
 		reasons = append(reasons, "no keys yet")
 	}
-	if !g.Engine.Told.Load() {
+	if !g.Engine.TimeKnown.Load() {
 		reasons = append(reasons, "fleet time is unknown: no place can be kept")
 	}
 	if !rooms.ready && len(reasons) == 0 {

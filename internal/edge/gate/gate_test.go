@@ -135,8 +135,8 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	}
 }
 
-// told returns a fleet and functions that offer it rooms and keys.
-func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...string), keys func(ticket.Keyring)) {
+// newFleet returns a fleet and functions that offer it rooms and keys.
+func newFleet(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...string), keys func(ticket.Keyring)) {
 	t.Helper()
 	f, err := node.NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() {})
 	if err != nil {
@@ -171,7 +171,7 @@ func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...stri
 
 // TestCodecsAreDerivedOncePerKeys: a change of rooms derives codecs of new rooms only, a change of keys all.
 func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
-	f, rooms, keys := told(t)
+	f, rooms, keys := newFleet(t)
 	m, log := newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
 	now := fleettime.TimeOf(time.Now())
 	ring, err := ticket.Keyring{}.Rotate(now.Add(-48*time.Hour), 24*time.Hour, crand.Reader)
@@ -226,7 +226,7 @@ func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 
 // BenchmarkRoomsChange is the cost of one change of the rooms document at an edge with 1,000 rooms, after decoding.
 func BenchmarkRoomsChange(b *testing.B) {
-	f, rooms, keys := told(b)
+	f, rooms, keys := newFleet(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		b.Fatal(err)
@@ -250,7 +250,7 @@ func BenchmarkRoomsChange(b *testing.B) {
 // the holder of the lock may be descheduled, and all others wait for it: that shows in the mean, not in the median.
 // held is the time under the lock, including its acquisition.
 func BenchmarkDecideBesides(b *testing.B) {
-	f, rooms, keys := told(b)
+	f, rooms, keys := newFleet(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		b.Fatal(err)

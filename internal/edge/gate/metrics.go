@@ -71,7 +71,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		rooms: map[string]*roomCounters{}, traffics: traffics{rooms: map[room.ID]*traffic{}},
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "vestibule_estimate_ratio", Help: "Actual wait divided by the wait told at joining; both plus five seconds.",
+			Name: "vestibule_estimate_ratio", Help: "Actual wait divided by its forecast at joining; both plus five seconds.",
 			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},
 		}, []string{"room"}),
 		holds: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -82,10 +82,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
 		unread:     counter("vestibule_edge_forwarded_unread_total", "Requests of trusted proxies whose X-Forwarded-For does not tell the visitor's address."),
 	}
-	tickets := vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result")
+	tickets := vec("vestibule_edge_tickets_total", "Tickets of requests for a room, by result.", "result")
 	held := vec("vestibule_edge_held_requests_total", "Requests that were held for a permit, by how it ended.", "outcome")
 	waiting := vec("vestibule_edge_waiting_answers_total", "Answers of waiting rooms in place of the site's, by the kind of the request.", "kind")
-	requests := vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result")
+	requests := vec("vestibule_edge_requests_total", "Requests outside of the rooms' decisions, by result.", "result")
 	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps, m.unread)
 	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {

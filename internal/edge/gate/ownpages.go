@@ -138,7 +138,7 @@ func wantsWords(accept []string) bool {
 func (p *ownPages) ownPage(r *Request, o *Outcome, rooms *snapshot, query, method string) (values url.Values, ok bool) {
 	takes, says := "Leaving takes a POST.", "say that somebody leaves"
 	if method == methodGet {
-		takes, says = "This takes a GET without a body.", "ask for this"
+		takes, says = "Method not allowed: use GET without a body.", "ask for this"
 	}
 	m := rooms.set.Match(r.Host, "/")
 	o.host = m.Host

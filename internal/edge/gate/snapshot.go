@@ -96,9 +96,9 @@ func cookieAttributes(r *room.Room) [2]string {
 // cookieOf returns the base of a room's cookie names.
 func cookieOf(r *room.Room) string {
 	if r.CookieSuffix != "" {
-		return r.Known() + "." + r.CookieSuffix
+		return r.TicketName() + "." + r.CookieSuffix
 	}
-	return r.Known()
+	return r.TicketName()
 }
 
 // newSnapshot builds a snapshot from the fleet's documents. It keeps the health of the old origins and, while the

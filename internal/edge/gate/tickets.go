@@ -103,7 +103,7 @@ func (rd *reader) read(r *Request, o *Outcome, rooms *snapshot, rm *roomState) *
 // mayLackKeys reports whether tickets under unknown valid keys may exist: our ring is old, and the store has not
 // just confirmed it.
 func (rd *reader) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
-	return (!rd.engine.Told.Load() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
+	return (!rd.engine.TimeKnown.Load() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
 }
 
 // opening opens the tickets of one request.
@@ -337,8 +337,8 @@ const inFlight = reuse.InFlight * time.Second / 2
 // then, see package reuse.
 func (o *Outcome) Tickets() []Field { return o.issued.appendTo(nil, o.Kind == Enters) }
 
-// appendTo appends the lines of the tickets, with enters for the response of the site. New tickets come first: some servers in front pass on one line only,
-// and a cookie that was not deleted is deleted with the next answer.
+// appendTo appends the lines of the tickets, with enters for the response of the site. New tickets come first: some
+// servers in front pass on one line only, and a cookie that was not deleted is deleted with the next answer.
 func (o *issued) appendTo(dst []Field, enters bool) []Field {
 	if enters && len(o.sealed) > 0 {
 		o.sealAgain()

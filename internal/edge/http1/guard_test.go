@@ -26,11 +26,12 @@ const behind = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
 // A guard of requests refuses what has two readings, also behind bodies, wherever the bytes are cut.
 func TestGuardOfRequests(t *testing.T) {
 	ok := map[string]string{
-		"plain":              behind,
-		"blank lines":        "\r\n\r\n" + behind,
-		"bare LF":            "GET / HTTP/1.1\nHost: a\n\n",
-		"a body":             "POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\n x:",
-		"chunks":             "POST / HTTP/1.1\r\nTransfer-Encoding:  Chunked \r\n\r\n3;a=b\r\n x:\r\n0\r\nTrailer: x\r\n\r\n",
+		"plain":       behind,
+		"blank lines": "\r\n\r\n" + behind,
+		"bare LF":     "GET / HTTP/1.1\nHost: a\n\n",
+		"a body":      "POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\n x:",
+		"chunks": "POST / HTTP/1.1\r\nTransfer-Encoding:  Chunked \r\n\r\n3;a=b\r\n x:\r\n0\r\n" +
+			"Trailer: x\r\n\r\n",
 		"an unknown coding":  "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n x y z",
 		"HTTP/2":             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00 \n \n",
 		"a long line":        "GET / HTTP/1.1\r\nCookie: " + strings.Repeat("c", 5000) + "\r\n\r\n",

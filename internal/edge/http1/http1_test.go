@@ -148,7 +148,8 @@ func TestHeadsInPieces(t *testing.T) {
 		if v != Ready || n != len(text) {
 			t.Errorf("%s: %d, %d", name, n, v)
 		}
-		if !reflect.DeepEqual(whole.Fields, pieces.Fields) || whole.Target != pieces.Target || whole.Host != pieces.Host || whole.Length != pieces.Length {
+		if !reflect.DeepEqual(whole.Fields, pieces.Fields) || whole.Target != pieces.Target || whole.Host != pieces.Host ||
+			whole.Length != pieces.Length {
 			t.Errorf("%s: %+v in one, %+v in pieces", name, whole, pieces)
 		}
 	}
@@ -398,7 +399,10 @@ func TestChunks(t *testing.T) {
 		{"5   \r\nhello\r\n0 \t\r\n\r\n", "hello", ""},
 		{"5;sig=abc\r\nhello\r\n1 ; a = \"b;\\\"c\"\r\n!\r\n0;end\r\n\r\nrest", "hello!", "rest"},
 		{"1;\r\nx\r\n0;\r\n\r\n", "x", ""},
-		{"1;" + strings.Repeat("e", maxExtra) + "\r\nx\r\n1;" + strings.Repeat("e", maxExtra) + "\r\ny\r\n0\r\n\r\n", "xy", ""},
+		{
+			"1;" + strings.Repeat("e", maxExtra) + "\r\nx\r\n1;" + strings.Repeat("e", maxExtra) + "\r\ny\r\n0\r\n\r\n", "xy",
+			"",
+		},
 	} {
 		for size := range min(len(tc.in), 100) {
 			var c Chunks
@@ -419,8 +423,11 @@ func TestChunks(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"\r\n", "x\r\n", "-1\r\n", "+1\r\n", " 1\r\n", "1 1\r\n", "1 x\r\n", ";a\r\n", "1;a\nx\r\n", "1;a\x00\r\n", "1;a\rx", "1 \n", "1\nx\n", "1\r\nxy\r\n", "1\r\nx\n", "1\r\nx\r1", "0\r\n\n", "0\r\n \r\n",
-		"1\rx", "0x1\r\n", "ffffffffffffffff\r\n", "0\r\nA: \x00\r\n", "0\r\nA: b\n\r\n", "0\r\nA: " + strings.Repeat("b", maxExtra) + "\r\n\r\n", "1;" + strings.Repeat("e", maxExtra+1), "1" + strings.Repeat(" ", maxExtra+1),
+		"\r\n", "x\r\n", "-1\r\n", "+1\r\n", " 1\r\n", "1 1\r\n", "1 x\r\n", ";a\r\n", "1;a\nx\r\n", "1;a\x00\r\n", "1;a\rx",
+		"1 \n", "1\nx\n", "1\r\nxy\r\n", "1\r\nx\n", "1\r\nx\r1", "0\r\n\n", "0\r\n \r\n",
+		"1\rx", "0x1\r\n", "ffffffffffffffff\r\n", "0\r\nA: \x00\r\n", "0\r\nA: b\n\r\n",
+		"0\r\nA: " + strings.Repeat("b", maxExtra) + "\r\n\r\n", "1;" + strings.Repeat("e", maxExtra+1),
+		"1" + strings.Repeat(" ", maxExtra+1),
 	} {
 		if err := CheckChunks([]byte(text)); !errors.Is(err, ErrAnswer) {
 			t.Errorf("%.40q is read", text)

@@ -134,7 +134,7 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 		}
 		p.Put(first)
 		if name == "the end afterwards" {
-			testkit.Eventually(t, "it is told", func() bool { return p.Idle() == 0 || !p.idle[first.to][0].silent() })
+			testkit.Eventually(t, "it is reported", func() bool { return p.Idle() == 0 || !p.idle[first.to][0].silent() })
 		}
 		second := get(t, p, addr)
 		if second == first {
@@ -177,7 +177,9 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 }
 
 func TestSitesWithTLS(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })) //nolint:errcheck // seen by who asks
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Proto) //nolint:errcheck // seen by who asks
+	}))
 	defer s.Close()
 	host := strings.TrimPrefix(s.URL, "https://")
 	p := newPool()

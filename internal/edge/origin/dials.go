@@ -16,7 +16,7 @@ import (
 )
 
 // ErrFull says that no connection to an origin came free in time.
-var ErrFull = errors.New("as many connections to origins are open as the limit of open files allows, and all are busy")
+var ErrFull = errors.New("the limit of connections to origins is reached (from the limit of open files)")
 
 // Dials opens connections to origins, and bounds how many are open at the same time. Where all places are taken, a
 // caller waits for timeouts.dial. Address prefixes share the waiting: one visitor does not keep all others behind it. It

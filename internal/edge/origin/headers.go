@@ -170,12 +170,12 @@ type RemovedNames struct {
 	Metrics *Metrics
 	Log     *slog.Logger
 
-	mu   sync.Mutex
-	told map[string]bool
+	mu     sync.Mutex
+	logged map[string]bool
 }
 
-// maxTold is how many names are logged.
-const maxTold = 20
+// maxLogged bounds the logged names.
+const maxLogged = 20
 
 // Add counts a header, and logs its name the first time.
 func (r *RemovedNames) Add(name string) {
@@ -183,13 +183,13 @@ func (r *RemovedNames) Add(name string) {
 	name = strings.ToLower(name[:min(len(name), 64)])
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.told) >= maxTold || r.told[name] {
+	if len(r.logged) >= maxLogged || r.logged[name] {
 		return
 	}
-	if r.told == nil {
-		r.told = map[string]bool{}
+	if r.logged == nil {
+		r.logged = map[string]bool{}
 	}
-	r.told[name] = true
+	r.logged[name] = true
 	text := "header of a visitor does not reach the site, which may take a character of its name for a hyphen: " +
 		"forward_headers: [" + name + "] lets it pass"
 	r.Log.Info(text, slog.String("header", name)) //nolint:sloglint // the setting, ready to copy

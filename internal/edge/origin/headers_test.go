@@ -76,7 +76,8 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 	const note = "generated from internal/edge/origin/headers.go: make golden"
 
 	var nginx strings.Builder
-	nginx.WriteString("# Headers that some sites read as the path, the method, the host, the scheme or the address of a request, and ours.\n# " + note + "\n")
+	nginx.WriteString("# Headers that some sites read as the path, the method, the host, the scheme or the address of a " +
+		"request, and ours.\n# " + note + "\n")
 	for _, name := range slices.Sorted(slices.Values(append(slices.Clone(names), familyMembers...))) {
 		nginx.WriteString("proxy_set_header " + name + " \"\";\n")
 	}
@@ -154,14 +155,19 @@ func TestTicketsGoOutOfCookies(t *testing.T) {
 		}
 		return strings.Join(parts, "; ")
 	}
-	piece := rapid.SampledFrom([]string{"a=1", "b", "", " ", "\t", "=", "c = 2 ", ticket.CookieStem + "sale=x", " " + ticket.CookieStem + "sale = x", "__Host-" + ticket.CookieStem + "sale=y", ticket.CookieStem, "d=" + ticket.CookieStem})
+	piece := rapid.SampledFrom([]string{
+		"a=1", "b", "", " ", "\t", "=", "c = 2 ", ticket.CookieStem + "sale=x", " " + ticket.CookieStem + "sale = x",
+		"__Host-" + ticket.CookieStem + "sale=y", ticket.CookieStem, "d=" + ticket.CookieStem,
+	})
 	rapid.Check(t, func(t *rapid.T) {
-		l := strings.Join(rapid.SliceOf(piece).Draw(t, "pieces"), rapid.SampledFrom([]string{";", "; ", " ; "}).Draw(t, "separator"))
+		l := strings.Join(rapid.SliceOf(piece).Draw(t, "pieces"),
+			rapid.SampledFrom([]string{";", "; ", " ; "}).Draw(t, "separator"))
 		if got, want := withoutTickets(l), plainly(l); got != want {
 			t.Fatalf("%q: %q, want %q", l, got, want)
 		}
 	})
-	if n := testing.AllocsPerRun(10, func() { withoutTickets("theirs=1; more=2; " + ticket.CookieStem + "sale=x") }); n > 0 {
+	const cookies = "theirs=1; more=2; " + ticket.CookieStem + "sale=x"
+	if n := testing.AllocsPerRun(10, func() { withoutTickets(cookies) }); n > 0 {
 		t.Errorf("%v allocations of a ticket behind what is the site's", n)
 	}
 }

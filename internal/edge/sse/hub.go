@@ -82,7 +82,7 @@ type channel struct {
 	epoch   uint32
 	members []*Stream
 	msg     []byte // the newest message
-	said    time.Time
+	sentAt  time.Time
 	changed time.Time // when the state changed last
 }
 
@@ -134,7 +134,7 @@ func New(o Options) (*Hub, error) {
 }
 
 var (
-	errCapped  = errors.New("as many event streams as may be are open")
+	errCapped  = errors.New("the limit of event streams is reached")
 	errStopped = errors.New("the edge stops")
 )
 
@@ -175,7 +175,7 @@ func (h *Hub) Add(s *Stream, epoch uint32, msg []byte, begin func() error) error
 	}
 	c := h.rooms[s.Room]
 	if c == nil {
-		c = &channel{epoch: epoch, msg: msg, said: time.Now()}
+		c = &channel{epoch: epoch, msg: msg, sentAt: time.Now()}
 		h.rooms[s.Room] = c
 	}
 	s.at = len(c.members)
@@ -305,14 +305,14 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) (Message, boo
 		h.mu.Unlock()
 		return
 	}
-	repeat := now.Sub(c.said) >= repeatAfter
+	repeat := now.Sub(c.sentAt) >= repeatAfter
 	if !bytes.Equal(stateOf(c.msg), stateOf(m.Text)) {
 		c.changed = now
 	}
 	all := repeat || now.Sub(c.changed) < allAfter
 	say := repeat || !bytes.Equal(newsOf(c.msg), newsOf(m.Text))
 	if say {
-		c.msg, c.said = m.Text, now
+		c.msg, c.sentAt = m.Text, now
 	}
 	h.scratch = append(h.scratch[:0], c.members...)
 	h.mu.Unlock()

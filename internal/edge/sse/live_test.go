@@ -165,7 +165,7 @@ func TestStreamsFarBackHearLess(t *testing.T) {
 			for range 10 {
 				time.Sleep(time.Second)
 				second++
-				b := page.Broadcast{Now: fleettime.Time(second), View: &wire.View{Slots: int64(second / every)}}
+				b := page.Broadcast{Now: fleettime.Time(second), View: &wire.View{Free: int64(second / every)}}
 				if paused {
 					b.PausedBy = page.PausedByOperator
 				}

@@ -16,7 +16,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "vestibule_edge_event_streams_ended_total", Help: "Event streams that ended, by why.",
 		}, []string{"reason"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_edge_events_total", Help: "Messages for event streams, by what became of them.",
+			Name: "vestibule_edge_events_total", Help: "Messages for event streams, by result.",
 		}, []string{"result"}),
 		broadcasts: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vestibule_edge_event_broadcast_seconds", Help: "How long it took to write one message to every event stream of a room.",

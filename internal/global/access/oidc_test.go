@@ -289,7 +289,7 @@ func TestAnAnswerOfAProviderIsTakenOnce(t *testing.T) {
 	}
 }
 
-// While the provider is away, people are told so, and links work; later its users log in.
+// While the provider is away, people get a message, and links work; later its users log in.
 func TestAProviderThatIsAway(t *testing.T) {
 	p := newIssuer(t)
 	p.down = true

@@ -115,7 +115,7 @@ func FuzzChain(f *testing.F) {
 	})
 }
 
-func TestChangesWithoutAnEntryAreTold(t *testing.T) {
+func TestChangesWithoutAnEntryAreReported(t *testing.T) {
 	stream := &testkit.Stream{}
 	j := audit.NewJournal(stream)
 	for _, v := range [][2]uint64{{0, 5}, {5, 6}, {9, 10}} {
@@ -184,7 +184,7 @@ func TestManyJournalsMakeOneChain(t *testing.T) {
 }
 
 // A change of many rooms is recorded in parts, each at most as large as a message.
-func TestALargeChangeIsToldInParts(t *testing.T) {
+func TestALargeChangeIsRecordedInParts(t *testing.T) {
 	stream := &testkit.Stream{}
 	j := audit.NewJournal(stream)
 	e := audit.Entry{ID: "import", Version: 7}

@@ -209,7 +209,7 @@ func doneOf(rd *reading, name string) *done {
 	c := &rd.controls
 	switch {
 	case name == "pause" && c.Pause != nil:
-		return &done{"The room is paused. Waiting visitors are told.", actions["resume"]}
+		return &done{"The room is paused. The waiting page shows it.", actions["resume"]}
 	case name == "resume" && c.Pause == nil:
 		return &done{"The room lets visitors in again.", actions["pause"]}
 	case name == "message" && c.Message != nil:

@@ -49,8 +49,8 @@ var charts = []chart{
 			"gave up", "line", 1, true,
 		},
 	}},
-	{"wait", "Wait told to newcomers, and wait of those let in", "minutes", []series{
-		{"wait", "told now", "line", 1. / 60, false},
+	{"wait", "Forecast wait of newcomers, and wait of those let in", "minutes", []series{
+		{"wait", "forecast now", "line", 1. / 60, false},
 		{"waited_p50", "waited, half of them", "line", 1. / 60, false},
 		{"waited_p90", "waited, 90 % of them", "line", 1. / 60, false},
 	}},

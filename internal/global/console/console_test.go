@@ -142,7 +142,7 @@ func TestActions(t *testing.T) {
 		{
 			"pause", nil,
 			[]string{
-				"12,400 people will be told that the organiser has paused.", "1,900 people inside stay",
+				"12,400 people will read that the organiser has paused.", "1,900 people inside stay",
 				"until somebody resumes", "To undo: Resume the room.",
 			},
 			[]string{"The room is paused.", "Undo: Resume the room", "Ana paused the room, just now: a test"},

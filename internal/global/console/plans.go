@@ -47,8 +47,8 @@ func (rd *reading) waitingIn() (n int, ok bool) {
 	return rd.status.EstimatedQueuedUsers, true
 }
 
-// told begins a sentence about the waiting visitors.
-func (rd *reading) told() string {
+// waitingPeople begins a sentence about the waiting visitors.
+func (rd *reading) waitingPeople() string {
 	if n, ok := rd.waitingIn(); ok {
 		return people(n)
 	}
@@ -66,9 +66,9 @@ func planPause(rd *reading, form url.Values) (*plan, error) {
 	}
 	p := &plan{Undo: "Resume the room. Visitors keep their places in the queue."}
 	if message == "" {
-		p.say("%s will be told that the organiser has paused.", rd.told())
+		p.say("%s will read that the organiser has paused.", rd.waitingPeople())
 	} else {
-		p.say("%s will be told that the organiser has paused, with the message “%s”.", rd.told(), message)
+		p.say("%s will read that the organiser has paused, with the message “%s”.", rd.waitingPeople(), message)
 	}
 	if s := rd.status; s != nil {
 		p.say("Nobody is let in. %s inside stay and can go on.", people(s.EstimatedTotalActiveUsers))
@@ -127,7 +127,7 @@ func planMessage(rd *reading, form url.Values) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{Undo: "Remove the message."}
-	p.say("%s will read “%s” on the waiting page within seconds.", rd.told(), text)
+	p.say("%s will read “%s” on the waiting page within seconds.", rd.waitingPeople(), text)
 	if old := rd.controls.Message; old != nil && old.Text != nil {
 		p.say("It replaces “%s”.", *old.Text)
 	}
@@ -146,7 +146,7 @@ func planEndMessage(rd *reading, _ url.Values) (*plan, error) {
 		return nil, faultf("There is no message.")
 	}
 	p := &plan{Undo: "Show the message again.", calls: []change{patchControls(rd, "message", nil)}}
-	p.say("%s will no longer read “%s”.", rd.told(), *m.Text)
+	p.say("%s will no longer read “%s”.", rd.waitingPeople(), *m.Text)
 	return p, nil
 }
 

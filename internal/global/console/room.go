@@ -18,13 +18,13 @@ type roomView struct {
 	Operator        bool
 	Role            control.Role
 	Forms           *forms
-	Said            []said
+	InForce         []inForce
 	Charts          *chartsView // nil without a history
 	Why             []why
 }
 
-// said is one control in force, or a release.
-type said struct{ What, Why, Who, When, Until string }
+// inForce is one control in force, or a release.
+type inForce struct{ What, Why, Who, When, Until string }
 
 // viewRoom renders a reading. The values are the fields of the stream.
 func viewRoom(rd *reading) values {
@@ -67,13 +67,13 @@ func viewRoom(rd *reading) values {
 	return v
 }
 
-// saidOf lists the controls in force and the newest release, with their authors.
-func saidOf(rd *reading) (out []said) {
+// inForceOf lists the controls in force and the newest release, with their authors.
+func inForceOf(rd *reading) (out []inForce) {
 	add := func(what string, c *api.Control) {
 		if c == nil {
 			return
 		}
-		s := said{What: what, Why: c.Reason, Who: c.By, When: ago(rd.at, c.Since)}
+		s := inForce{What: what, Why: c.Reason, Who: c.By, When: ago(rd.at, c.Since)}
 		if c.Until != nil {
 			s.Until = until(rd.at, *c.Until)
 		}
@@ -86,7 +86,7 @@ func saidOf(rd *reading) (out []said) {
 		if r.LetIn != nil {
 			what += fmt.Sprintf(", %s inside so far", count(*r.LetIn))
 		}
-		out = append(out, said{What: what, Why: r.Reason, Who: r.By, When: ago(rd.at, r.At)})
+		out = append(out, inForce{What: what, Why: r.Reason, Who: r.By, When: ago(rd.at, r.At)})
 	}
 	add("made everyone queue", c.QueueAll)
 	if c.Message != nil && c.Message.Text != nil {
@@ -126,7 +126,7 @@ func serveRoom(q *request) error {
 	v := &roomView{
 		ID: rd.room.Id, Name: rd.room.Name, Where: rd.room.Host + rd.room.Path, Values: viewRoom(rd), Done: doneOf(rd,
 			q.FormValue("done")),
-		Operator: q.may(control.Operator), Role: q.who.Role, Forms: formsOf(rd, q.may(control.Editor)), Said: saidOf(rd),
+		Operator: q.may(control.Operator), Role: q.who.Role, Forms: formsOf(rd, q.may(control.Editor)), InForce: inForceOf(rd),
 		Why: whyFields[:],
 	}
 	if v.Charts, err = liveCharts(q, rd.room.Id); err != nil {

@@ -96,10 +96,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 func TestAPrincipalWithSomeRooms(t *testing.T) {
 	f := start(t)
 	made := f.ask(Admin, "POST", "{z}",
-		`{"name":"mine","host":"mine.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+		`{"name":"mine","host":"mine.example"`+limits)
 	id, _ := made.field("id").(string)
 	other := f.ask(Admin, "POST", "{z}",
-		`{"name":"theirs","host":"theirs.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+		`{"name":"theirs","host":"theirs.example"`+limits)
 	theirs, _ := other.field("id").(string)
 	if id == "" || theirs == "" {
 		t.Fatalf("%+v %+v", made, other)
@@ -312,7 +312,9 @@ func TestAnEdgeIsForgotten(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	newest := f.ask(Admin, "GET", "/vestibule/audit?per_page=1", "").list()[0]
-	if fmt.Sprint(newest["changes"]) != "[map[change:changed kind:data_center name:nairobi settings:[map[after:edge-3 before:<nil> key:forget]]]]" || newest["reason"] != "its machine burnt" {
+	const changes = "[map[change:changed kind:data_center name:nairobi " +
+		"settings:[map[after:edge-3 before:<nil> key:forget]]]]"
+	if fmt.Sprint(newest["changes"]) != changes || newest["reason"] != "its machine burnt" {
 		t.Errorf("the entry: %+v", newest)
 	}
 	said = wire.ForgetAnswer{Error: "edge-4 is heard"}

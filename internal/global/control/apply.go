@@ -188,7 +188,7 @@ func appliedChange(kind api.AppliedChangeKind, name string, before, after bool) 
 }
 
 // settingsOfChange returns the settings that differ between two rooms: none if either is missing. Those of events and
-// rules are told one by one.
+// rules are listed one by one.
 func settingsOfChange(before, after *room.Settings) []api.AppliedSetting {
 	out := []api.AppliedSetting{}
 	for _, key := range differ(before, after) {

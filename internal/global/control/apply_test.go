@@ -110,7 +110,8 @@ rooms:
 hosts:
   - {name: shop.example, origin: 'http://10.0.0.9'}
 `
-	const changed = "room fair changed [total_active_users:300>250 origin:http://10.0.0.1>http://10.0.0.9] room mart made []"
+	const changed = "room fair changed [total_active_users:300>250 origin:http://10.0.0.1>http://10.0.0.9] room " +
+		"mart made []"
 	for prune, want := range map[bool]string{
 		false: "[" + changed + " host shop.example changed []]",
 		true:  "[" + changed + " room shop deleted [] host more.example deleted [] host shop.example changed []]",
@@ -145,7 +146,8 @@ func TestAFileIsAppliedWholeOrNotAtAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := func(name, more string) string {
-		return fmt.Sprintf("  - {name: %s, host: %s.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1'%s}\n", name, name, more)
+		return fmt.Sprintf("  - {name: %s, host: %s.example, total_active_users: 9, new_users_per_minute: 5, origin: "+
+			"'http://10.0.0.1'%s}\n", name, name, more)
 	}
 	for what, x := range map[string]struct {
 		file  string

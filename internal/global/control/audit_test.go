@@ -195,7 +195,7 @@ func TestWithoutTheAuditStream(t *testing.T) {
 	if a := f.ask(Editor, "POST", "{z}", shop+"}"); a.code != 200 {
 		t.Errorf("%+v", a)
 	}
-	if f.rooms.Untold() == "" {
+	if f.rooms.AuditFault() == "" {
 		t.Error("nothing is said of an entry that waits")
 	}
 	if a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`); a.code != 503 {
@@ -227,8 +227,8 @@ func TestWithoutTheAuditStream(t *testing.T) {
 		}
 	}
 	if len(late) != 1 || !late[0].Late || late[0].By.Name != "a editor" || len(late[0].Rooms) != 1 ||
-		f.rooms.Untold() != "" {
-		t.Errorf("what the leader added: %+v, %q", late, f.rooms.Untold())
+		f.rooms.AuditFault() != "" {
+		t.Errorf("what the leader added: %+v, %q", late, f.rooms.AuditFault())
 	}
 }
 
@@ -253,7 +253,8 @@ func TestTheAuditLogIsFiltered(t *testing.T) {
 	}
 	made := "made room shop by a editor: a new shop []"
 	patched := "changed room shop by a admin:  [map[after:301 before:300 key:total_active_users]]"
-	paused := "changed controls shop by a operator: slow [map[after:true before:<nil> key:pause] map[after:Soon. before:<nil> key:pause.message]]"
+	paused := "changed controls shop by a operator: slow [map[after:true before:<nil> key:pause] map[after:Soon. " +
+		"before:<nil> key:pause.message]]"
 	gone := "deleted room shop by a editor:  []"
 	hour := time.Hour
 	for query, want := range map[string][]string{

@@ -100,7 +100,7 @@ func readAuditFilter(f *faults, q *request, state *roomstore.State) (w auditFilt
 	w.room, w.by = query.Get("room"), query.Get("by")
 	switch r := state.Room(w.room); {
 	case r != nil:
-		w.id = room.PublicID(r.Known())
+		w.id = room.PublicID(r.TicketName())
 	case len(w.room) == len(Zone): // an ID
 		w.id = w.room
 	case w.room != "": // a deleted room, if it was never renamed

@@ -67,7 +67,7 @@ func (s *Server) Call(
 type noteKey struct{}
 
 // Noting returns a context for [Server.Call] whose operations may answer from memory while the store does not answer.
-// note is told so, with the age of the answer.
+// note then gets a message with the age of the answer.
 func Noting(ctx context.Context, note func(message string)) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
 }

@@ -47,8 +47,9 @@ func TestACallAnswersAsARequest(t *testing.T) {
 	if got.Pause == nil || got.Pause.By != "Ana" || got.Pause.Reason != "crash" || *got.Pause.Message != "soon" {
 		t.Errorf("pause: %+v", got.Pause)
 	}
-	if want := asked.field("in_force").(map[string]any)["total_active_users"]; float64(got.InForce.TotalActiveUsers) != want {
-		t.Errorf("in force: %+v, want total_active_users %v", got.InForce, want)
+	total := asked.field("in_force").(map[string]any)["total_active_users"]
+	if float64(got.InForce.TotalActiveUsers) != total {
+		t.Errorf("in force: %+v, want total_active_users %v", got.InForce, total)
 	}
 	entries := f.entries("patch-controls")
 	want := audit.By{ID: "u1", Name: "Ana", Role: "operator", From: "192.0.2.7", Operation: "patch-controls"}

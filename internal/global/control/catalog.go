@@ -38,7 +38,7 @@ func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
 	if c.state != state {
 		c.state, c.names = state, make(map[string]string, len(state.Rooms))
 		for _, r := range state.Rooms {
-			c.names[room.PublicID(r.Known())] = r.Name
+			c.names[room.PublicID(r.TicketName())] = r.Name
 		}
 	}
 	return state.Room(c.names[id])

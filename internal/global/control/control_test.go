@@ -272,6 +272,9 @@ func TestTheSiteOfADeletedRoomIsServed(t *testing.T) {
 	}
 }
 
+// limits ends a small room.
+const limits = `,"total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`
+
 const shop = `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200`
 
 func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
@@ -302,7 +305,7 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 		t.Errorf("put, under another name: %+v", put)
 	}
 	state, err := f.rooms.Read(t.Context())
-	if err != nil || state.Room("fair").Known() != "shop" {
+	if err != nil || state.Room("fair").TicketName() != "shop" {
 		t.Fatalf("the renamed room is known as another one: %+v, %v", state.Room("fair"), err)
 	}
 	// The name is free again, and the room of that name is another one.
@@ -582,8 +585,8 @@ func TestSettingsWithoutAnEffectAreKept(t *testing.T) {
 	}
 }
 
-// A number is told as it came, and a fault of JSON with its place.
-func TestFaultsAreToldAsTheyCame(t *testing.T) {
+// A number is listed as it came, and a fault of JSON with its place.
+func TestFaultsAreListedAsTheyCame(t *testing.T) {
 	f := start(t)
 	const of = `{"name":"big","host":"big.example","new_users_per_minute":200,"vestibule":{"origin":"https://o.example"},"total_active_users":`
 	for body, want := range map[string]string{

@@ -46,23 +46,23 @@ type controls struct {
 
 // current returns the controls: the latest, or if the store does not answer and the request only reads, those that this
 // node applies.
-func (c *controls) current(ctx context.Context) (said *room.Controls, err error) {
+func (c *controls) current(ctx context.Context) (doc *room.Controls, err error) {
 	if mayBeOld(ctx) == nil {
-		said, _, err = c.read(ctx)
-		return said, err
+		doc, _, err = c.read(ctx)
+		return doc, err
 	}
 	err = c.rooms.outage.read(ctx, func(ctx context.Context) error {
-		said, _, err = c.read(ctx)
+		doc, _, err = c.read(ctx)
 		return err
 	})
 	if err == nil {
-		return said, nil
+		return doc, nil
 	}
-	if said = c.known(); said == nil {
-		said = &room.Controls{}
+	if doc = c.known(); doc == nil {
+		doc = &room.Controls{}
 	}
 	mayBeOld(ctx).since(c.rooms.store.Seen(), noStore)
-	return said, nil
+	return doc, nil
 }
 
 // look returns the current room with an id, and the controls.
@@ -71,8 +71,8 @@ func (c *controls) look(ctx context.Context, id string) (*roomstore.Room, *room.
 	if err != nil {
 		return nil, nil, err
 	}
-	said, err := c.current(ctx)
-	return r, said, err
+	doc, err := c.current(ctx)
+	return r, doc, err
 }
 
 // read returns the latest controls and the revision of the stored ones: the stored controls, or those of this node if
@@ -82,16 +82,16 @@ func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	said := &room.Controls{}
+	doc := &room.Controls{}
 	if data != nil {
-		if said, err = room.DecodeControls(data); err != nil {
+		if doc, err = room.DecodeControls(data); err != nil {
 			return nil, 0, err
 		}
 	}
-	if known := c.known(); known != nil && known.Version > said.Version {
-		said = known
+	if known := c.known(); known != nil && known.Version > doc.Version {
+		doc = known
 	}
-	return said, revision, nil
+	return doc, revision, nil
 }
 
 // change makes one change to the controls of a room. edit gets a copy, and is called again after a concurrent write.
@@ -116,14 +116,14 @@ func (c *controls) change(
 		if next.Rooms == nil {
 			next.Rooms = map[string]*room.Control{}
 		}
-		said := room.Control{}
+		edited := room.Control{}
 		if before := have.Rooms[id].At(now); before != nil {
-			said = *before
+			edited = *before
 		}
-		if err := edit(&said); err != nil {
+		if err := edit(&edited); err != nil {
 			return nil, err
 		}
-		next.Rooms[id] = &said
+		next.Rooms[id] = &edited
 		maps.DeleteFunc(next.Rooms, func(_ string, other *room.Control) bool { return other.At(now) == nil })
 		data, err := room.EncodeControls(next)
 		if err == nil && (len(next.Rooms) > room.MaxRooms || len(data) > c.shared.Limit()) {
@@ -141,8 +141,8 @@ func (c *controls) change(
 		if failed == nil || !reflect.DeepEqual(before, have.Rooms[id]) {
 			_ = undone(ctx, c.log, target, failed, wire.ErrChanged) // another writer was first, in this room
 			before = have.Rooms[id]
-			failed, err = Announce(ctx, c.journal, c.now(), target, before, &said)
-			if err != nil && (said.Pause == nil && said.QueueAll == nil || releaseOf(&said) != releaseOf(before)) {
+			failed, err = Announce(ctx, c.journal, c.now(), target, before, &edited)
+			if err != nil && (edited.Pause == nil && edited.QueueAll == nil || releaseOf(&edited) != releaseOf(before)) {
 				return nil, err
 			}
 			if err != nil { // stopping a rush must not wait for the audit stream
@@ -164,11 +164,11 @@ func (c *controls) change(
 
 // notes returns a warning if a room is under controls that were set before it began or came back.
 func (c *controls) notes(r *roomstore.Room) []api.Note {
-	said := c.known()
-	if said == nil {
+	doc := c.known()
+	if doc == nil {
 		return nil
 	}
-	names := controlNames(said.Rooms[room.PublicID(r.Known())].At(c.fleet()))
+	names := controlNames(doc.Rooms[room.PublicID(r.TicketName())].At(c.fleet()))
 	if len(names) == 0 {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 	}
 	by := principal(ctx).Name
 	c, err := s.controls.change(ctx, state, q.room(),
-		func(said *room.Control) error { return applyControls(said, q.body, by, s.fleet()) })
+		func(control *room.Control) error { return applyControls(control, q.body, by, s.fleet()) })
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 }
 
 // applyControls applies a body to the controls of a room.
-func applyControls(said *room.Control, body json.RawMessage, by string, now int64) error {
+func applyControls(control *room.Control, body json.RawMessage, by string, now int64) error {
 	var f faults
 	m := f.object("", body, "pause", "queue_all", "message", "limits", "reason")
 	reason, _ := f.text("/reason", m["reason"])
@@ -229,28 +229,28 @@ func applyControls(said *room.Control, body json.RawMessage, by string, now int6
 		p := f.object("/"+key, v, append(keys, "until")...)
 		return p, f.mark("/"+key+"/until", p["until"], room.Mark{Since: now, By: by, Reason: reason})
 	}
-	if p, mark := part("pause", func() { said.Pause = nil }, "message"); p != nil {
+	if p, mark := part("pause", func() { control.Pause = nil }, "message"); p != nil {
 		text, _ := f.text("/pause/message", p["message"])
 		next := &room.Pause{Mark: mark, Message: text}
-		if said.Pause != nil { // the pause goes on
-			next.Release, next.Keys = said.Pause.Release, said.Pause.Keys
+		if control.Pause != nil { // the pause goes on
+			next.Release, next.Keys = control.Pause.Release, control.Pause.Keys
 		}
-		said.Pause = next
+		control.Pause = next
 	}
-	if p, mark := part("queue_all", func() { said.QueueAll = nil }); p != nil {
-		said.QueueAll = &mark
+	if p, mark := part("queue_all", func() { control.QueueAll = nil }); p != nil {
+		control.QueueAll = &mark
 	}
-	if p, mark := part("message", func() { said.Message = nil }, "text"); p != nil {
+	if p, mark := part("message", func() { control.Message = nil }, "text"); p != nil {
 		text, _ := f.text("/message/text", p["text"])
-		said.Message = &room.Message{Mark: mark, Text: text}
+		control.Message = &room.Message{Mark: mark, Text: text}
 	}
-	if p, mark := part("limits", func() { said.Limits = nil }, "total_active_users", "new_users_per_minute"); p != nil {
+	if p, mark := part("limits", func() { control.Limits = nil }, "total_active_users", "new_users_per_minute"); p != nil {
 		total, _ := f.whole("/limits/total_active_users", p["total_active_users"])
 		rate, _ := f.whole("/limits/new_users_per_minute", p["new_users_per_minute"])
-		said.Limits = &room.Limits{Mark: mark, TotalActiveUsers: total, NewUsersPerMinute: rate}
+		control.Limits = &room.Limits{Mark: mark, TotalActiveUsers: total, NewUsersPerMinute: rate}
 	}
 	if len(f) == 0 {
-		for _, err := range said.Check() {
+		for _, err := range control.Check() {
 			field, _, _ := strings.Cut(err.Error(), " ")
 			f.add("/"+strings.ReplaceAll(field, ".", "/"), "%v", err)
 		}
@@ -282,15 +282,15 @@ func controlNames(in *room.Control) []string {
 		return out
 	}
 	for _, p := range []struct {
-		name string
-		said bool
+		name    string
+		inForce bool
 	}{
 		{"pause", in.Pause != nil},
 		{"queue_all", in.QueueAll != nil},
 		{"message", in.Message != nil},
 		{"limits", in.Limits != nil},
 	} {
-		if p.said {
+		if p.inForce {
 			out = append(out, p.name)
 		}
 	}

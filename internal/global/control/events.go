@@ -28,7 +28,7 @@ type eventService struct {
 func (s *eventService) show(ctx context.Context, r *roomstore.Room, e *room.Event) (map[string]any, error) {
 	own, out := map[string]*field{}, s.head(r, e)
 	for at, f := range overrides() {
-		if _, said := e.Overrides[f.Key]; said {
+		if _, overridden := e.Overrides[f.Key]; overridden {
 			own[at] = f
 		} else if !strings.HasPrefix(at, ownPrefix) {
 			put(out, at, nil)

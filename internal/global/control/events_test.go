@@ -350,9 +350,12 @@ func TestAnEventWithADraw(t *testing.T) {
 func TestDrawsOfFilesAndRevisions(t *testing.T) {
 	f := start(t)
 	file := func(start time.Duration, more string) string {
-		return fmt.Sprintf("rooms:\n  - {name: fair, host: fair.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1'}\n"+
-			"  - {name: shop, host: shop.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1', events: [\n"+
-			"    {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true%s}]}\n", in(start-time.Hour), in(start), in(start+time.Hour), more)
+		return fmt.Sprintf("rooms:\n"+
+			"  - {name: fair, host: fair.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1'}\n"+
+			"  - {name: shop, host: shop.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1', "+
+			"events: [\n"+
+			"    {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: "+
+			"true%s}]}\n", in(start-time.Hour), in(start), in(start+time.Hour), more)
 	}
 	const soon = time.Hour - 50*time.Second
 	for _, c := range []struct {

@@ -43,7 +43,7 @@ func (o *operation) call(r *http.Request) (any, error) {
 	} {
 		if place.id != "" && place.id != place.known {
 			return nil, refusef(http.StatusNotFound, codeNoRoute,
-				"no such %s: %s; there is %s", place.kind, short(place.id), place.known)
+				"unknown %s %s; the only one is %s", place.kind, short(place.id), place.known)
 		}
 	}
 	reason := r.URL.Query().Get("reason")

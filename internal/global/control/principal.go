@@ -37,7 +37,7 @@ func (who Principal) only(rooms []*roomstore.Room) []*roomstore.Room {
 		return rooms
 	}
 	return slices.DeleteFunc(slices.Clone(rooms),
-		func(r *roomstore.Room) bool { return !slices.Contains(who.Rooms, room.PublicID(r.Known())) })
+		func(r *roomstore.Room) bool { return !slices.Contains(who.Rooms, room.PublicID(r.TicketName())) })
 }
 
 // expression returns a rule's expression as the principal may see it. Literals may be secrets, such as the value of a

@@ -29,7 +29,7 @@ func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
 	}
 	out := []api.Release{}
 	if k := releaseOf(c.Rooms[q.room()].At(s.fleet())); k != nil {
-		out = append(out, s.show(ctx, r.Known(), k))
+		out = append(out, s.show(ctx, r.TicketName(), k))
 	}
 	return out, nil
 }
@@ -70,12 +70,12 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	var made room.Release
-	_, err = s.controls.change(ctx, state, q.room(), func(said *room.Control) error {
-		if said.Pause == nil {
+	_, err = s.controls.change(ctx, state, q.room(), func(control *room.Control) error {
+		if control.Pause == nil {
 			return refusef(http.StatusConflict, codeNotNow,
 				"the room is not paused, and admits visitors within its limits: pause it by vestibule pause, or PATCH of its controls")
 		}
-		pause := *said.Pause
+		pause := *control.Pause
 		if before := pause.Release; before != nil {
 			if want.Key != "" && before.Key == want.Key {
 				if made = *before; made.N != want.N {
@@ -84,7 +84,7 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 				}
 				return errSame
 			}
-			if now := s.show(ctx, r.Known(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
+			if now := s.show(ctx, r.TicketName(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
 				return refusef(http.StatusConflict, codeNotNow,
 					"release %d, of %d people, is %s: wait until they are in, or let replace be true to end it", before.ID, before.N,
 					now.State)
@@ -94,7 +94,7 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 				pause.Keys = pause.Keys[max(0, len(pause.Keys)-room.MaxKeys):]
 			}
 		}
-		if want.Key != "" && slices.Contains(said.Pause.Keys, want.Key) {
+		if want.Key != "" && slices.Contains(control.Pause.Keys, want.Key) {
 			return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for was followed by another one")
 		}
 		made = want
@@ -103,13 +103,13 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 		if pause.Release != nil {
 			made.ID = max(made.ID, pause.Release.ID+1)
 		}
-		pause.Release, said.Pause = &made, &pause
+		pause.Release, control.Pause = &made, &pause
 		return nil
 	})
 	if err != nil && !errors.Is(err, errSame) {
 		return nil, err
 	}
-	return s.show(ctx, r.Known(), &made), nil
+	return s.show(ctx, r.TicketName(), &made), nil
 }
 
 // show returns a release with the numbers of the leading global.

@@ -34,7 +34,7 @@ func (s *revisionService) room(ctx context.Context, q *request) (string, error) 
 		return "", err
 	}
 	if r := state.Room(text); r != nil {
-		return room.PublicID(r.Known()), nil
+		return room.PublicID(r.TicketName()), nil
 	}
 	first, last, err := s.log.journal.Bounds(ctx)
 	if err != nil {

@@ -185,7 +185,7 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		g.bad["origin"] = r.Origin == ""
 		if r.Origin == "" && !g.bad["host"] {
 			g.faults.add("/host",
-				"host: no site is known for %q: say which with vestibule rooms site HOST URL (PUT %s/vestibule/hosts/HOST), or in vestibule.origin",
+				"host: %q has no origin: set one with vestibule rooms site HOST URL (PUT %s/vestibule/hosts/HOST), or in vestibule.origin",
 				short(r.Host), Prefix)
 		}
 	}
@@ -203,9 +203,9 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 func (s *roomService) show(ctx context.Context, r *roomstore.Room) (map[string]any, error) {
 	gather, start := nextEvent(&r.Settings, s.fleet())
 	out := map[string]any{
-		"id": room.PublicID(r.Known()), "created_on": moment(r.Created), "modified_on": moment(r.Changed),
+		"id": room.PublicID(r.TicketName()), "created_on": moment(r.Created), "modified_on": moment(r.Changed),
 		"next_event_prequeue_start_time": gather, "next_event_start_time": start,
-		"vestibule": map[string]any{"revision": r.Revision, "identity": r.Known()},
+		"vestibule": map[string]any{"revision": r.Revision, "identity": r.TicketName()},
 	}
 	return out, s.shown(ctx, out, &r.Settings, fields)
 }

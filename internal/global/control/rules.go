@@ -218,11 +218,11 @@ func (e *ruleEdit) replace(data json.RawMessage) {
 		return r, true
 	}
 	for i, data := range list[:min(len(list), room.MaxRules+1)] {
-		var told struct{ ID, Expression string }
-		_ = json.Unmarshal(data, &told) // faults are reported below
-		over, known := take(func(r room.Rule) bool { return told.ID != "" && r.ID == told.ID })
+		var given struct{ ID, Expression string }
+		_ = json.Unmarshal(data, &given) // faults are reported below
+		over, known := take(func(r room.Rule) bool { return given.ID != "" && r.ID == given.ID })
 		if !known {
-			over, known = take(func(r room.Rule) bool { return r.Expression == told.Expression })
+			over, known = take(func(r room.Rule) bool { return r.Expression == given.Expression })
 		}
 		if !known {
 			over.ID = newRuleID()

@@ -73,9 +73,9 @@ func newServices(o Options) *services {
 	rooms := &catalog{
 		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin)}, page: o.Page, origin: o.Origin, outage: down,
 	}
-	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
+	overrides := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
-	room := &roomService{rooms, at, said}
+	room := &roomService{rooms, at, overrides}
 	log := &auditService{rooms, o.Audit}
 	return &services{
 		rooms:     room,
@@ -84,9 +84,9 @@ func newServices(o Options) *services {
 		revisions: &revisionService{log, room, draws},
 		rules:     &ruleService{rooms, at},
 		events:    &eventService{rooms, at, o.Board, draws},
-		controls:  &controlService{rooms, at, said, o.Board},
-		releases:  &releaseService{rooms, at, said, o.Numbers},
-		status:    &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
+		controls:  &controlService{rooms, at, overrides, o.Board},
+		releases:  &releaseService{rooms, at, overrides, o.Numbers},
+		status:    &statusService{rooms, at, overrides, o.Numbers, o.Board, o.Fleet},
 		stats:     &statsService{rooms, at, o.History, log, o.Log},
 		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
 		audit:     log,

@@ -111,7 +111,7 @@ func (s *statsService) get(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	read := history.NewReader(x.from, x.to, x.step)
-	if err := s.history.Points(ctx, room.IDOf(r.Known()), x.from, x.to, x.step, read.Add); err != nil {
+	if err := s.history.Points(ctx, room.IDOf(r.TicketName()), x.from, x.to, x.step, read.Add); err != nil {
 		return nil, err
 	}
 	out := s.show(r, x, read.Table())
@@ -185,7 +185,7 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 	if err != nil {
 		return nil, err
 	}
-	wanted := auditFilter{room: r.Name, id: room.PublicID(r.Known()), since: time.Unix(x.from, 0)}
+	wanted := auditFilter{room: r.Name, id: room.PublicID(r.TicketName()), since: time.Unix(x.from, 0)}
 	found, err := s.audit.search(ctx, wanted, first, last+1, maxMarks)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func TestStats(t *testing.T) {
 	h := &past{}
 	f := start(t, func(o *Options) { o.History = h })
 	made := f.ask(Admin, "POST", "{z}",
-		`{"name":"shop","host":"shop.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+		`{"name":"shop","host":"shop.example"`+limits)
 	id, _ := made.field("id").(string)
 	at := "/vestibule/rooms/" + id
 	if a := f.ask(Operator, "PATCH", at+"/controls",

@@ -68,7 +68,7 @@ func (s *statusService) named(
 		if r == nil {
 			r = s.find(state, name)
 		}
-		if r != nil && !who.mayIn(room.PublicID(r.Known()), "list-status") {
+		if r != nil && !who.mayIn(room.PublicID(r.TicketName()), "list-status") {
 			r = nil
 		}
 		if rooms = append(rooms, r); r == nil {
@@ -87,7 +87,7 @@ func (s *statusService) named(
 }
 
 func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Controls) (*api.Status, error) {
-	n, ok := s.numbers(ctx, room.IDOf(r.Known()))
+	n, ok := s.numbers(ctx, room.IDOf(r.TicketName()))
 	age := mayBeOld(ctx)
 	if !ok && (n.At.IsZero() || age == nil) {
 		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no leading global has published numbers lately")
@@ -102,7 +102,7 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
 		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
 	}
-	now, id, own := s.clock.fleet(), room.PublicID(r.Known()), &out.Vestibule
+	now, id, own := s.clock.fleet(), room.PublicID(r.TicketName()), &out.Vestibule
 	plan := r.PlanBy(s.board())
 	on := plan.At(now)
 	if on.Event != nil {

@@ -31,8 +31,8 @@ func Source(remote string) string {
 // lock anybody out. It is safe for concurrent use.
 type Throttle struct {
 	mu     sync.Mutex
-	minute time.Time // in which told failures were the first of their addresses
-	told   int
+	minute time.Time // in which logged failures were the first of their addresses
+	logged int
 	by     *simplelru.LRU[string, *failures]
 }
 
@@ -45,7 +45,7 @@ const (
 	maxFailures    = 10 // per address
 	failuresWithin = time.Minute
 	maxSources     = 10_000
-	maxTold        = 30
+	maxLogged      = 30
 )
 
 // NewThrottle returns a throttle that has seen nothing.
@@ -82,7 +82,7 @@ func (t *Throttle) Failed(now time.Time, from string) time.Duration {
 	return 0
 }
 
-// First reports whether the last failure of an address was its first within a minute. It does so for at most maxTold
+// First reports whether the last failure of an address was its first within a minute. It does so for at most maxLogged
 // addresses a minute, which bounds the entries about them.
 func (t *Throttle) First(now time.Time, from string) bool {
 	t.mu.Lock()
@@ -92,8 +92,8 @@ func (t *Throttle) First(now time.Time, from string) bool {
 		return false
 	}
 	if now.Sub(t.minute) >= failuresWithin {
-		t.minute, t.told = now, 0
+		t.minute, t.logged = now, 0
 	}
-	t.told++
-	return t.told <= maxTold
+	t.logged++
+	return t.logged <= maxLogged
 }

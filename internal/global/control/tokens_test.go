@@ -202,20 +202,20 @@ func TestInvalidTokensLockOutNobody(t *testing.T) {
 // Entries about refused tokens are bounded, however many addresses they come from.
 func TestRefusedTokensOfManyAddresses(t *testing.T) {
 	now, throttle := time.Unix(1_800_000_000, 0), NewThrottle()
-	told := 0
+	logged := 0
 	for i := range 1000 {
 		from := fmt.Sprint(i)
 		throttle.Failed(now, from)
 		if throttle.First(now, from) {
-			told++
+			logged++
 		}
 	}
-	if told != maxTold {
-		t.Errorf("%d told, want %d", told, maxTold)
+	if logged != maxLogged {
+		t.Errorf("%d logged, want %d", logged, maxLogged)
 	}
 	now = now.Add(failuresWithin)
 	if throttle.Failed(now, "1"); !throttle.First(now, "1") {
-		t.Error("nothing is told a minute later")
+		t.Error("nothing is published a minute later")
 	}
 }
 

@@ -196,10 +196,10 @@ type Expiry struct {
 	At       time.Time
 }
 
-// Soon reports whether operators must be told of the expiry; a nil one is never soon.
+// Soon reports whether operators must be warned of the expiry; a nil one is never soon.
 func (e *Expiry) Soon(now time.Time) bool { return e != nil && e.At.Sub(now) <= expiryWarning }
 
-// expiryWarning is the time before the end of a token at which operators are told. Tokens with a shorter life end as
+// expiryWarning is the time before the end of a token at which operators are warned. Tokens with a shorter life end as
 // planned.
 const expiryWarning = 30 * 24 * time.Hour
 
@@ -266,7 +266,7 @@ func (c *catalog) rooms(ctx context.Context, f *faults, value []byte) (ids []str
 			f.add(fmt.Sprintf("/rooms/%d", i), "no room %q", short(name))
 			continue
 		}
-		ids = append(ids, room.PublicID(r.Known()))
+		ids = append(ids, room.PublicID(r.TicketName()))
 	}
 	return ids
 }

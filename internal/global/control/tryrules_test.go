@@ -22,10 +22,12 @@ func TestRulesAreTried(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"host":"shop.example","path":"/health?x=1"}`: "true [true  false it is not enabled false  false edges know]",
 		`{"host":"shop.example","path":"/cart"}`:       "false [false  false it is not enabled false  false edges know]",
-		`{"host":"shop.example","path":"/a/..%2fhealth","address":"192.0.2.1","country":"DE","user_agent":"Probe/1"}`: "true [false  false it is not enabled true  false edges know]",
-		`{"host":"shop.example","path":"/cart","expression":"http.host eq \"shop.example\""}`:                         "true [true ]",
-		`{"host":"SHOP.example","expression":"not http.request.uri.path contains \"admin\"","path":"/x/%61dmin"}`:     "false [false a site may read]",
-		`{"host":"shop.example","expression":"http.hosst eq \"\""}`:                                                   "false [false it cannot be evaluated]",
+		`{"host":"shop.example","path":"/a/..%2fhealth","address":"192.0.2.1","country":"DE",` +
+			`"user_agent":"Probe/1"}`: "true [false  false it is not enabled true  false edges know]",
+		`{"host":"shop.example","path":"/cart","expression":"http.host eq \"shop.example\""}`: "true [true ]",
+		`{"host":"SHOP.example","expression":"not http.request.uri.path contains \"admin\"",` +
+			`"path":"/x/%61dmin"}`: "false [false a site may read]",
+		`{"host":"shop.example","expression":"http.hosst eq \"\""}`: "false [false it cannot be evaluated]",
 	} {
 		a := f.ask(Viewer, "POST", at, body)
 		var got []string

@@ -41,7 +41,7 @@ func (s *visitorService) get(ctx context.Context, q *request) (any, error) {
 				out.Silent = append(out.Silent, d.Name)
 			}
 			for _, f := range found {
-				if r := state.Room(f.Room); r != nil && who.mayIn(room.PublicID(r.Known()), "get-visitor") {
+				if r := state.Room(f.Room); r != nil && who.mayIn(room.PublicID(r.TicketName()), "get-visitor") {
 					out.Sessions = append(out.Sessions, api.VisitorSession{
 						Room: f.Room, DataCenter: d.Name, Edge: f.Edge, Until: f.Until,
 					})

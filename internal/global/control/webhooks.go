@@ -273,7 +273,7 @@ func (s *webhookService) readRooms(f *faults, data json.RawMessage, state *rooms
 			f.add("/rooms", "rooms must be names or IDs of rooms, and there is no %q", short(text))
 			return
 		}
-		if id := room.PublicID(r.Known()); !slices.Contains(w.Rooms, id) {
+		if id := room.PublicID(r.TicketName()); !slices.Contains(w.Rooms, id) {
 			w.Rooms = append(w.Rooms, id)
 		}
 	}

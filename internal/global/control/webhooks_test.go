@@ -70,7 +70,8 @@ func TestWebhooks(t *testing.T) {
 // A webhook whose address no notice reaches is made with a warning.
 func TestAWebhookToAPrivateAddressIsMadeWithAWarning(t *testing.T) {
 	f := start(t)
-	const warning = "webhook w gets no notice: the address is not public: if it is meant, add its network to notices.networks (--notices-networks)"
+	const warning = "webhook w gets no notice: the address is not public: if it is meant, add its network to " +
+		"notices.networks (--notices-networks)"
 	for url, want := range map[string]string{
 		"http://127.0.0.1:9/h": warning, "http://localhost:9/h": warning, "https://10.1.2.3/h": warning,
 		"https://[::1]/h": warning, "https://8.8.8.8/h": "", "https://hooks.example/h": "",

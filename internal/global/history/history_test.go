@@ -465,7 +465,7 @@ func TestTheStoreIsDown(t *testing.T) {
 	s.store.down = true
 	s.run(start+7000, start+7080)
 	if _, err := s.points(start, start+7080, 1); !errors.Is(err, errDown) {
-		t.Errorf("the past is told without the store: %v", err)
+		t.Errorf("the past is read without the store: %v", err)
 	}
 	if p, _, ok := s.history.Last(shop.ID, 60); !ok || p.At != start+7080 {
 		t.Errorf("the newest point is of %d", p.At-start)

@@ -154,7 +154,7 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 					what += fmt.Sprintf("; %d sessions may go on at edges that are cut off or count as lost, until these report; "+
 						"where they have ended, vestibule fleet forget", c.Overcommit)
 				}
-				if !c.Told {
+				if !c.Reporting {
 					what = "it does not report; at its last report, " + what
 				}
 			}
@@ -208,7 +208,7 @@ func (l *List) View(ctx context.Context) (*api.Members, error) {
 
 func memberOf(c *node.CentreState, state string) api.Member {
 	return api.Member{
-		Name: c.Name, State: state, Known: true, Told: c.Told, Permits: c.Held, RatePermits: c.RateHeld,
+		Name: c.Name, State: state, Known: true, Told: c.Reporting, Permits: c.Held, RatePermits: c.RateHeld,
 		Sessions: int64(c.Sessions), Overcommit: c.Overcommit,
 	}
 }

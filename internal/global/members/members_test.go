@@ -29,8 +29,8 @@ func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
 	put(node.MembersDocument,
 		node.Members{Version: 5, List: []node.Member{{Name: "nairobi", State: node.Active, ClusterID: 1}}})
 	status := node.MembersStatus{Version: 5, List: []node.CentreState{
-		{Name: "dublin", ClusterID: 2, State: "unlisted", Told: true},
-		{Name: "nairobi", ClusterID: 1, State: "active", Told: true},
+		{Name: "dublin", ClusterID: 2, State: "unlisted", Reporting: true},
+		{Name: "nairobi", ClusterID: 1, State: "active", Reporting: true},
 	}}
 	put(node.MembersStatusDocument, status)
 	list := &members.List{Docs: docs}
@@ -48,7 +48,7 @@ func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
 
 	// A real copy stays one: global knows the list, and the listed one.
 	status.Version, status.List[0].State = uint64(view.Version), "active"
-	status.List = append(status.List, node.CentreState{Name: "dublin", ClusterID: 3, State: "unlisted", Told: true})
+	status.List = append(status.List, node.CentreState{Name: "dublin", ClusterID: 3, State: "unlisted", Reporting: true})
 	put(node.MembersStatusDocument, status)
 	if view, err = list.View(ctx); err != nil {
 		t.Fatal(err)

@@ -21,14 +21,14 @@ type Event struct {
 	Drawn    fleettime.Time // publication of the record of its draw, 0 before it and without one
 }
 
-// tooLate is how long after its beginning a phase is still told. A fleet may be without a leader for long, and a new
-// fleet has told nothing.
+// tooLate is how long after its beginning a phase still gets a notice. A fleet may be without a leader for long, and a
+// new fleet has sent none.
 const tooLate = 15 * time.Minute
 
 // eventWatch is the notices sent about an event.
 type eventWatch struct {
 	Start fleettime.Time `json:"t"`
-	Told  phase          `json:"k"`
+	Sent  phase          `json:"k"`
 	Name  string         `json:"n"`
 }
 
@@ -95,7 +95,7 @@ func (e *Event) first() fleettime.Time {
 
 // endEvent tells the end of an event that began and was removed, moved or suspended since.
 func (w *Watch) endEvent(now fleettime.Time, r *Room, id string, ew *eventWatch) {
-	if ew.Told&didStart == 0 || ew.Told&didEnd != 0 {
+	if ew.Sent&didStart == 0 || ew.Sent&didEnd != 0 {
 		return
 	}
 	d := r.about("event %s has ended: it was removed, moved or suspended.", ew.Name)
@@ -117,10 +117,10 @@ func (w *Watch) event(now fleettime.Time, r *Room, rw *roomWatch, e *Event) {
 	before := *ew
 	ew.Start, ew.Name = e.Start, e.Name
 	for _, s := range e.steps() {
-		if s.at == 0 || now < s.at || ew.Told&s.phase != 0 {
+		if s.at == 0 || now < s.at || ew.Sent&s.phase != 0 {
 			continue
 		}
-		ew.Told |= s.phase
+		ew.Sent |= s.phase
 		if now.Sub(s.at) > tooLate || s.phase != didEnd && now >= e.End {
 			continue
 		}

@@ -41,7 +41,7 @@ var Kinds = []Kind{
 	EventPrequeue, EventDrawn, EventStarted, EventEnded, OriginSlow, OriginRecovered, AlarmRaised, AlarmEnded,
 }
 
-// Notice is something that operators are told once.
+// Notice is a message to operators, sent once.
 type Notice struct {
 	ID   string         `json:"id"` // the same at every leader
 	Kind Kind           `json:"kind"`

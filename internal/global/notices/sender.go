@@ -217,7 +217,7 @@ func (s *Sender) read(ctx context.Context) error {
 	doc := &document{}
 	if data != nil {
 		if doc, err = decodeDocument(data); err != nil { // nothing can repair it but a new one
-			s.Log.Error("the stored notices are lost: what is true now is told again", slog.Any("error", err))
+			s.Log.Error("the stored notices are lost: the present state is sent again", slog.Any("error", err))
 			doc = &document{}
 		}
 	}

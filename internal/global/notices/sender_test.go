@@ -355,8 +355,8 @@ func TestAQueueIsBounded(t *testing.T) {
 	}
 }
 
-// TestALaterWebhookIsNotToldWhatChangedBefore: while nobody is told, nothing is followed.
-func TestALaterWebhookIsNotToldWhatChangedBefore(t *testing.T) {
+// TestALaterWebhookGetsNoEarlierChanges: without a webhook nothing is followed.
+func TestALaterWebhookGetsNoEarlierChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		s, stop := d.lead()

@@ -54,7 +54,7 @@ type Origin struct {
 	P95              time.Duration // of answers
 }
 
-// The times after which a change is told. Shorter ones are not.
+// The times after which a change gets a notice. Shorter ones get none.
 const (
 	queueingAfter, clearAfter     = 10 * time.Second, time.Minute
 	calledEvery                   = time.Minute
@@ -74,7 +74,7 @@ const (
 	slowRequests = 20
 )
 
-// maxAlarms bounds the alarms that are followed. Of more, the last in order are not told.
+// maxAlarms bounds the alarms that are followed. Of more, the last in order get no notice.
 const maxAlarms = 100
 
 // Watch is the state of the notices sent. The zero value has sent none. The exported fields are stored; the others say
@@ -93,14 +93,14 @@ type roomWatch struct {
 	Overcommit level                  `json:"o,omitzero"`
 	Slow       level                  `json:"s,omitzero"`
 	Called     fleettime.Time         `json:"c,omitempty"` // place up to which visitors were called
-	Pause      fleettime.Time         `json:"p,omitempty"` // beginning of the told pause, 0 for none
+	Pause      fleettime.Time         `json:"p,omitempty"` // beginning of the pause of the last notice, 0 for none
 	Release    uint64                 `json:"r,omitempty"` // newest release seen, 0 for none
 	Released   bool                   `json:"d,omitempty"` // it is over
 	Events     map[string]*eventWatch `json:"e,omitempty"` // by ID
 
 	next      Limits         // that differ from Limits
 	nextSince fleettime.Time // 0 for none
-	calledAt  fleettime.Time // when Called was told
+	calledAt  fleettime.Time // when Called was sent
 }
 
 type alarmWatch struct {
@@ -110,7 +110,7 @@ type alarmWatch struct {
 
 // level is a state with hysteresis.
 type level struct {
-	Since fleettime.Time `json:"t"` // beginning of the told state, 0 for none
+	Since fleettime.Time `json:"t"` // beginning of the state of the last notice, 0 for none
 	from  fleettime.Time // since when the state differs from the last notice, 0 if it does not
 }
 
@@ -137,7 +137,7 @@ func (l *level) step(now fleettime.Time, on, off bool, after, quiet time.Duratio
 	return began, ended
 }
 
-// Step compares the state at now with the last notices. It returns the notices that are due; they count as told from
+// Step compares the state at now with the last notices. It returns the notices that are due; they count as sent from
 // now on. changed reports whether the watch has to be stored.
 func (w *Watch) Step(now fleettime.Time, seen *Seen) (due []Notice, changed bool) {
 	if w.Rooms == nil {

@@ -23,8 +23,8 @@ func quietRoom() Room {
 	return Room{ID: "r1", Name: "shop", Limits: Limits{200, 100}, Complete: true, Controlled: true, Wait: -1}
 }
 
-// told runs a watch over seconds from to to, with a state from see, and returns what is told: "second kind".
-func told(w *Watch, from, to int, see func(second int, r *Room, s *Seen)) (out []string) {
+// sent runs a watch over seconds from to to, with a state from see, and returns what is sent: "second kind".
+func sent(w *Watch, from, to int, see func(second int, r *Room, s *Seen)) (out []string) {
 	for second := from; second <= to; second++ {
 		r, s := quietRoom(), &Seen{}
 		see(second, &r, s)
@@ -37,7 +37,7 @@ func told(w *Watch, from, to int, see func(second int, r *Room, s *Seen)) (out [
 	return out
 }
 
-func TestWhatIsTold(t *testing.T) {
+func TestWhatIsSent(t *testing.T) {
 	event := func(change func(*Event)) Event {
 		e := Event{ID: "e1", Name: "sale", Prequeue: at(10), Start: at(100), Opens: at(100), End: at(200)}
 		change(&e)
@@ -73,7 +73,7 @@ func TestWhatIsTold(t *testing.T) {
 				r.Waiting = 3
 			}
 		}, nil},
-		{"a line that flaps after it was told", func(s int, r *Room, _ *Seen) {
+		{"a line that flaps after its notice", func(s int, r *Room, _ *Seen) {
 			if s < 20 || s%50 == 0 {
 				r.Waiting = 1
 			}
@@ -179,7 +179,7 @@ func TestWhatIsTold(t *testing.T) {
 		}, []string{"0 room.paused", "30 release.done", "60 room.resumed", "60 release.done"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, told(&Watch{}, 0, 230, tt.see)); diff != "" {
+			if diff := cmp.Diff(tt.want, sent(&Watch{}, 0, 230, tt.see)); diff != "" {
 				t.Error(diff)
 			}
 		})

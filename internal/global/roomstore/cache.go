@@ -45,10 +45,10 @@ func (c *cache) Alarm() string {
 }
 
 // setState records a state that this process wrote, or that the store holds.
-func (c *cache) setState(state *State, v *view, told bool) {
+func (c *cache) setState(state *State, v *view, published bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last = nil; told {
+	if c.last = nil; published {
 		v.rooms, v.fresh = nil, false
 		c.last = v
 	}

@@ -180,7 +180,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	testkit.Eventually(t, "the store takes a change", func() bool { return change(first, "first", "shared") == nil })
 	mend := func(ctx context.Context, s *candidacy) bool {
 		_, err := s.Publish(ctx, false, func(*roomstore.Draft) error { return nil })
-		return err == nil && s.Untold() == ""
+		return err == nil && s.AuditFault() == ""
 	}
 	testkit.Eventually(t, "the audit stream takes its entry", func() bool { return mend(ctx, first) })
 
@@ -300,7 +300,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 			broken, looks, state.Room("shared").TotalActiveUsers, all)
 	}
 	var chain audit.Chain
-	told := map[string]int{}
+	logged := map[string]int{}
 	last, entries := uint64(0), 0
 	for from := uint64(1); ; {
 		some, err := stream.Read(ctx, from, 500, "")
@@ -317,7 +317,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 			}
 			for _, r := range e.Rooms {
 				if r.Name == e.By.Name {
-					told[r.Name]++
+					logged[r.Name]++
 				}
 			}
 			last, entries, from = e.Version, entries+1, s.Sequence+1
@@ -325,8 +325,8 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	}
 	for i := range writers {
 		name := fmt.Sprint("own-", i)
-		if r := state.Room(name); r != nil && told[name] != r.TotalActiveUsers {
-			t.Errorf("%s was changed %d times, and has %d entries", name, r.TotalActiveUsers, told[name])
+		if r := state.Room(name); r != nil && logged[name] != r.TotalActiveUsers {
+			t.Errorf("%s was changed %d times, and has %d entries", name, r.TotalActiveUsers, logged[name])
 		}
 	}
 	out, err := json.Marshal(map[string]any{

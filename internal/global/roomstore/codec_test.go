@@ -142,7 +142,7 @@ func TestStoredAndReadBack(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStoredIsToldWithItsSize(t *testing.T) {
+func TestWhatCannotBeStoredIsRefusedWithItsSize(t *testing.T) {
 	_, err := Pack(1, testkit.Rooms(300), 1000)
 	if large, ok := errors.AsType[*TooLargeError](err); !ok || large.Limit != 1000 || large.Size <= 1000 {
 		t.Errorf("got %v", err)

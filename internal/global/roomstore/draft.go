@@ -86,8 +86,8 @@ func (d *Draft) Replace(name string, s room.Settings) error {
 		return fmt.Errorf("%q: %w", name, ErrNotThere)
 	}
 	if r := d.rooms[i]; !r.Equal(s) {
-		if s = s.WithDefaults(); s.Name != name && s.Known() != r.Known() {
-			s.Identity = r.Known()
+		if s = s.WithDefaults(); s.Name != name && s.TicketName() != r.TicketName() {
+			s.Identity = r.TicketName()
 		}
 		d.rooms[i] = &Room{Mark{Created: r.Created}, s.WithDefaults()}
 		d.byName = nil

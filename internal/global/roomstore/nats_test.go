@@ -157,7 +157,7 @@ func TestEightWritersLoseNothing(t *testing.T) {
 	}
 	version, doc, err := roomdoc.DecodeRooms(head)
 	if err != nil || version != last.Version || len(doc.Rooms) != len(last.Rooms) {
-		t.Errorf("nodes are told version %d with %d rooms, want %d with %d: %v", version, len(doc.Rooms), last.Version,
+		t.Errorf("nodes have version %d with %d rooms, want %d with %d: %v", version, len(doc.Rooms), last.Version,
 			len(last.Rooms), err)
 	}
 }

@@ -104,14 +104,14 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 		if r == nil {
 			r = c.Before
 		}
-		told := audit.Room{ID: room.PublicID(r.Known()), Name: r.Name}
+		changed := audit.Room{ID: room.PublicID(r.TicketName()), Name: r.Name}
 		var err, err2 error
-		told.Before, err = alone(c.Before)
-		told.After, err2 = alone(c.After)
+		changed.Before, err = alone(c.Before)
+		changed.After, err2 = alone(c.After)
 		if err := errors.Join(err, err2); err != nil {
 			return e, err
 		}
-		e.Rooms = append(e.Rooms, told)
+		e.Rooms = append(e.Rooms, changed)
 	}
 	hosts := map[string]audit.Host{}
 	for _, h := range base.Hosts {
@@ -139,11 +139,11 @@ func Changes(base, next *State) (out []Change) {
 		if had[r] {
 			delete(had, r)
 		} else {
-			after[r.Known()] = r
+			after[r.TicketName()] = r
 		}
 	}
 	for r := range had {
-		before[r.Known()] = r
+		before[r.TicketName()] = r
 	}
 	for known, r := range before {
 		if after[known] == nil {

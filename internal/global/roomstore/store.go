@@ -72,8 +72,8 @@ func New(o Options) *Store {
 	return s
 }
 
-// Untold returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
-func (s *Store) Untold() string { return s.outbox.failure() }
+// AuditFault returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
+func (s *Store) AuditFault() string { return s.outbox.failure() }
 
 // answerWithin bounds a request for one document, so that there is time to find out the result of a change.
 const answerWithin = 3 * time.Second

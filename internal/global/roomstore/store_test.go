@@ -65,8 +65,8 @@ func lead(t testing.TB, s *Store, edit func(*Draft)) *State {
 	return state
 }
 
-// told returns a node's view of the shelf: the version and the rooms.
-func told(t testing.TB, s *shelf) (uint64, string) {
+// current returns a node's view of the store: the version and the rooms.
+func current(t testing.TB, s *memoryStore) (uint64, string) {
 	t.Helper()
 	h, err := roomdoc.DecodeHead(s.docs[roomdoc.RoomsDocument].data)
 	if err != nil {
@@ -86,7 +86,7 @@ func told(t testing.TB, s *shelf) (uint64, string) {
 		doc.Rooms, doc.Hosts = append(doc.Rooms, d.Rooms...), append(doc.Hosts, d.Hosts...)
 	}
 	if _, err := room.NewSet(doc, h.Version); err != nil {
-		t.Errorf("nodes are told rooms that break a rule: %v", err)
+		t.Errorf("nodes get rooms that break a rule: %v", err)
 	}
 	var names []string
 	for _, r := range doc.Rooms {
@@ -96,16 +96,16 @@ func told(t testing.TB, s *shelf) (uint64, string) {
 	return h.Version, strings.Join(names, " ")
 }
 
-func want(t testing.TB, s *shelf, rooms string) {
+func want(t testing.TB, s *memoryStore, rooms string) {
 	t.Helper()
-	if _, got := told(t, s); got != rooms {
-		t.Errorf("nodes are told %q, want %q", got, rooms)
+	if _, got := current(t, s); got != rooms {
+		t.Errorf("nodes get %q, want %q", got, rooms)
 	}
 }
 
 // Either the file or the store decides, and no room is lost if the authority changes.
 func TestOneAuthority(t *testing.T) {
-	docs := newShelf()
+	docs := newMemoryStore()
 	leader, other := newStore(docs, ""), newStore(docs, "")
 	other.File = "/etc/rooms.yaml"
 	refused := func(s *Store, says string) {
@@ -123,10 +123,10 @@ func TestOneAuthority(t *testing.T) {
 	want(t, docs, "a=5 b=5")
 	refused(leader, elsewhere)
 	refused(other, here)
-	version, _ := told(t, docs)
+	version, _ := current(t, docs)
 	revision := docs.revision
 	publish(t, leader, shops("b", "a"))
-	if v, _ := told(t, docs); v != version || docs.revision != revision {
+	if v, _ := current(t, docs); v != version || docs.revision != revision {
 		t.Errorf("nothing changed: version %d after %d, %d writes", v, version, docs.revision-revision)
 	}
 	publish(t, leader, shops("a"))
@@ -136,24 +136,24 @@ func TestOneAuthority(t *testing.T) {
 	want(t, docs, "a=5")
 	change(t, other, shop("x", 7))
 	want(t, docs, "a=5 x=7")
-	version, _ = told(t, docs)
+	version, _ = current(t, docs)
 	change(t, other, shop("x", 7))
-	if v, _ := told(t, docs); v != version {
+	if v, _ := current(t, docs); v != version {
 		t.Errorf("nothing changed: version %d after %d", v, version)
 	}
 
-	stranger := func(doc room.Document) error { // it leads with another file
+	leadOther := func(doc room.Document) error { // it leads with another file
 		_, err := newStore(docs, "").Publish(t.Context(), false, func(d *Draft) error { return d.Follow(doc) })
 		return err
 	}
 	for _, doc := range []room.Document{shops("a"), shops("a", "x"), {}} {
-		if _, ok := errors.AsType[*DiffersError](stranger(doc)); !ok {
+		if _, ok := errors.AsType[*DiffersError](leadOther(doc)); !ok {
 			t.Errorf("%v is followed", doc.Rooms)
 		}
 	}
 	want(t, docs, "a=5 x=7")
 	change(t, other, shop("x", 5)) // the store goes on to decide
-	if err := stranger(shops("a", "x")); err != nil {
+	if err := leadOther(shops("a", "x")); err != nil {
 		t.Error(err)
 	}
 	refused(other, here)
@@ -164,7 +164,7 @@ func TestOneAuthority(t *testing.T) {
 // A store without a state document has a rooms document alone. A leader that knows no other form publishes its file
 // in between; the rooms of the store are not lost.
 func TestAStoreWithoutAState(t *testing.T) {
-	docs := newShelf()
+	docs := newMemoryStore()
 	put := func(version uint64, d room.Document) {
 		t.Helper()
 		data, err := roomdoc.EncodeRooms(version, d.WithDefaults())
@@ -184,7 +184,7 @@ func TestAStoreWithoutAState(t *testing.T) {
 	if state.FromFile || state.Version <= ahead {
 		t.Errorf("%v of version %d after %d", state, state.Version, ahead)
 	}
-	version, _ := told(t, docs)
+	version, _ := current(t, docs)
 	put(version+100, shops("a", "c")) // by the old leader
 	if got := lead(t, newStore(docs, ""), (*Draft).Detach); got.Version <= version+100 {
 		t.Errorf("version %d does not follow %d", got.Version, version+100)
@@ -201,7 +201,7 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 		"sections, of a file": {2000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			docs := newShelf()
+			docs := newMemoryStore()
 			docs.limit = c.limit
 			say := func(s *Store, totals ...int) *State {
 				t.Helper()
@@ -267,7 +267,7 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 // An unreferenced part is deleted an hour after it was last written, a page after pageFor.
 func TestWhatNothingNamesIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		docs := newShelf()
+		docs := newMemoryStore()
 		docs.limit = 2000
 		s := newStore(docs, "")
 		parts := func() (n int) {
@@ -336,11 +336,11 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, bad := range []fate{failed, silent} {
-			docs := newShelf()
+			docs := newMemoryStore()
 			s := newStore(docs, "")
 			change(t, s, shop("a", 5), shop("x", 1))
 			for _, key := range []string{OwnedDocument, roomdoc.RoomsDocument} {
-				_, before := told(t, docs)
+				_, before := current(t, docs)
 				times := 0
 				docs.before = func(op, k string) fate {
 					if op == "put" && k == key && times == 0 {
@@ -362,14 +362,14 @@ func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
 				}
 				docs.before = nil
 				lead(t, s, (*Draft).Detach)
-				if _, after := told(t, docs); after == before ||
+				if _, after := current(t, docs); after == before ||
 					after != fmt.Sprintf("a=5 x=%d", state.Room("x").TotalActiveUsers) {
 					t.Errorf("%s %d: %s, then %s", key, bad, before, after)
 				}
 			}
 			want(t, docs, "a=5 x=3")
 		}
-		docs := newShelf()
+		docs := newMemoryStore()
 		s := newStore(docs, "")
 		change(t, s, shop("a", 5))
 		docs.before = func(op, key string) fate {
@@ -398,7 +398,7 @@ func TestInterleavings(t *testing.T) {
 func interleave(rt *rapid.T) {
 	const ofFile, ofStore, ofBoth = "file", "store", "both in turns"
 	authority := rapid.SampledFrom([]string{ofFile, ofStore, ofBoth}).Draw(rt, "authority")
-	docs := newShelf()
+	docs := newMemoryStore()
 	docs.limit = rapid.SampledFrom([]int{1 << 20, 2500}).Draw(rt, "limit")
 	stores := []*Store{newStore(docs, ""), newStore(docs, ""), newStore(docs, "")}
 	now := time.UnixMilli(1_000_000)
@@ -418,7 +418,7 @@ func interleave(rt *rapid.T) {
 		s.both = func(a, b func()) { a(); b() }
 	}
 	var last *State
-	var toldVersion uint64
+	var published uint64
 	docs.wrote = func(key string, data []byte) {
 		switch key {
 		case OwnedDocument:
@@ -443,10 +443,10 @@ func interleave(rt *rapid.T) {
 			last, versions = next, append(versions, next.Version)
 		case roomdoc.RoomsDocument:
 			h, err := roomdoc.DecodeHead(data)
-			if err != nil || h.Version <= toldVersion {
-				rt.Fatalf("nodes are told version %d after %d, %v", h.Version, toldVersion, err)
+			if err != nil || h.Version <= published {
+				rt.Fatalf("nodes have version %d after %d, %v", h.Version, published, err)
 			}
-			toldVersion = h.Version
+			published = h.Version
 			var doc room.Document
 			if h.Document != nil {
 				if doc, err = room.DecodeDocument(h.Document); err != nil {
@@ -456,12 +456,12 @@ func interleave(rt *rapid.T) {
 			for _, hash := range h.Sections {
 				d, _, err := roomdoc.DecodeSection(hash, docs.docs[roomdoc.SectionDocument(hash)].data, roomdoc.MaxUnpacked)
 				if err != nil {
-					rt.Fatalf("nodes are told of a section that is not there: %v", err)
+					rt.Fatalf("nodes are updated of a section that is not there: %v", err)
 				}
 				doc.Rooms, doc.Hosts = append(doc.Rooms, d.Rooms...), append(doc.Hosts, d.Hosts...)
 			}
 			if _, err := room.NewSet(doc, h.Version); err != nil {
-				rt.Fatalf("nodes are told rooms that break a rule: %v", err)
+				rt.Fatalf("nodes get rooms that break a rule: %v", err)
 			}
 		}
 	}
@@ -610,8 +610,8 @@ func interleave(rt *rapid.T) {
 			}
 		}
 	}
-	if state.Version != 0 && toldVersion != state.Version {
-		rt.Fatalf("nodes are told version %d, the state is %d", toldVersion, state.Version)
+	if state.Version != 0 && published != state.Version {
+		rt.Fatalf("nodes have version %d, the state is %d", published, state.Version)
 	}
 	if !audited {
 		return

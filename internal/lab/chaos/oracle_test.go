@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 			broken: []string{"3 sessions were valid at 9.010 s"},
 		},
 		{
-			name: "a renewal keeps the slot",
+			name: "a renewal keeps the permit",
 			stays: []stay{
 				stayOf(asked(page, 1, 11), asked(page, 9, 11)), stayOf(asked(page, 2, 11)), stayOf(asked(page, 13.5, 11)),
 				stayOf(asked(page, 14, 11)),

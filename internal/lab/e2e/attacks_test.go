@@ -39,7 +39,10 @@ var attacks = map[string]attack{
 	"slow chunks":        {run: holds(post("Transfer-Encoding: chunked"), "1\r\nx\r\n")},
 	"silent connections": {run: holds("", "")},
 	"unread answers":     {run: holds("GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "")},
-	"websockets":         {run: holds("GET /other HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", "")},
+	"websockets": {
+		run: holds("GET /other HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", ""),
+	},
 	"event streams": {run: holds("GET /.well-known/vestibule/events?room=full HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 		"")},
 	"pipelines":         {run: floods(strings.Repeat("GET /other HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 100))},
@@ -174,7 +177,9 @@ const streams = 50
 func request(f *http2.Framer, stream uint32, method, path string) error {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
-	for _, h := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "127.0.0.1"}, {":path", path}} {
+	for _, h := range [][2]string{
+		{":method", method}, {":scheme", "https"}, {":authority", "127.0.0.1"}, {":path", path},
+	} {
 		if err := e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}

@@ -46,7 +46,8 @@ func TestClientsThroughFronts(t *testing.T) {
 		d.site = site
 		for name, total := range clientRooms {
 			hosts = append(hosts, d.host(name))
-			text += fmt.Sprintf("- {name: %s-%s, host: %s, path: %s, total_active_users: %d, new_users_per_minute: 6000, session_duration: 5m, probation: 1m, origin: 'http://%s'}\n",
+			text += fmt.Sprintf("- {name: %s-%s, host: %s, path: %s, total_active_users: %d, new_users_per_minute: 6000, "+
+				"session_duration: 5m, probation: 1m, origin: 'http://%s'}\n",
 				name, d.name, d.host(name), map[bool]string{true: "/b", false: "/"}[name == "part"], total, site.addr)
 		}
 	}
@@ -418,8 +419,8 @@ func (d *doorway) leave(jars map[string]map[string]*http.Cookie) {
 	for who := range jars {
 		for room := range clientRooms {
 			for _, secure := range []bool{false, true} {
-				d.ask(&step{who: who, room: room, path: leavePath, method: "POST", tls: secure}, //nolint:errcheck // the next case waits for a place
-					jars)
+				leave := &step{who: who, room: room, path: leavePath, method: "POST", tls: secure}
+				d.ask(leave, jars) //nolint:errcheck // the next case waits for a place
 			}
 		}
 	}
@@ -587,7 +588,8 @@ func (s *oddSite) serve(c net.Conn) {
 		case "/logout":
 			extra = "Clear-Site-Data: \"cookies\"\r\n"
 		case "/cached":
-			extra = "Cache-Control: public, max-age=600\r\nExpires: Thu, 01 Jan 2099 00:00:00 GMT\r\nCDN-Cache-Control: max-age=600\r\n"
+			extra = "Cache-Control: public, max-age=600\r\nExpires: Thu, 01 Jan 2099 00:00:00 GMT\r\n" +
+				"CDN-Cache-Control: max-age=600\r\n"
 		case "/ntlm":
 			if strings.HasPrefix(r.Header.Get("Authorization"), "NTLM ") {
 				who = "alice"

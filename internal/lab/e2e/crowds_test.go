@@ -34,8 +34,8 @@ func TestCrowds(t *testing.T) {
 	}
 	bin := build(t)
 	h := &hall{origin: startSite(t, bin).at["url"]}
-	_, h.Info = demo(t, exec.CommandContext(t.Context(), filepath.Join(bin, "vestibule"), "demo", "--listen", "127.0.0.1:0",
-		"--data-dir", filepath.Join(t.TempDir(), "data"), "--edges", "2", "--origin", h.origin))
+	_, h.Info = demo(t, exec.CommandContext(t.Context(), filepath.Join(bin, "vestibule"), "demo",
+		"--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data"), "--edges", "2", "--origin", h.origin))
 	for i, c := range sim.Crowds() {
 		h.rooms = append(h.rooms, &crowdRoom{Crowd: c, name: fmt.Sprintf("crowd-%d", i)})
 	}
@@ -156,7 +156,8 @@ func (r *crowdRoom) announce(ctx context.Context, t *testing.T, h *hall) {
 	at := func(when time.Time) string { return when.Format(time.RFC3339) }
 	h.edit(t, func() {
 		r.event = fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, "+
-			"event_end_time: %q, shuffle_at_event_start: true}]", at(now.Add(-6*time.Minute)), at(start), at(start.Add(time.Hour)))
+			"event_end_time: %q, shuffle_at_event_start: true}]",
+			at(now.Add(-6*time.Minute)), at(start), at(start.Add(time.Hour)))
 	})
 	pause(ctx, read)
 }

@@ -324,7 +324,8 @@ func visitOnce(c *http.Client, method, url string) error {
 func (l *load) report(t *testing.T, what string) {
 	t.Helper()
 	get, post := l.asked[http.MethodGet], l.asked[http.MethodPost]
-	t.Logf("ended with SIGTERM behind %s:\n  %d requests in %.1f s (%.0f/s); failed: %d of %d GET, %d of %d POST (goal: 0)", what,
+	t.Logf("ended with SIGTERM behind %s:\n"+
+		"  %d requests in %.1f s (%.0f/s); failed: %d of %d GET, %d of %d POST (goal: 0)", what,
 		get+post, l.took.Seconds(), float64(get+post)/l.took.Seconds(), len(l.faults[http.MethodGet]), get,
 		len(l.faults[http.MethodPost]), post)
 	for method, faults := range l.faults {

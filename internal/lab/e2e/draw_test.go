@@ -34,7 +34,7 @@ const (
 	drawLead            = 90 * time.Second // from the start of the first process to that of the event
 
 	// drawLag is the oracle's tolerance: edges learn the admission cutoff up to a second apart, and a next visitor is
-	// told once and asks a second later.
+	// answered once and asks a second later.
 	drawLag = 2 * time.Second
 
 	// drawTie is the time within which two visitors enter together: four edges admit a burst of permits at once.
@@ -58,7 +58,8 @@ func TestADraw(t *testing.T) {
 	bin, dir := build(t), t.TempDir()
 	origin, journal := journaled(t, bin, dir, drawSession)
 	begins := time.Now().Add(drawLead).UTC().Truncate(time.Second)
-	event := fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}]",
+	event := fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, "+
+		"shuffle_at_event_start: true}]",
 		begins.Add(-time.Hour).Format(time.RFC3339), begins.Format(time.RFC3339), begins.Add(time.Hour).Format(time.RFC3339))
 	bus, nodes := fleet(t, bin, dir, sale(drawTotal, drawRate, drawSession.String(), origin.at["url"], event), "nairobi",
 		"dublin")
@@ -180,9 +181,9 @@ func (p *entrant) come(ctx context.Context) error {
 		case p.joined.IsZero():
 			p.joined, p.place = a.JoinedAt, a.JoinedAt
 		case !a.JoinedAt.Equal(p.joined) || a.Lost != "":
-			return fmt.Errorf("visitor %d had joined at %v, and is told %v, lost %q", p.n, p.joined, a.JoinedAt, a.Lost)
+			return fmt.Errorf("visitor %d had joined at %v, and gets %v, lost %q", p.n, p.joined, a.JoinedAt, a.Lost)
 		case p.receipt != nil && !a.Place.Equal(p.receipt.Place):
-			return fmt.Errorf("visitor %d has a receipt for %v, and is told to stand at %v", p.n, p.receipt.Place, a.Place)
+			return fmt.Errorf("visitor %d has a receipt for %v, and stands at %v", p.n, p.receipt.Place, a.Place)
 		case a.Draw.Receipt != nil:
 			p.receipt, p.place = a.Draw.Receipt, a.Place
 		}
@@ -293,7 +294,7 @@ func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cuto
 		case !ok:
 			err = fmt.Errorf("visitor %d is not in the site's journal", p.n)
 		case p.joined.Before(record.Closes) && p.receipt == nil:
-			err = fmt.Errorf("visitor %d joined before entries closed, and was told no place", p.n)
+			err = fmt.Errorf("visitor %d joined before entries closed, and got no place", p.n)
 		case p.receipt != nil:
 			j.drawn++
 			err = d.Check(p.receipt)

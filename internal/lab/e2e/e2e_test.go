@@ -42,7 +42,8 @@ func TestEndToEnd(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed; it is the visitors' browser")
 	}
-	// Not in parallel: where a regional answers late for want of processors, its edges refuse renewals, and short sessions end early.
+	// Not in parallel: where a regional answers late for want of processors, its edges refuse renewals, and short sessions
+	// end early.
 	bin := build(t)
 	begun := time.Now()
 	tree := deploy(t, bin)

@@ -25,9 +25,9 @@ const (
 	frontRight   = time.Second
 )
 
-// TestEdgesFailBehindFronts kills and hangs edges behind nginx, HAProxy and Caddy with the files of deploy/fronts, while
-// visitors are inside. With one edge left no request fails, and none waits for more than its timeout. Without any the
-// front says when to come back, and is right as soon as the edges are.
+// TestEdgesFailBehindFronts kills and hangs edges behind nginx, HAProxy and Caddy with the files of deploy/fronts,
+// while visitors are inside. With one edge left no request fails, and none waits for more than its timeout. Without any
+// the front says when to come back, and is right as soon as the edges are.
 func TestEdgesFailBehindFronts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes a minute; `make e2e` runs it")
@@ -216,7 +216,8 @@ func (l *outage) judge(t *testing.T, what string, back time.Time) {
 			t.Logf("  after %.2f s %s", a.took.Seconds(), a.what)
 		}
 	}
-	t.Logf("%s: %d requests, %d failed (goal: 0), %d were told when to come back, the last %.2f s after the edges were (goal: %.0f s); slowest %.2f s (goal: %.1f s); the machine paused for %.2f s",
+	t.Logf("%s: %d requests, %d failed (goal: 0), %d got the time to come back, the last %.2f s after the edges were "+
+		"(goal: %.0f s); slowest %.2f s (goal: %.1f s); the machine paused for %.2f s",
 		what, len(asks), failed, refused, wrong.Seconds(), frontRight.Seconds(), slowest.Seconds(), frontSlowest.Seconds(),
 		slack.Seconds())
 	if len(asks) == 0 || failed > 0 || slowest > frontSlowest+slack || wrong > frontRight+slack {

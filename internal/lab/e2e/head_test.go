@@ -37,7 +37,7 @@ func TestTheHeadOfTheLine(t *testing.T) {
 			browse(t, client, by.method, edge.at["url"]+by.path, by.header...)
 		}
 	}
-	slots := func() int {
+	permits := func() int {
 		var s struct {
 			Rooms map[string]struct {
 				Admitted int `json:"visitors_admitted"`
@@ -48,16 +48,16 @@ func TestTheHeadOfTheLine(t *testing.T) {
 		}
 		return s.Rooms["sale"].Admitted
 	}
-	if n := slots(); n != 0 {
-		t.Errorf("%d slots were taken before anybody came", n)
+	if n := permits(); n != 0 {
+		t.Errorf("%d permits were taken before anybody came", n)
 	}
 	for range 2 {
 		v := browser(t, &http.Transport{})
 		until(t, "a visitor is inside",
 			func() bool { return browse(t, v, http.MethodGet, edge.at["url"], navigation...) == "the site" })
 	}
-	if n := slots(); n != 2 {
-		t.Errorf("two visitors took %d slots", n)
+	if n := permits(); n != 2 {
+		t.Errorf("two visitors took %d permits", n)
 	}
 
 	// Ten waiting visitors load the page ten times each: the first of them are at the head.
@@ -80,7 +80,8 @@ func TestTheHeadOfTheLine(t *testing.T) {
 	all.Wait()
 	loads := slices.Concat(took...)
 	slices.Sort(loads)
-	t.Logf("%d preflights, icons and robots took no slot (goal: 0 slots); %d loads of the page at the head: half within %v, p99 %v, slowest %v (goal: p99 1 s)",
+	t.Logf("%d preflights, icons and robots took no permit (goal: 0 permits); %d loads of the page at the head: half "+
+		"within %v, p99 %v, slowest %v (goal: p99 1 s)",
 		3*each, len(loads), loads[len(loads)/2].Round(time.Millisecond), loads[len(loads)*99/100].Round(time.Millisecond),
 		loads[len(loads)-1].Round(time.Millisecond))
 }

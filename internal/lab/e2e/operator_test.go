@@ -94,8 +94,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	runCommand(t, asWho, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
 	for _, e := range edges {
 		until(t, e.name+" tells so no more", func() bool {
-			told := shown(t, e.at["url"]+"/concert/")
-			return told != "" && !strings.Contains(told, word)
+			page := shown(t, e.at["url"]+"/concert/")
+			return page != "" && !strings.Contains(page, word)
 		})
 	}
 	deleted := steps("deleted")
@@ -212,14 +212,14 @@ func operate(t *testing.T, ctx context.Context, url, tokenFile string) (next fun
 	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "VESTIBULE_TOKEN="+token), process.Group()
 	var faults strings.Builder
 	cmd.Stderr = &faults
-	told, err := cmd.StdoutPipe()
+	output, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(told)
+	lines := bufio.NewScanner(output)
 	return func(did string) (c change) {
 		t.Helper()
 		if lines.Scan() {

@@ -345,7 +345,8 @@ func journaled(t *testing.T, bin, dir string, session time.Duration) (origin *co
 
 // sale is a rooms file of one room. Its settings may go on with others.
 func sale(total, rate int, session, origin string, more ...string) string {
-	const room = "name: sale, host: 127.0.0.1, total_active_users: %d, new_users_per_minute: %d, session_duration: %s, origin: %q"
+	const room = "name: sale, host: 127.0.0.1, total_active_users: %d, new_users_per_minute: %d, session_duration: %s, " +
+		"origin: %q"
 	return fmt.Sprintf("rooms: [{"+room+"%s}]\n",
 		total, rate, session, origin, strings.Join(more, ""))
 }

@@ -38,7 +38,8 @@ func TestSitesAskForAProof(t *testing.T) {
 		"go": sites["go"], "express": sites["express"], "nginx": sites["nginx"],
 		"tells": tells.Listener.Addr().String(),
 	} {
-		rooms += fmt.Sprintf("  - {name: %s, host: 127.0.0.1, path: /%s, total_active_users: 100, new_users_per_minute: 1000, origin: \"http://%s\"}\n", name, name, addr)
+		rooms += fmt.Sprintf("  - {name: %s, host: 127.0.0.1, path: /%s, total_active_users: 100, new_users_per_minute: "+
+			"1000, origin: \"http://%s\"}\n", name, name, addr)
 	}
 	rooms += fmt.Sprintf("hosts: [{name: 127.0.0.1, origin: %q}]\n", tells.URL)
 	nats, _ := fleet(t, bin, dir, rooms, "nairobi")

@@ -132,7 +132,7 @@ func TestQuickstartByHand(t *testing.T) {
 			len(background), polled)
 	}
 	if n := strings.Count(h.log.String(), "LISTENING {"); n != 4 {
-		t.Errorf("%d of 4 processes told where they listen", n)
+		t.Errorf("%d of 4 processes printed where they listen", n)
 	}
 	// Ctrl-C ends each of them, in any order, with success.
 	for i, c := range background {
@@ -145,7 +145,8 @@ func TestQuickstartByHand(t *testing.T) {
 	}
 }
 
-// TestNATSServersByHand: the block of docs/INTEGRATIONS.md that makes credentials leads to servers that let in every user.
+// TestNATSServersByHand: the block of docs/INTEGRATIONS.md that makes credentials leads to servers that let in every
+// user.
 func TestNATSServersByHand(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../docs/INTEGRATIONS.md")
@@ -192,7 +193,8 @@ func TestNATSServersByHand(t *testing.T) {
 		})
 	}
 	h.run("vestibule nats-config provision --place nairobi --nats-url tls://" + clients["nairobi"] +
-		" --nats-ca nats/ca.crt --nats-cert nats/nairobi/provision/provision.crt --nats-key nats/nairobi/provision/provision.key")
+		" --nats-ca nats/ca.crt --nats-cert nats/nairobi/provision/provision.crt --nats-key " +
+		"nats/nairobi/provision/provision.key")
 	for place, addr := range clients {
 		testkit.Eventually(t, "the servers of "+place+" let in every user", func() bool {
 			return h.command("vestibule nats-config verify --out nats --place "+place+" --nats-url tls://"+addr).Run() == nil

@@ -190,7 +190,7 @@ type crowd struct {
 type wait struct {
 	edge            string
 	joined, entered time.Duration
-	told            []heard
+	forecasts       []heard
 }
 
 func (c *crowd) since() time.Duration { return time.Since(c.begun) }
@@ -206,7 +206,7 @@ func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session tim
 		next := time.Second
 		if err == nil {
 			if a.Shown.State != "moment" { // the page shows no number then
-				w.told = append(w.told, heard{c.since(), a.Shown})
+				w.forecasts = append(w.forecasts, heard{c.since(), a.Shown})
 			}
 			next = max(time.Second, a.Shown.Retry())
 		}
@@ -264,7 +264,7 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 	var falseNone, answers, counting, wrong, estimates int
 	var worst struct{ shown, actual float64 } // seconds
 	for _, w := range c.waits {
-		for _, h := range w.told {
+		for _, h := range w.forecasts {
 			if h.at < started {
 				continue
 			}
@@ -281,14 +281,18 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 			}
 			if h.PeopleAhead == 0 && front > 2 {
 				falseNone++
-				t.Logf("%s told 0 ahead (%s), %.0f s, %.1f s after the start, to a visitor with %d in front: joined at %.1f s, entered at %.1f s", w.edge, h.State, h.WaitTimeSeconds, (h.at - started).Seconds(), front, w.joined.Seconds(), w.entered.Seconds())
+				t.Logf("%s showed 0 ahead (%s), %.0f s, %.1f s after the start, to a visitor with %d in front: joined at "+
+					"%.1f s, entered at %.1f s", w.edge, h.State, h.WaitTimeSeconds, (h.at - started).Seconds(), front,
+					w.joined.Seconds(), w.entered.Seconds())
 			}
 			if actual := (w.entered - h.at).Seconds(); h.WaitTimeKnown && h.at < started+2*time.Minute {
 				estimates++
 				shown := h.WaitTimeSeconds
 				if off := math.Abs(shown - actual); (shown > 2*actual || shown < actual/2) && off > 5 {
 					wrong++
-					t.Logf("%s told %d ahead, %.0f s, %.1f s after the start, to a visitor with %d in front that entered after %.1f s: joined at %.1f s", w.edge, h.PeopleAhead, shown, (h.at - started).Seconds(), front, actual, w.joined.Seconds())
+					t.Logf("%s showed %d ahead, %.0f s, %.1f s after the start, to a visitor with %d in front that entered "+
+						"after %.1f s: joined at %.1f s", w.edge, h.PeopleAhead, shown, (h.at - started).Seconds(), front, actual,
+						w.joined.Seconds())
 					if off > math.Abs(worst.shown-worst.actual) {
 						worst.shown, worst.actual = shown, actual
 					}
@@ -307,8 +311,8 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 	row("longest time without an admission before, and after", "%.1f s, %.1f s", longest(0, stopped).Seconds(),
 		longest(started, end).Seconds())
 	row("answers to those who wait afterwards, of which counting", "%d, %d", answers, counting)
-	row("told 0 ahead while more than two stood in front", "%d (goal: 0)", falseNone)
-	row("estimates off by more than 2 times and 5 s, of those told",
+	row("shown 0 ahead while more than two stood in front", "%d (goal: 0)", falseNone)
+	row("estimates off by more than 2 times and 5 s, of those shown",
 		"%d of %d (goal: 0); the worst: %.0f s, really %.0f s", wrong, estimates, worst.shown, worst.actual)
 	t.Log(b.String())
 }

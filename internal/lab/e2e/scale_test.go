@@ -27,8 +27,8 @@ const (
 	scaleLength = 30 * time.Second      // of each measurement
 )
 
-// TestScale measures the start of a fleet with the most rooms, and compares an edge with many rooms to one with one. The
-// figures depend on the machine: it fails on none.
+// TestScale measures the start of a fleet with the most rooms, and compares an edge with many rooms to one with one.
+// The figures depend on the machine: it fails on none.
 func TestScale(t *testing.T) {
 	if *scaleRooms == 0 {
 		t.Skip("`make scale` runs it")

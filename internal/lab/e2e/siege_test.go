@@ -104,8 +104,8 @@ func besiege(t *testing.T, front string) {
 	}
 }
 
-// startBesieged starts an edge with a room that nobody waits for, and one that nobody enters. It also returns the address
-// for TLS.
+// startBesieged starts an edge with a room that nobody waits for, and one that nobody enters. It also returns the
+// address for TLS.
 func startBesieged(t *testing.T, front string) (edge *command, secure string) {
 	t.Helper()
 	site := httptest.NewServer(http.HandlerFunc(serveBesieged))

@@ -55,7 +55,8 @@ func TestFirstPage(t *testing.T) {
 		ahead, _ = browsertest.Look(ctx, look)
 		return number.MatchString(ahead)
 	})
-	t.Logf("%s to a waiting page that shows a number in a browser: %.1f s (goal: 15 s); %.1f s of them until the address was printed. It says %s people ahead",
+	t.Logf("%s to a waiting page that shows a number in a browser: %.1f s (goal: 15 s); %.1f s of them until the address "+
+		"was printed. It says %s people ahead",
 		filepath.Base(cmd.Path), time.Since(begun).Seconds(), up.Seconds(), ahead)
 	browsertest.Keep(t, screens, "first-page.png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
 	until(t, "the browser is in", func() bool {

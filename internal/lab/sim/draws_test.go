@@ -100,12 +100,12 @@ func TestADrawEntersByRank(t *testing.T) {
 		slices.SortFunc(entrants, func(a, b entrant) int { return int(a.place - b.place) })
 		for i, x := range entrants {
 			if x.rank == 0 {
-				t.Errorf("seed %d: an entrant was told no rank", seed)
+				t.Errorf("seed %d: an entrant got no rank", seed)
 			}
 			off = max(off, i+1-int(x.rank), int(x.rank)-i-1)
 		}
 		if all := c.People.Patience == 0; all && off > people/50 {
-			t.Errorf("seed %d: told a rank that is %d off the true one of %d", seed, off, len(entrants))
+			t.Errorf("seed %d: got a rank that is %d off the true one of %d", seed, off, len(entrants))
 		}
 		t.Logf("seed %d: of the first %d, %d wrong; %d asked in the last ten seconds; ranks of %d entrants at most %d off",
 			seed, permits, wrong, len(places), len(entrants), off)

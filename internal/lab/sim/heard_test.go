@@ -16,14 +16,14 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 	with := func(x Telling, change func(*Telling)) Telling { change(&x); return x }
 	for _, c := range []struct {
 		why               string
-		told              []Telling
+		forecasts         []Telling
 		in                time.Duration
 		err               float64
 		inside            bool
 		vain, wait, ahead int
 	}{
 		{
-			"as it was told",
+			"as forecast",
 			[]Telling{answer(0, 60*s, 30), answer(20*s, 40*s, 20), answer(40*s, 20*s, 10)},
 			60 * s, 0, true,
 			0, 0, 0,
@@ -62,7 +62,7 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 		},
 	} {
 		var h Hearing
-		for _, x := range c.told {
+		for _, x := range c.forecasts {
 			h.Hear(x)
 		}
 		var w Words
@@ -93,7 +93,8 @@ func TestLateness(t *testing.T) {
 func TestNobodyIsPassed(t *testing.T) {
 	t.Parallel()
 	for _, x := range Crowds() {
-		if x.Name != "steady, bound by T" && !strings.HasPrefix(x.Name, "R changed") && !strings.HasPrefix(x.Name, "T changed") {
+		if x.Name != "steady, bound by T" && !strings.HasPrefix(x.Name, "R changed") &&
+			!strings.HasPrefix(x.Name, "T changed") {
 			continue
 		}
 		var f Finding
@@ -104,7 +105,7 @@ func TestNobodyIsPassed(t *testing.T) {
 	}
 }
 
-// TestNextIsKept: the sessions of a draw begin together, and when they end is a forecast. Nobody is told to be next and
+// TestNextIsKept: the sessions of a draw begin together, and when they end is a forecast. Nobody is shown as next and
 // then waits for more than ten seconds.
 func TestNextIsKept(t *testing.T) {
 	t.Parallel()
@@ -118,11 +119,11 @@ func TestNextIsKept(t *testing.T) {
 		}
 	}
 	if f.Fault != "" || all.NextInVain() > 0 || all.next == 0 {
-		t.Errorf("%d of %d told to be next in vain; %s", all.NextInVain(), all.next, f.Fault)
+		t.Errorf("%d of %d shown as next in vain; %s", all.NextInVain(), all.next, f.Fault)
 	}
 }
 
-// TestAPauseOfRIsForeseen: permits of R return in bursts, a minute after their use. Visitors next to a pause are told
+// TestAPauseOfRIsForeseen: permits of R return in bursts, a minute after their use. Visitors next to a pause get
 // that they wait for its end.
 func TestAPauseOfRIsForeseen(t *testing.T) {
 	t.Parallel()
@@ -136,7 +137,7 @@ func TestAPauseOfRIsForeseen(t *testing.T) {
 		}
 	}
 	if twice, half := all.Misled(); f.Fault != "" || twice > 0.01 || half > 0.01 {
-		t.Errorf("told more than twice, less than half: %.3f, %.3f; %s", twice, half, f.Fault)
+		t.Errorf("forecast more than twice, less than half: %.3f, %.3f; %s", twice, half, f.Fault)
 	}
 }
 
@@ -149,7 +150,7 @@ func TestForecastsAfterATakeover(t *testing.T) {
 		var f Finding
 		all := f.words(&x, x.Name, 2)
 		if t.Log(f.Bound); f.Fault != "" || all.Error() > 0.15 || all.NextInVain() > 0 {
-			t.Errorf("%s: error %.3f, told to be next in vain %d; %s", x.Name, all.Error(), all.NextInVain(), f.Fault)
+			t.Errorf("%s: error %.3f, shown as next in vain %d; %s", x.Name, all.Error(), all.NextInVain(), f.Fault)
 		}
 	}
 }

@@ -46,17 +46,17 @@ type idle struct {
 func newIdle(rooms, edges int) *idle {
 	p := wire.DefaultParams()
 	f := &idle{now: 1, byName: map[string]*admission.Engine{}}
-	var books []ledger.RoomConfig
+	var configs []ledger.RoomConfig
 	var doors []admission.Room
 	for i := range rooms {
 		id := room.IDOf(fmt.Sprint("room-", i))
-		books = append(books, ledger.RoomConfig{
+		configs = append(configs, ledger.RoomConfig{
 			ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute,
 			LostWait: time.Hour,
 		})
 		doors = append(doors, admission.Room{ID: id, Session: 5 * time.Minute})
 	}
-	slices.SortFunc(books, func(a, b ledger.RoomConfig) int { return int(int64(a.ID>>1) - int64(b.ID>>1)) })
+	slices.SortFunc(configs, func(a, b ledger.RoomConfig) int { return int(int64(a.ID>>1) - int64(b.ID>>1)) })
 	f.alloc = root.New(f.now, root.Config{
 		Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: p,
 		Bootstrap: true,
@@ -65,8 +65,8 @@ func newIdle(rooms, edges int) *idle {
 		DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true,
 		ClusterID: 1,
 	}, wire.Durable{})
-	f.alloc.SetRooms(f.now, books)
-	f.agg.SetRooms(f.now, books)
+	f.alloc.SetRooms(f.now, configs)
+	f.agg.SetRooms(f.now, configs)
 	for i := range edges {
 		name := fmt.Sprintf("edge-%02d", i)
 		e := admission.New(admission.Config{

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestTheLineIsToldThroughTakeovers: after the replacement of a leader or the end of an edge, the displayed queue
+// TestTheLineIsShownThroughTakeovers: after the replacement of a leader or the end of an edge, the displayed queue
 // neither lacks waiting visitors nor counts them twice.
-func TestTheLineIsToldThroughTakeovers(t *testing.T) {
+func TestTheLineIsShownThroughTakeovers(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
 		what string
@@ -25,7 +25,7 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 		w.in(4*time.Minute, func() {
 			x.end(w)
 			w.each(100*time.Millisecond, func() {
-				part := w.toldLine() / float64(w.oracle.waiting)
+				part := w.waitingInView() / float64(w.oracle.waiting)
 				least, most = min(least, part), max(most, part)
 			})
 		})
@@ -33,13 +33,13 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 			t.Fatal(r.Fault)
 		}
 		if least < 0.9 || most > 1.15 {
-			t.Errorf("a new %s: between %.2f and %.2f of those who wait were told", x.what, least, most)
+			t.Errorf("a new %s: between %.2f and %.2f of those who wait were shown", x.what, least, most)
 		}
 	}
 }
 
 // toldLine returns the number of waiting visitors in the view of the last edge.
-func (w *World) toldLine() float64 {
+func (w *World) waitingInView() float64 {
 	e := w.edges.all[len(w.edges.all)-1]
 	v := e.core.Ledger(e.clock.read(w.now), w.room).View
 	if v == nil {

@@ -15,7 +15,7 @@ import (
 // and nobody that came during a round enters before all who waited before it.
 func (j *oracle) checkRounds(e *edgeNode, d *admission.Decision) {
 	v := e.core.Ledger(e.clock.read(j.now), j.room).View
-	if v == nil || len(v.Rounds) == 0 || !v.Queues() || d.Reason != admission.Slot || e.told.Shut == admission.QueuedAll {
+	if v == nil || len(v.Rounds) == 0 || !v.Queues() || d.Reason != admission.Permit || e.told.Shut == admission.QueuedAll {
 		return
 	}
 	t := &d.Ticket

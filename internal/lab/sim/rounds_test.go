@@ -54,11 +54,13 @@ func TestTheOrderOfJoiningComesBack(t *testing.T) {
 func TestARandomRoomIsFullAfterADebt(t *testing.T) {
 	t.Parallel()
 	x := Crowds()[0]
-	x.Name, x.Total, x.People, x.Over, x.Move, x.Method = "random, moving", 400, 1400, 25*time.Second, 0.2, room.MethodRandom
+	x.Name, x.Method = "random, moving", room.MethodRandom
+	x.Total, x.People, x.Over, x.Move = 400, 1400, 25*time.Second, 0.2
 	for seed := range uint64(4) {
 		w := x.gather(seed + 1)
 		if r := w.result(); r.Fault != "" || w.oracle.lots < 500 || r.UseT < 0.96 {
-			t.Errorf("seed %d: %d people entered by rounds, %.3f of T in use while people wait; %s", seed, w.oracle.lots, r.UseT, r.Fault)
+			t.Errorf("seed %d: %d people entered by rounds, %.3f of T in use while people wait; %s", seed, w.oracle.lots, r.UseT,
+				r.Fault)
 		}
 		if wait, _ := w.meters.words.Rises(); wait > 0 {
 			t.Errorf("seed %d: the wait rose %d times without the word", seed, wait)

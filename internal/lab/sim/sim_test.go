@@ -84,7 +84,7 @@ func TestTheLimitsAreUsedUp(t *testing.T) {
 		t.Errorf("use of the limit that bound is %.4f, want 0.97 or more", r.Use)
 	}
 	if part := float64(r.QueuedFree) / float64(r.Arrived); part > 0.005 {
-		t.Errorf("%.4f of the visitors were queued while slots were free, want 0.005 or less", part)
+		t.Errorf("%.4f of the visitors were queued while permits were free, want 0.005 or less", part)
 	}
 	if r.OrderP99 > 10 {
 		t.Errorf("order error p99 is %.1f s, want 10 s or less", r.OrderP99)
@@ -131,7 +131,7 @@ func TestASpikeIntoOneDataCentre(t *testing.T) {
 	r := New(c).Run()
 	t.Log("\n" + r.Table())
 	if part := float64(r.QueuedFree) / float64(r.Arrived); part > 0.005 || r.Fault != "" {
-		t.Errorf("%.4f of the visitors were queued while slots were free, want 0.005 or less; %s", part, r.Fault)
+		t.Errorf("%.4f of the visitors were queued while permits were free, want 0.005 or less; %s", part, r.Fault)
 	}
 }
 

@@ -342,21 +342,21 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 		s.people[who] = brought
 	}
 	brought.Network = network
-	var told []string
+	var verdicts []string
 	for k := range n {
 		d := w.ask(w.edges.all[number(at[k%len(at)])-1], brought)
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {
 			verdict += fmt.Sprintf(", valid for %d s", int64(d.Ticket.Until)-w.fleetTime().Second())
 		}
-		if !slices.Contains(told, verdict) {
-			told = append(told, verdict)
+		if !slices.Contains(verdicts, verdict) {
+			verdicts = append(verdicts, verdict)
 		}
 		if !lost && d.Reseal {
 			s.people[who] = d.Ticket
 		}
 	}
-	s.printf("%s: %s", who, strings.Join(told, " / "))
+	s.printf("%s: %s", who, strings.Join(verdicts, " / "))
 }
 
 // takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the

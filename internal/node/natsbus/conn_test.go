@@ -25,8 +25,8 @@ func listen(t *testing.T, c *natsbus.Conn, subject string) (<-chan heard, func()
 	return ch, cancel
 }
 
-// meet makes sure that earlier requests to the server are done.
-func meet(t *testing.T, from, to *natsbus.Conn) {
+// barrier makes sure that earlier requests to the server are done.
+func barrier(t *testing.T, from, to *natsbus.Conn) {
 	t.Helper()
 	ch, cancel := listen(t, to, "sync.test")
 	defer cancel()
@@ -47,7 +47,7 @@ func TestSubscribersHearWhatIsPublishedInOrder(t *testing.T) {
 	s := newSite(t)
 	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
 	ch, cancel := listen(t, b, wire.Reports("dublin"))
-	meet(t, a, b)
+	barrier(t, a, b)
 	for i := range 20 {
 		if err := a.Publish(wire.ReportSubject("dublin", fmt.Sprint("edge-", i)), []byte{byte(i)}); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestAHandlerHasEndedWhenCancelReturns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meet(t, a, b)
+	barrier(t, a, b)
 	if err := a.Publish("x", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestNothingIsSentLate(t *testing.T) {
 	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
 	ch, cancel := listen(t, b, "x")
 	defer cancel()
-	meet(t, a, b)
+	barrier(t, a, b)
 	s.Stop()
 	eventually(t, "both see that the server is gone", func() bool { return !a.Connected() && !b.Connected() })
 	if err := a.Publish("x", []byte("late")); !errors.Is(err, wire.ErrDown) {
@@ -151,7 +151,7 @@ func TestNothingIsSentLate(t *testing.T) {
 	}
 	s.start()
 	eventually(t, "both are connected again", func() bool { return a.Connected() && b.Connected() })
-	meet(t, a, b)
+	barrier(t, a, b)
 	if err := a.Publish("x", []byte("new")); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestNodesMayStartBeforeTheirServer(t *testing.T) {
 	s.start()
 	defer func() { s.Stop() }()
 	eventually(t, "both are connected", func() bool { return a.Connected() && b.Connected() })
-	meet(t, a, b)
+	barrier(t, a, b)
 	if err := a.Publish("x", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -67,11 +67,11 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 		cause, step := o.explain(server, own, err)
 		return fault(cause, step)
 	}
-	said := make(chan error, 8)
+	refusals := make(chan error, 8)
 	opts := append(o.identity(), nats.NoReconnect(), nats.Timeout(2*time.Second),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			select {
-			case said <- err:
+			case refusals <- err:
 			default:
 			}
 		}))
@@ -92,7 +92,7 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 	m, err := nc.RequestWithContext(ctx, api(o.Domain)+"STREAM.INFO."+stream, nil)
 	var refused error
 	select {
-	case refused = <-said:
+	case refused = <-refusals:
 	default:
 	}
 	domain := "the server's own JetStream domain"
@@ -141,12 +141,12 @@ func reach(ctx context.Context, server string) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	said, begun := bufio.NewReader(c), time.Now()
+	lines, begun := bufio.NewReader(c), time.Now()
 	for _, wait := range []time.Duration{2 * time.Second, 50 * time.Millisecond} { // INFO, and an error right behind it
 		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
 			return err
 		}
-		switch line, err := said.ReadString('\n'); {
+		switch line, err := lines.ReadString('\n'); {
 		case strings.HasPrefix(line, "-ERR"):
 			return errors.New(strings.TrimSpace(line))
 		case strings.HasPrefix(line, "INFO"):

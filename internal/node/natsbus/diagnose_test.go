@@ -98,13 +98,14 @@ func (p pki) run(scheme, config string) string {
 	return u.String()
 }
 
-// Each fault between a node and a server is told with its cause, the server and the next step, by Diagnose
-// (--check-config), in the log, and by Fault (/readyz). Once it is mended, nothing is told.
+// Each fault between a node and a server is reported with its cause, the server and the next step, by Diagnose
+// (--check-config), in the log, and by Fault (/readyz). Once it is mended, nothing is reported.
 func TestFaultsOfNATSAreExplained(t *testing.T) {
 	const (
 		jetstream = "jetstream { store_dir: 'STORE', domain: hub }\n"
-		tls       = "tls { cert_file: 'DIR/server.crt', key_file: 'DIR/server.key', ca_file: 'DIR/ca.crt', verify_and_map: true }\n"
-		users     = `accounts { A { jetstream: enabled, users: [
+		tls       = "tls { cert_file: 'DIR/server.crt', key_file: 'DIR/server.key', ca_file: 'DIR/ca.crt', " +
+			"verify_and_map: true }\n"
+		users = `accounts { A { jetstream: enabled, users: [
 			{ user: "edge-0.edge.nairobi", permissions: { publish: ["$JS.API.STREAM.INFO.KV_vestibule_documents"], subscribe: ["_INBOX.>"] } },
 			{ user: "regional-0.regional.nairobi", permissions: { publish: [">"], subscribe: ["_INBOX.>"] } } ] } }
 		`
@@ -216,11 +217,11 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			p.issue(ca, "stranger", time.Hour, "edge-9.edge.nairobi")
 			p.issue(ca, "ended", -time.Second, "edge-0.edge.nairobi")
 			p.issue(other, "foreign", time.Hour, "edge-0.edge.nairobi")
-			var told testkit.Log
+			var log testkit.Log
 			o := natsbus.Options{
 				URL: "nats://" + testkit.FreeAddr(t), Name: "edge", CA: p.path("ca.crt"), Cert: p.path("edge.crt"),
 				Key:    p.path("edge.key"),
-				Stream: natsbus.DocumentsStream, Log: slog.New(slog.NewTextHandler(&told, nil)),
+				Stream: natsbus.DocumentsStream, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			}
 			if c.config != "" {
 				o.URL = p.run(c.scheme, c.config)
@@ -239,16 +240,16 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			host, _, _ := net.SplitHostPort(u.Host)
 			if err == nil || !strings.Contains(err.Error(), c.cause) || !strings.Contains(err.Error(), c.step) ||
 				!strings.Contains(err.Error(), host) {
-				t.Fatalf("told %v\nwant %s … %s", err, c.cause, c.step)
+				t.Fatalf("reported %v\nwant %s … %s", err, c.cause, c.step)
 			}
 			conn, err := natsbus.Connect(o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			eventually(t, "the fault is told", func() bool { return strings.Contains(conn.Fault(), c.cause) })
+			eventually(t, "the fault is logged", func() bool { return strings.Contains(conn.Fault(), c.cause) })
 			eventually(t, "the fault is logged",
-				func() bool { return told.Has("NATS cannot be used") && told.Has("next_step=") })
+				func() bool { return log.Has("NATS cannot be used") && log.Has("next_step=") })
 		})
 	}
 }

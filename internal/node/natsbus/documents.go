@@ -190,7 +190,7 @@ func (d *Documents) Delete(ctx context.Context, key string, revision uint64) err
 // repeats them all, since a change may have been missed. It retries for ever and returns ctx's error.
 func (d *Documents) Watch(ctx context.Context, handle func(key string, data []byte)) error {
 	log := d.conn.log
-	said, told := false, false
+	logged, missing := false, false
 	for {
 		opened, err := d.watchOnce(ctx, handle)
 		if ctx.Err() != nil {
@@ -200,21 +200,21 @@ func (d *Documents) Watch(ctx context.Context, handle func(key string, data []by
 			continue
 		}
 		if opened {
-			told = false
+			missing = false
 		}
-		if errors.Is(err, jetstream.ErrBucketNotFound) && !told {
+		if errors.Is(err, jetstream.ErrBucketNotFound) && !missing {
 			for _, key := range d.watched {
 				handle(key, nil)
 			}
-			told = true
+			missing = true
 		}
-		if opened || !said {
+		if opened || !logged {
 			level := slog.LevelWarn
 			if errors.Is(err, jetstream.ErrBucketNotFound) {
 				level = slog.LevelInfo // the first global of a fleet creates it
 			}
 			log.Log(ctx, level, "documents cannot be watched yet", slog.Any("error", err))
-			said = true
+			logged = true
 		}
 		select {
 		case <-ctx.Done():
@@ -238,12 +238,12 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	// Read before the watch begins, so that any later replacement of the store is detected.
 	seen := stampOf(stream.CachedInfo())
 	revisions := map[string]uint64{} // of the existing documents
-	told := map[string]uint64{}      // newest handled revision of each, deletions included
+	handled := map[string]uint64{}   // newest handled revision of each, deletions included
 	for _, key := range d.watched {
-		if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
+		if err := d.poll(ctx, stream, key, handle, revisions, handled); err != nil {
 			return false, fmt.Errorf("watch documents: %w", err)
 		}
-		if told[key] == 0 {
+		if handled[key] == 0 {
 			handle(key, nil)
 		}
 	}
@@ -275,7 +275,7 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 		case <-d.wrote:
 		}
 		for _, key := range d.watched {
-			if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
+			if err := d.poll(ctx, stream, key, handle, revisions, handled); err != nil {
 				d.conn.log.Debug("document not polled", slog.String("document", key), slog.Any("error", err))
 			}
 		}
@@ -286,21 +286,21 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 // delivery subject, which permissions cannot restrict, so nodes exposed to visitors create none.
 const askEvery = 500 * time.Millisecond
 
-// poll handles the newest state of a document, if newer than told.
+// poll handles the newest state of a document, if newer than handled.
 func (d *Documents) poll(
 	ctx context.Context, stream jetstream.Stream, key string, handle func(string, []byte),
-	revisions, told map[string]uint64,
+	revisions, handled map[string]uint64,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	m, err := stream.GetMsg(ctx, told[key]+1, jetstream.WithGetMsgSubject("$KV."+d.bucket+"."+key))
+	m, err := stream.GetMsg(ctx, handled[key]+1, jetstream.WithGetMsgSubject("$KV."+d.bucket+"."+key))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("document %s: %w", key, err)
 	}
-	told[key] = m.Sequence
+	handled[key] = m.Sequence
 	if m.Header.Get("KV-Operation") != "" || m.Header.Get(jetstream.MarkerReasonHeader) != "" { // deleted
 		delete(revisions, key)
 		handle(key, nil)

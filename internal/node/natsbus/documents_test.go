@@ -98,7 +98,7 @@ func TestABucketThatIsGoneIsMadeByWhoWrites(t *testing.T) {
 	if err := js.DeleteKeyValue(within(t), "vestibule_documents"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "who writes over what is gone is told so", func() bool {
+	eventually(t, "a write over a deleted document is refused", func() bool {
 		_, err := d.Put(within(t), "rooms", []byte("two"), first)
 		return errors.Is(err, wire.ErrChanged)
 	})
@@ -122,12 +122,12 @@ func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	put(t, d, "rooms", "two", rev)
 	put(t, d, "keys", "k", 0)
 	for _, ch := range []<-chan [2]string{early, late} {
-		told := map[[2]string]bool{} // either of two documents may come first
+		changed := map[[2]string]bool{} // either of two documents may come first
 		for range 2 {
-			told[testkit.Receive(t, "the change", ch)] = true
+			changed[testkit.Receive(t, "the change", ch)] = true
 		}
-		if !told[[2]string{"rooms", "two"}] || !told[[2]string{"keys", "k"}] {
-			t.Errorf("got %v", told)
+		if !changed[[2]string{"rooms", "two"}] || !changed[[2]string{"keys", "k"}] {
+			t.Errorf("got %v", changed)
 		}
 	}
 }

@@ -88,18 +88,18 @@ var _ wire.Leadership = (*Lease)(nil)
 
 // Run implements [wire.Leadership].
 func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
-	said := false // that the store is not available
+	logged := false // that the store is not available
 	for {
 		err := l.stand(ctx, minTerm, lead)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		switch shut := errors.Is(err, errUnavailable) && !errors.Is(err, wire.ErrDown); {
-		case shut && !said:
-			said = true
+		case shut && !logged:
+			logged = true
 			l.log.Warn("no process can campaign for leadership yet", slog.Any("error", err))
 		case err != nil:
-			said = said && shut
+			logged = logged && shut
 			l.log.Debug("standing for leadership", slog.Any("error", err))
 		}
 		select {

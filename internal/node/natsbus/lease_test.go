@@ -96,6 +96,15 @@ type candidate struct {
 	stop    func()
 }
 
+// elected returns a site whose candidate a leads.
+func elected(t *testing.T) (s *site, r *tenure, a *candidate) {
+	t.Helper()
+	s, r = newSite(t), &tenure{t: t}
+	a = stand(t, r, s.URL(), "a")
+	r.leads("a")
+	return s, r, a
+}
+
 func stand(t *testing.T, r *tenure, url, name string) *candidate {
 	t.Helper()
 	return standWith(t, r, url, name, 1)
@@ -202,7 +211,7 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 		case r.count() != 2:
 			return fmt.Sprintf("a led, and then %v", r.leaders[1:])
 		case a.before.Load() != 0 || before != 1:
-			return fmt.Sprintf("somebody had led before: the first was told so %d times, its successor %d times",
+			return fmt.Sprintf("somebody had led before: the first learned so %d times, its successor %d times",
 				a.before.Load(), before)
 		case took > natsbus.LeaseLength:
 			return fmt.Sprintf("a lease that was given up was waited for: %v", took)
@@ -228,12 +237,9 @@ func tries(t *testing.T, play func() (wrong string)) {
 }
 
 // A returning leader learns whether another one led in between.
-func TestWhoLedBetweenIsTold(t *testing.T) {
+func TestALeaderInBetweenIsReported(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	s, r, a := elected(t)
 	again := func(c *candidate) {
 		t.Helper()
 		n := r.count()
@@ -243,25 +249,25 @@ func TestWhoLedBetweenIsTold(t *testing.T) {
 	again(a)
 	again(a)
 	if n := a.rivals.Load(); n != 0 {
-		t.Fatalf("nobody else led, and it was told so %d times", n)
+		t.Fatalf("nobody else led, and it learned so %d times", n)
 	}
 	b := stand(t, r, s.URL(), "b")
 	for r.now() != "b" {
 		again(a)
 	}
 	if b.rivals.Load() != 1 {
-		t.Error("who leads for the first time was not told of the one before")
+		t.Error("who leads for the first time did not learn of the one before")
 	}
 	for r.now() != "a" {
 		again(b)
 	}
 	if n := a.rivals.Load(); n != 1 {
-		t.Errorf("somebody else led once, and it was told so %d times", n)
+		t.Errorf("somebody else led once, and it learned so %d times", n)
 	}
 }
 
 // Two candidates with one name stand like any two, and the second reports the mistake.
-func TestANamesakeThatLeadsIsTold(t *testing.T) {
+func TestALeadingNamesakeIsReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	r := &tenure{t: t}
@@ -289,11 +295,11 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 		}
 	}()
 	one.renews(t, 5)
-	eventually(t, "it is told",
+	eventually(t, "it is reported",
 		func() bool { return strings.Contains(logged.String(), "another process with this one's name leads") })
 	one.renews(t, 5)
 	if n := strings.Count(logged.String(), "another process with this one's name leads"); n != 1 {
-		t.Errorf("told %d times", n)
+		t.Errorf("reported %d times", n)
 	}
 	cancel()
 	testkit.Receive(t, "it stops", done)
@@ -303,10 +309,7 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 // reader in the NATS library would never end.
 func TestWhoLeadsWatchesNoMore(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	s, _, a := elected(t)
 	a.renews(t, 1)
 	js := testkit.JetStream(t, s.URL())
 	eventually(t, "nobody watches the lease", func() bool {
@@ -317,10 +320,7 @@ func TestWhoLeadsWatchesNoMore(t *testing.T) {
 
 func TestWhoReturnsEarlyResigns(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	s, r, a := elected(t)
 	stand(t, r, s.URL(), "b")
 	a.minTerm.Store(1000) // seen by a downstream node
 	a.resign <- struct{}{}
@@ -389,10 +389,7 @@ func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 // A suspended process finds its lease expired when it resumes, whatever the store holds.
 func TestWhoWasFrozenNoLongerLeads(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	r := &tenure{t: t}
-	a := stand(t, r, s.URL(), "a")
-	r.leads("a")
+	_, r, a := elected(t)
 	a.renews(t, 1)
 	a.ahead.Add(int64(10 * time.Second))
 	eventually(t, "its leadership ends", func() bool { return r.count() > 1 || r.now() == "" })

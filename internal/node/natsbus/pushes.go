@@ -24,8 +24,8 @@ const (
 // and the keys of tickets are not for them.
 const notifierKey = "notifier"
 
-// pushStream holds the newest state of each subscription, about 800 bytes, and who was told. A single server syncs each
-// write: marks come in batches.
+// pushStream holds the newest state of each subscription, about 800 bytes, and the marks of notified ones. A single
+// server syncs each write: marks come in batches.
 var pushStream = &jetstream.StreamConfig{
 	Name: PushStream, Subjects: []string{wire.Pushes}, MaxAge: 24 * time.Hour, MaxBytes: 256 << 20, MaxMsgsPerSubject: 1,
 }
@@ -147,9 +147,9 @@ func (p *Pushes) Secret(ctx context.Context) ([]byte, error) {
 
 // Follower takes the contents of the stream of subscriptions.
 type Follower struct {
-	Set  func(room, visitor, seq uint64, record []byte) // with its number in the stream
-	Told func(marks []byte)
-	Read func(until time.Time) // everything stored until then was taken
+	Set   func(room, visitor, seq uint64, record []byte) // with its number in the stream
+	Marks func(marks []byte)
+	Read  func(until time.Time) // everything stored until then was taken
 }
 
 // Follow has f take all that is stored, and from then on every change. It returns when ctx ends, or when the stream is
@@ -175,7 +175,7 @@ func (p *Pushes) Follow(ctx context.Context, f Follower) error {
 			if room, visitor, ok := wire.PushOf(m.subject); ok {
 				f.Set(room, visitor, m.sequence, m.data)
 			} else {
-				f.Told(m.data)
+				f.Marks(m.data)
 			}
 			q.Seq = m.sequence + 1
 		}
@@ -224,7 +224,7 @@ func (p *Pushes) End(ctx context.Context, room, visitor, seq uint64) error {
 
 // Mark stores marks.
 func (p *Pushes) Mark(ctx context.Context, marks []byte) error {
-	return p.conn.store(ctx, wire.ToldSubject(rand.Uint64()), marks)
+	return p.conn.store(ctx, wire.MarksSubject(rand.Uint64()), marks)
 }
 
 // Enqueue adds notifications to the outbox, once for each ID.

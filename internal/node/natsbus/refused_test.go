@@ -38,10 +38,10 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 
-	var told testkit.Log
+	var log testkit.Log
 	conn, err := natsbus.Connect(natsbus.Options{
 		URL: "nats://edge:secret@" + net.JoinHostPort(host, port), Name: "edge",
-		Log: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +62,8 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	})
 	// Twice would be enough for a client to give up.
 	eventually(t, "it has been refused five times",
-		func() bool { return strings.Count(told.String(), "msg=refused") >= 5 })
-	if n := strings.Count(told.String(), "refuses this node"); n != 1 {
+		func() bool { return strings.Count(log.String(), "msg=refused") >= 5 })
+	if n := strings.Count(log.String(), "refuses this node"); n != 1 {
 		t.Errorf("said %d times that it is refused", n)
 	}
 

@@ -67,12 +67,12 @@ func TestReplicasAreAsTheServersAllow(t *testing.T) {
 }
 
 // More replicas than servers are reported, not retried silently for ever.
-func TestTooManyReplicasAreTold(t *testing.T) {
+func TestTooManyReplicasAreReported(t *testing.T) {
 	s := newSite(t)
-	var told testkit.Log
+	var log testkit.Log
 	conn, err := natsbus.Connect(natsbus.Options{
 		URL: s.URL(), Name: "global",
-		Log: slog.New(slog.NewTextHandler(&told, nil)),
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func TestTooManyReplicasAreTold(t *testing.T) {
 		l := natsbus.NewLease(conn, "global", "global-1", 3, clock.Now)
 		done <- l.Run(ctx, func() uint64 { return 0 }, func(context.Context, wire.Leading) { t.Error("it leads") })
 	}()
-	eventually(t, "it is told",
-		func() bool { return told.Has("no process can campaign for leadership yet") && told.Has("replicas > 1") })
+	eventually(t, "it is reported",
+		func() bool { return log.Has("no process can campaign for leadership yet") && log.Has("replicas > 1") })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run: %v", err)

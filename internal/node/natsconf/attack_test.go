@@ -109,19 +109,19 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 	testkit.Eventually(t, "the list of data centres is stored",
 		func() bool { return strings.Contains(f.stored(witnesses), "global members revision") })
 	before := f.stored(witnesses)
-	told := map[string]int{}
+	attempts := map[string]int{}
 	for _, w := range f.users() {
 		t.Run(w.String(), func(t *testing.T) {
 			tried := f.attack(t, w, witnesses)
 			t.Logf("%d attempts", tried)
-			told[string(w.role)] += tried
+			attempts[string(w.role)] += tried
 		})
 	}
 	total := 0
-	for _, n := range told {
+	for _, n := range attempts {
 		total += n
 	}
-	t.Logf("%d attempts: %v", total, told)
+	t.Logf("%d attempts: %v", total, attempts)
 	if total < 60 {
 		t.Errorf("%d attempts are too few", total)
 	}

@@ -47,9 +47,9 @@ func TestNotificationsWithCredentials(t *testing.T) {
 	read, ended, seq, once := make(chan string, 10), make(chan error, 1), uint64(0), sync.Once{}
 	go func() {
 		ended <- p.Follow(following, natsbus.Follower{
-			Set:  func(_, _, n uint64, data []byte) { seq = n; read <- string(data) },
-			Told: func(data []byte) { read <- string(data) },
-			Read: func(time.Time) { once.Do(func() { read <- "current" }) },
+			Set:   func(_, _, n uint64, data []byte) { seq = n; read <- string(data) },
+			Marks: func(data []byte) { read <- string(data) },
+			Read:  func(time.Time) { once.Do(func() { read <- "current" }) },
 		})
 	}()
 	if got := testkit.Receive(t, "the subscription", read) + testkit.Receive(t, "the end of what is stored",
@@ -106,8 +106,8 @@ func TestNotificationsWithCredentials(t *testing.T) {
 		oldest, err := global.Outbox(ctx)
 		return err == nil && oldest.IsZero()
 	})
-	told := make(chan string, 1)
-	unsubscribe, err := global.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) { told <- string(data) })
+	states := make(chan string, 1)
+	unsubscribe, err := global.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) { states <- string(data) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestNotificationsWithCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := testkit.Receive(t, "its state", told); got != "notifier-0" {
+	if got := testkit.Receive(t, "its state", states); got != "notifier-0" {
 		t.Error(got)
 	}
 	stop()

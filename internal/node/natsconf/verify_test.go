@@ -132,7 +132,9 @@ func TestVerifyNamesThePlaces(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ dir, place, want string }{
-		{dir, "niarobi", `no users of a place "niarobi" are written there, did you mean "nairobi"? (places: global, nairobi)`},
+		{
+			dir, "niarobi", `no users of a place "niarobi" are written there, did you mean "nairobi"? (places: global, nairobi)`,
+		},
 		{dir, "mars", `no users of a place "mars" are written there (places: global, nairobi)`},
 		{filepath.Join(dir, "ca"), "nairobi", "no users are written there: see nats-config write"},
 	} {

@@ -423,7 +423,7 @@ func TestAPageRemembers(t *testing.T) {
 	if got := browsertest.See(t, ctx,
 		chromedp.Evaluate[string](`document.getElementById("clock").textContent`)); got != "10:13 PM" &&
 		got != "10:13\u202fPM" {
-		t.Errorf("the turn in ten minutes is told for %s", got)
+		t.Errorf("the turn in ten minutes is shown for %s", got)
 	}
 	// The page works without storage.
 	browsertest.See(t, ctx,

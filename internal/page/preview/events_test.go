@@ -58,7 +58,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	// Of 800 visitors half joined before this one, and 210 long before.
 	b := page.Broadcast{Now: me.Now.Add(-3 * time.Second), View: &wire.View{
 		At:     me.Now,
-		Cutoff: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []estimate.Pace{{Mu: 2}},
+		Cutoff: joined - 60_000, Park: joined - 30_000, Free: 10, Paces: []estimate.Pace{{Mu: 2}},
 		Line: estimate.NewDigest(estimate.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
@@ -106,18 +106,18 @@ func TestTheStreamInABrowser(t *testing.T) {
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`)); got != 56 {
 		t.Errorf("the progress is %v %%", got)
 	}
-	say(func() { b.View.Slots, b.View.Theta = 0, .001 })
+	say(func() { b.View.Free, b.View.Theta = 0, .001 })
 	say(func() { b.PausedBy = page.PausedBySystem })
 	shown("head", "The line is paused")
 	shown("ahead", "600") // ten more are no reason to raise the shown number
-	say(func() { b.PausedBy, b.View.Slots = "", 700 })
+	say(func() { b.PausedBy, b.View.Free = "", 700 })
 	shown("ahead", "0") // and still not next: its turn has not come
 
 	// A message that lacks most of the visitors in front has no effect. If many do, and they come back, the page
 	// explains a longer wait, at most the earlier one.
 	visit()
 	whole := b.View.Line
-	say(func() { b.View.Slots, b.View.Theta = 10, 0 })
+	say(func() { b.View.Free, b.View.Theta = 10, 0 })
 	shown("ahead", "600")
 	b.View.Line, b.Now = estimate.NewDigest(estimate.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}),
 		b.Now.Add(-2*time.Second)

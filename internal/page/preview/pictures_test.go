@@ -62,7 +62,8 @@ func TestPictures(t *testing.T) {
 	folder := "../../../docs/images"
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued?lang=zh-CN"))
 	if !browsertest.See(t, ctx, chromedp.Evaluate[bool](hasChinese)) {
-		t.Skip("no font has Chinese letters (Debian package fonts-wqy-microhei): the pictures of docs/images were not compared")
+		t.Skip("no font has Chinese letters (Debian package fonts-wqy-microhei): the pictures of docs/images were " +
+			"not compared")
 	}
 	browsertest.See(t, ctx, atStart(standstill))
 	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
@@ -242,10 +243,11 @@ func TestComparingPictures(t *testing.T) {
 	was := take("0")
 	for change, same := range map[string]bool{
 		"1": true,
-		`document.documentElement.style.webkitFontSmoothing = "antialiased", document.documentElement.style.textRendering = "geometricPrecision"`: true,
-		`document.documentElement.style.setProperty("--vr-card", "#dde")`:                                                                         false,
-		`document.querySelector("progress").remove()`:                                                                                             false,
-		`document.querySelector(".big").style.flexDirection = "row-reverse"`:                                                                      false,
+		`document.documentElement.style.webkitFontSmoothing = "antialiased", ` +
+			`document.documentElement.style.textRendering = "geometricPrecision"`: true,
+		`document.documentElement.style.setProperty("--vr-card", "#dde")`:    false,
+		`document.querySelector("progress").remove()`:                        false,
+		`document.querySelector(".big").style.flexDirection = "row-reverse"`: false,
 	} {
 		if differs := compare(t, was, take(change)); (differs == "") != same {
 			t.Errorf("%s: %q", change, differs)

@@ -85,7 +85,7 @@ type centre struct {
 // New returns the aggregator of a data centre for a new term. old is the Durable of the predecessor, read after the
 // term was won; the zero Durable for none. Until SetLease the aggregator sends nothing.
 func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
-	told, clusterID := old.Members, old.ClusterID // only stored values are reported
+	members, clusterID := old.Members, old.ClusterID // only stored values are reported
 	own := old.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		old = cfg.Own.Clone()
@@ -101,7 +101,7 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.stored.durable.Version++
 	a.member = membership{dc: cfg.DC, freshID: cfg.ClusterID, stored: &a.stored}
 	a.up.seen = old.Promise
-	a.stored.members = told
+	a.stored.members = members
 	switch {
 	case clusterID != 0:
 		a.stored.durable.ClusterID, a.stored.clusterID = clusterID, clusterID

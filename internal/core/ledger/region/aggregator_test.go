@@ -23,7 +23,10 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 		return []wire.RoomReport{r}
 	}
 	roster := wire.Durable{Version: 5, Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1}}}
-	inside := with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5}}, Spent: 5, Sessions: []wire.Expiry{{Until: second + 60, Stamped: 5}}})
+	inside := with(wire.RoomReport{Permits: granted(5), Spent: 5, Sessions: stamped(second+60, 5)})
+	ended := with(wire.RoomReport{Permits: granted(5), Spent: 5, Sessions: stamped(second, 5)})
+	renewed := with(wire.RoomReport{Sessions: []wire.Expiry{{Until: second + 60, Consumed: 5}}})
+	holding := with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5, Returned: 1}}, Spent: 3})
 	for _, c := range []struct {
 		what   string
 		stored wire.Durable
@@ -32,19 +35,17 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 	}{
 		{"an edge of the roster", roster, inside, 0},
 		{"a new edge", wire.Durable{Version: 5}, nil, 0},
-		{"an edge whose sessions have ended", wire.Durable{Version: 5}, with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5}}, Spent: 5, Sessions: []wire.Expiry{{Until: second, Stamped: 5}}}), 0},
-		{"an edge whose sessions were renewed elsewhere", wire.Durable{Version: 5}, with(wire.RoomReport{Sessions: []wire.Expiry{{Until: second + 60, Consumed: 5}}}), 0},
+		{"an edge whose sessions have ended", wire.Durable{Version: 5}, ended, 0},
+		{"an edge whose sessions were renewed elsewhere", wire.Durable{Version: 5}, renewed, 0},
 		{"an edge with sessions, and the roster of before it came", wire.Durable{Version: 5}, inside, 1},
-		{"an edge with permits, and the roster of before it came", wire.Durable{Version: 5}, with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5, Returned: 1}}, Spent: 3}), 1},
+		{"an edge with permits, and the roster of before it came", wire.Durable{Version: 5}, holding, 1},
 		{"an edge with sessions, and nothing stored", wire.Durable{}, inside, 1},
 	} {
 		now := fleettime.Mono(time.Hour)
 		term := wire.Term{N: 2, Nonce: 1}
-		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1}, c.stored)
-		agg.SetLease(fleettime.Never)
-		m := wire.Report{
-			From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, AsOf: second * 1000, Seen: term, Join: true, Rooms: c.rooms,
-		}
+		agg := lead(now, region.Config{Term: term}, c.stored)
+		m := joining("d1", 7, 2, term, c.rooms...)
+		m.AsOf = second * 1000
 		for range 2 { // it is noticed once
 			agg.Observe(now, m)
 			m.Seq++
@@ -64,19 +65,16 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 	}{{false, wire.Fenced}, {true, wire.Dead}} {
 		now := fleettime.Mono(time.Hour)
 		term := wire.Term{N: 2, Nonce: 1}
-		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
-		agg.SetLease(fleettime.Never)
+		agg := lead(now, region.Config{Term: term, Bootstrap: true}, wire.Durable{})
 		last := func() wire.Handshake {
-			if d, ok := agg.Unsaved(); ok {
-				agg.Saved(now, d.Version)
-			}
+			save(agg, now)
 			v := wire.Handshake(99)
 			for _, g := range agg.Grants(now) {
 				v = g.Handshake
 			}
 			return v
 		}
-		r := wire.Report{From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, Seen: term, Join: true}
+		r := joining("d1", 7, 2, term)
 		agg.Observe(now, r)
 		if v := last(); v != wire.Adopted {
 			t.Fatalf("the late report is answered by %v", v)
@@ -90,40 +88,36 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 	}
 }
 
-// TestAnEdgeThatFellSilentBeforeItToldTheTime: an edge joined without fleet time, learned it with its permits, and
+// TestAnEdgeThatFellSilentBeforeItReportedTheTime: an edge joined without fleet time, learned it with its permits, and
 // fell silent. Its possible admissions are reserved for the life of a ticket from now, not from 1970.
-func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
+func TestAnEdgeThatFellSilentBeforeItReportedTheTime(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
 	const day = fleettime.Time(1622133200_000)
 	at := func() fleettime.Time { return day.Add(now.Sub(fleettime.Mono(time.Hour))) }
 	term, root := wire.Term{N: 1, Nonce: 1}, wire.Term{N: 1, Nonce: 2}
 	sale := room.IDOf("sale")
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
-	agg.SetLease(fleettime.Never)
+	agg := lead(now, region.Config{Term: term, Bootstrap: true}, wire.Durable{})
 	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
-	save := func() {
-		if d, ok := agg.Unsaved(); ok {
-			agg.Saved(now, d.Version)
-		}
-	}
 	seq := uint64(0)
 	global := func(g wire.Grant) {
 		seq++
 		g.To, g.Instance, g.From, g.Seq, g.Parts = "dublin", 1, root, seq, 1
 		g.Echo, g.At, g.Lease, g.ClusterID = now, at(), time.Minute, 1
 		agg.Apply(now, g)
-		save()
+		save(agg, now)
 	}
-	save()
+	save(agg, now)
 	global(wire.Grant{Handshake: wire.Promise}) // promised
 	global(wire.Grant{Baseline: true})
-	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60}}}}})
+	permits := wire.Permits{
+		Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60},
+	}
+	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: permits}}})
 
-	agg.Observe(now, wire.Report{
-		From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now,
-		Rooms: []wire.RoomReport{{Room: sale, Want: 3}},
-	})
-	save()
+	first := joining("d1", 7, 1, term, wire.RoomReport{Room: sale, Want: 3})
+	first.Sent = now
+	agg.Observe(now, first)
+	save(agg, now)
 	lent := uint64(0)
 	for _, g := range agg.Grants(now) {
 		for _, r := range g.Rooms {
@@ -136,15 +130,14 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	for i, after := range []time.Duration{4 * time.Second, 10 * time.Second, 30 * time.Second} {
 		now = now.Add(after)
 		// Somebody else goes on, so that seconds are freed.
-		agg.Observe(now, wire.Report{
-			From: "d2", Instance: 8, LeaseEpoch: 1, Seq: uint64(i) + 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: at(),
-			Rooms: []wire.RoomReport{{Room: sale}},
-		})
-		save()
-		global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60}}}}})
+		m := joining("d2", 8, uint64(i)+1, term, wire.RoomReport{Room: sale})
+		m.Sent, m.AsOf = now, at()
+		agg.Observe(now, m)
+		save(agg, now)
+		global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: permits}}})
 		agg.Grants(now)
 		if l := agg.Ledger(sale); l.Active < int64(lent) {
-			t.Errorf("%v later: %d sessions are reckoned with, want %d at least", after, l.Active, lent)
+			t.Errorf("%v later: %d sessions count, want %d at least", after, l.Active, lent)
 		}
 	}
 }
@@ -154,15 +147,9 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 // lost too.
 func TestRule9ALateAnswerIsNoLostLedger(t *testing.T) {
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
-	agg.SetLease(fleettime.Never)
+	agg := lead(now, region.Config{Term: term, Bootstrap: true}, wire.Durable{})
 	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute}})
-	save := func() {
-		if d, ok := agg.Unsaved(); ok {
-			agg.Saved(now, d.Version)
-		}
-	}
-	save()
+	save(agg, now)
 	reports := func(n int) (last uint64) {
 		for range n {
 			now = now.Add(time.Second)
@@ -174,10 +161,13 @@ func TestRule9ALateAnswerIsNoLostLedger(t *testing.T) {
 	}
 	answers := func(seq, to uint64, h wire.Handshake, baseline bool) {
 		agg.Apply(now, wire.Grant{
-			To: "dublin", Instance: 2, From: wire.Term{N: 1, Nonce: 2}, Seq: seq, Parts: 1, Acked: to, Echo: now, Lease: time.Minute, ClusterID: 1, Handshake: h, Baseline: baseline,
-			Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 7, Returned: 3}}}},
+			To: "dublin", Instance: 2, From: wire.Term{N: 1, Nonce: 2}, Seq: seq, Parts: 1, Acked: to, Echo: now,
+			Lease: time.Minute, ClusterID: 1, Handshake: h, Baseline: baseline,
+			Rooms: []wire.RoomGrant{{
+				Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 7, Returned: 3}},
+			}},
 		})
-		save()
+		save(agg, now)
 	}
 	before := reports(3)
 	answers(1, before-1, wire.Promise, false) // promised
@@ -193,25 +183,22 @@ func TestRule9ALateAnswerIsNoLostLedger(t *testing.T) {
 // Global gets that, because the visitor still counts elsewhere; the data centre's own line holds no such slice.
 func TestVisitorsThatLeaveTheDataCentreAreReported(t *testing.T) {
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
-	agg.SetLease(fleettime.Never)
+	agg := lead(now, region.Config{Term: term, Bootstrap: true}, wire.Durable{})
 	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute}})
 	line := estimate.Histogram{{Start: 1000, Width: 1000, N: -2}, {Start: 2000, Width: 1000, N: 5}}
 	for seq := uint64(2); seq < 5; seq++ {
-		agg.Observe(now, wire.Report{From: "d1", Instance: 7, LeaseEpoch: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Rooms: []wire.RoomReport{{Room: sale, Waiting: line}}})
-		if d, ok := agg.Unsaved(); ok {
-			agg.Saved(now, d.Version)
-		}
+		agg.Observe(now, joining("d1", 7, seq, term, wire.RoomReport{Room: sale, Waiting: line}))
+		save(agg, now)
 		agg.Grants(now)
 	}
-	var told estimate.Histogram
+	var waiting estimate.Histogram
 	for _, m := range agg.Report(now.Add(time.Second)) {
 		for _, r := range m.Rooms {
-			told = r.Waiting
+			waiting = r.Waiting
 		}
 	}
-	if !slices.Equal(told, line) || agg.Ledger(sale).Waiting != 3 {
-		t.Errorf("global is told %v, and %v wait here, want %v and 3", told, agg.Ledger(sale).Waiting, line)
+	if !slices.Equal(waiting, line) || agg.Ledger(sale).Waiting != 3 {
+		t.Errorf("global gets %v, and %v wait here, want %v and 3", waiting, agg.Ledger(sale).Waiting, line)
 	}
 }
 
@@ -225,18 +212,16 @@ func TestARosterIsCountedWhole(t *testing.T) {
 			Room: sale, Sessions: []wire.Expiry{{Until: until, Stamped: 1}},
 		}}}
 	}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1}, wire.Durable{
+	agg := lead(now, region.Config{Term: term}, wire.Durable{
 		Version: 1, Roster: []wire.RosterEntry{dead("d1", day+300), dead("d2", day+100)},
 	})
-	agg.SetLease(fleettime.Never)
 	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: 5 * time.Minute, Cap: true}})
 	if got := agg.Ledger(sale).Active; got != 2 {
 		t.Errorf("%d sessions of the roster are counted, want 2", got)
 	}
-	agg.Observe(now, wire.Report{
-		From: "d3", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
-		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
-	})
+	m := joining("d3", 1, 1, term, wire.RoomReport{Room: sale, Sessions: stamped(day+11, 1)})
+	m.Sent, m.AsOf = now, fleettime.Time(day*1000)
+	agg.Observe(now, m)
 	if got := agg.Ledger(sale).Active; got != 3 {
 		t.Errorf("%d sessions are counted with one on probation, want 3", got)
 	}
@@ -247,14 +232,12 @@ func TestARosterIsCountedWhole(t *testing.T) {
 func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1}, wire.Durable{
-		Version: 1, Life: 330, Unknown: []byte("durable"), Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1, Unknown: []byte("entry")}},
+	agg := lead(now, region.Config{Term: term}, wire.Durable{
+		Version: 1, Life: 330, Unknown: []byte("durable"),
+		Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1, Unknown: []byte("entry")}},
 	})
-	agg.SetLease(fleettime.Never)
-	r := wire.Report{
-		From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
-		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
-	}
+	r := joining("d1", 7, 1, term, wire.RoomReport{Room: sale, Sessions: stamped(day+11, 1)})
+	r.Sent, r.AsOf = now, fleettime.Time(day*1000)
 	written := map[bool]int{} // by whether the edge has ended
 	for i := range 4 {
 		agg.Observe(now, r)
@@ -272,7 +255,8 @@ func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 		r.Bye = r.Final
 	}
 	if written[true] == 0 || written[false] == 0 {
-		t.Errorf("the entry was written %d times with the edge there and %d times once it had ended", written[false], written[true])
+		t.Errorf("the entry was written %d times with the edge there and %d times once it had ended", written[false],
+			written[true])
 	}
 }
 
@@ -281,26 +265,22 @@ func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 func TestARoomThatIsGoneIsReservedToo(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
-	agg.SetLease(fleettime.Never)
+	agg := lead(now, region.Config{Term: term, Bootstrap: true}, wire.Durable{})
 	hear := func(edge string, instance, seq uint64, r wire.RoomReport) {
 		r.Room = sale
-		agg.Observe(now, wire.Report{
-			From: edge, Instance: instance, LeaseEpoch: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Sent: now,
-			AsOf: fleettime.Time(day * 1000).Add(now.Sub(fleettime.Mono(time.Hour))), Rooms: []wire.RoomReport{r},
-		})
-		if d, ok := agg.Unsaved(); ok {
-			agg.Saved(now, d.Version)
-		}
+		m := joining(edge, instance, seq, term, r)
+		m.Sent, m.AsOf = now, fleettime.Time(day*1000).Add(now.Sub(fleettime.Mono(time.Hour)))
+		agg.Observe(now, m)
+		save(agg, now)
 		agg.Grants(now)
 	}
-	hear("d1", 1, 1, wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 3}}, Spent: 1, RenewCeil: 2, Sessions: []wire.Expiry{{Until: day + 60, Stamped: 1}}})
+	hear("d1", 1, 1, wire.RoomReport{Permits: granted(3), Spent: 1, RenewCeil: 2, Sessions: stamped(day+60, 1)})
 	for i := range uint64(10) {
 		now = now.Add(4 * time.Second)
 		hear("d2", 1, i+1, wire.RoomReport{})
 		hear("d1", 2, i+1, wire.RoomReport{}) // the next process: the part that the last one did not report stays a guess
 	}
 	if got := agg.Ledger(sale).Active; got != 5 {
-		t.Errorf("%d sessions are reckoned with, want the one of the silent edge, its two permits and two renewals", got)
+		t.Errorf("%d sessions count, want the one of the silent edge, its two permits and two renewals", got)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// An aggregator over an empty store waits for edges that the store may have lost, until an operator says that there never
-// were any. The word is stored before it counts. Anything that shows a past is believed more than the operator.
+// An aggregator over an empty store waits for edges that the store may have lost, until an operator says that there
+// never were any. The word is stored before it counts. Anything that shows a past is believed more than the operator.
 func TestRule9ANewDataCentreBeginsByWord(t *testing.T) {
 	const second = 1_800_000_000
 	sale := room.IDOf("sale")
@@ -27,43 +27,42 @@ func TestRule9ANewDataCentreBeginsByWord(t *testing.T) {
 		"a predecessor that waited too": {new: true, stored: wire.Durable{Version: 4, Roster: []wire.RosterEntry{
 			{Edge: wire.UnknownPast}, {Edge: "d9", Instance: 3, LeaseEpoch: 1},
 		}}},
-		"a store with promises":                      {stored: wire.Durable{Version: 4, Life: 300}},
-		"a store that lost a part, and knows a list": {stored: wire.Durable{Version: 4, Members: 3, Roster: []wire.RosterEntry{{Edge: wire.UnknownPast}}}},
+		"a store with promises": {stored: wire.Durable{Version: 4, Life: 300}},
+		"a store that lost a part, and knows a list": {stored: wire.Durable{
+			Version: 4, Members: 3, Roster: []wire.RosterEntry{{Edge: wire.UnknownPast}},
+		}},
 		"a list of data centres": {past: func(a *region.Aggregator, now fleettime.Mono) {
 			a.SetMembers(now, ledger.Members{Version: 3, List: []ledger.Member{{Name: "dublin"}}})
 		}},
 		"an edge with a session": {past: func(a *region.Aggregator, now fleettime.Mono) {
-			a.Observe(now, wire.Report{
-				From: "d2", Instance: 9, LeaseEpoch: 1, Seq: 1, Parts: 1, AsOf: second * 1000, Seen: own, Join: true,
-				Rooms: []wire.RoomReport{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1}}, Spent: 1, Sessions: []wire.Expiry{{Until: second + 200, Stamped: 1}}}},
+			m := joining("d2", 9, 1, own, wire.RoomReport{
+				Room: sale, Permits: granted(1), Spent: 1, Sessions: stamped(second+200, 1),
 			})
+			m.AsOf = second * 1000
+			a.Observe(now, m)
 		}},
 	} {
 		now := fleettime.Mono(time.Hour)
-		a := region.New(now, region.Config{
-			Strict: true, DC: "dublin", Term: own, Params: wire.DefaultParams(), ClusterID: 1, Time: fleettime.Known{Time: second * 1000, Bound: 1},
-		}, c.stored)
-		a.SetLease(fleettime.Never)
-		a.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 50, Rate: 600, Session: 5 * time.Minute, LostWait: 15 * time.Minute}})
-		save := func() {
-			if d, ok := a.Unsaved(); ok {
-				a.Saved(now, d.Version)
-			}
+		a := lead(now, region.Config{Term: own, Time: fleettime.Known{Time: second * 1000, Bound: 1}}, c.stored)
+		a.SetRooms(now, []ledger.RoomConfig{{
+			ID: sale, Total: 50, Rate: 600, Session: 5 * time.Minute, LostWait: 15 * time.Minute,
+		}})
+		save(a, now)
+		join := func(edge string, instance, seq uint64, seen wire.Term) {
+			m := joining(edge, instance, seq, seen)
+			m.AsOf = second * 1000
+			a.Observe(now, m)
 		}
-		save()
-		join := func(seen wire.Term, seq uint64) {
-			a.Observe(now, wire.Report{From: "d1", Instance: 7, LeaseEpoch: 1, Seq: seq, Parts: 1, AsOf: second * 1000, Seen: seen, Join: true})
-		}
-		join(own, 1)
-		save()
+		join("d1", 7, 1, own)
+		save(a, now)
 		if c.past != nil {
 			c.past(a, now)
 		}
 		for range 10 { // a while: the wait goes on
 			now = now.Add(time.Second)
-			join(own, uint64(now))
+			join("d1", 7, uint64(now), own)
 			a.Grants(now)
-			save()
+			save(a, now)
 		}
 		waits := func() bool {
 			for _, w := range a.Waits(now) {
@@ -91,10 +90,10 @@ func TestRule9ANewDataCentreBeginsByWord(t *testing.T) {
 		if a.Grants(now); !waited || !waits() {
 			t.Errorf("%s: waits %v before the word, %v before it is stored", what, waited, waits())
 		}
-		save()
+		save(a, now)
 		a.Grants(now)
 		a.Report(now) // makes the cluster ID
-		save()
+		save(a, now)
 		if out := a.Report(now); waits() || a.Uninitialized() || len(out) == 0 || out[0].Recovering {
 			t.Errorf("%s: it waits after the word: %+v", what, a.Waits(now))
 		}
@@ -109,8 +108,8 @@ func TestRule9ANewDataCentreBeginsByWord(t *testing.T) {
 		if c.stored.Version > 0 {
 			continue // its edges followed leaders that waited
 		}
-		a.Observe(now, wire.Report{From: "d3", Instance: 11, LeaseEpoch: 1, Seq: 1, Parts: 1, AsOf: second * 1000, Seen: wire.Term{N: 1, Nonce: 9}, Join: true})
-		if save(); !waits() {
+		join("d3", 11, 1, wire.Term{N: 1, Nonce: 9})
+		if save(a, now); !waits() {
 			t.Errorf("%s: an edge that followed another leader is not believed", what)
 		}
 	}

@@ -152,7 +152,7 @@ func (b *roomLedger) raiseCeilings() {
 	b.measure()
 	var free wire.PermitCounts
 	if free.Sessions, free.Rate = b.unallocated(); b.view != nil {
-		free.Sessions = max(free.Sessions, b.view.Slots) // may be lent here at once, as at the start of an event
+		free.Sessions = max(free.Sessions, b.view.Free) // may be lent here at once, as at the start of an event
 	}
 	for _, acc := range b.accounts {
 		if acc.edge.reporting() {

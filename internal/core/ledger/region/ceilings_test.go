@@ -55,8 +55,8 @@ func (w *walk) expiries(edge int, from uint32) (out []wire.Expiry) {
 	return out
 }
 
-// TestRule5TheCeilingCoversASilentEdge: whatever an edge renewed before it fell silent and renews afterwards, its ceiling
-// and the counts of the other edge are never less than the sessions that are valid.
+// TestRule5TheCeilingCoversASilentEdge: whatever an edge renewed before it fell silent and renews afterwards, its
+// ceiling and the counts of the other edge are never less than the sessions that are valid.
 func TestRule5TheCeilingCoversASilentEdge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const life = 20
@@ -120,8 +120,8 @@ func TestRule5TheCeilingCoversASilentEdge(t *testing.T) {
 				}
 			}
 			if counted+ceiling < valid {
-				t.Fatalf("%d s after the silence began %d sessions are valid: %d are counted, and the ceiling is %d", now-end, valid,
-					counted, ceiling)
+				t.Fatalf("%d s after the silence began %d sessions are valid: %d are counted, and the ceiling is %d",
+					now-end, valid, counted, ceiling)
 			}
 		}
 	})
@@ -145,9 +145,13 @@ func TestRule5ASuccessorCountsByTheCeiling(t *testing.T) {
 			c := &comers{t: t, now: fleettime.Mono(time.Hour), room: sale, cap: tt.cap}
 			c.lead(wire.Durable{
 				Version: 7, Life: 62, MovedIn: 1, CeilingsUntil: comersDay.Add(tt.until).Second(),
-				Roster:   []wire.RosterEntry{{Edge: "goes", Instance: 1, LeaseEpoch: 1}, {Edge: "stays", Instance: 1, LeaseEpoch: 1}},
+				Roster: []wire.RosterEntry{
+					{Edge: "goes", Instance: 1, LeaseEpoch: 1}, {Edge: "stays", Instance: 1, LeaseEpoch: 1},
+				},
 				Ceilings: []wire.CeilingEdge{{Edge: "goes", Instance: 1}, {Edge: "stays", Instance: 1}},
-				Rooms:    []wire.StoredRoom{{Room: sale, Ceilings: []wire.PermitCounts{{Sessions: 40, Rate: 9}, {Sessions: 50, Rate: 9}}}},
+				Rooms: []wire.StoredRoom{{Room: sale, Ceilings: []wire.PermitCounts{
+					{Sessions: 40, Rate: 9}, {Sessions: 50, Rate: 9},
+				}}},
 			})
 			for began := c.now; c.now.Sub(began) < 15*time.Second; c.step(time.Second) {
 				c.agg.clock.Set(c.now, c.time(), 0)
@@ -187,9 +191,10 @@ func TestCeilingsEndWithTheLeaseEpoch(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), room: sale}
 	goes := wire.CeilingEdge{Edge: "goes", Instance: 1}
 	c.lead(wire.Durable{
-		Version: 7, Life: 62, CeilingsUntil: comersDay.Add(ceilingsFor * time.Second).Second(), Ceilings: []wire.CeilingEdge{goes},
-		Roster: []wire.RosterEntry{{Edge: "goes", Instance: 1, LeaseEpoch: 1}},
-		Rooms:  []wire.StoredRoom{{Room: sale, Ceilings: []wire.PermitCounts{{Sessions: 4}}}},
+		Version: 7, Life: 62, CeilingsUntil: comersDay.Add(ceilingsFor * time.Second).Second(),
+		Ceilings: []wire.CeilingEdge{goes},
+		Roster:   []wire.RosterEntry{{Edge: "goes", Instance: 1, LeaseEpoch: 1}},
+		Rooms:    []wire.StoredRoom{{Room: sale, Ceilings: []wire.PermitCounts{{Sessions: 4}}}},
 	})
 	c.agg.clock.Set(c.now, c.time(), 0)
 	c.say("goes", 1, wire.Report{Join: true})

@@ -11,16 +11,20 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// A cluster ID that is reported before it is stored would be another one after a restart. With an empty store the edges are
-// asked first.
-func TestRule9TheClusterIDIsStoredBeforeItIsTold(t *testing.T) {
+// leadLima returns the aggregator of a new data centre with cluster ID 5, in term 1.
+func leadLima(now fleettime.Mono) *region.Aggregator {
+	cfg := region.Config{DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Bootstrap: true, ClusterID: 5}
+	return lead(now, cfg, wire.Durable{})
+}
+
+// A cluster ID that is reported before it is stored would be another one after a restart. With an empty store the edges
+// are asked first.
+func TestRule9TheClusterIDIsStoredBeforeItIsReported(t *testing.T) {
 	begin := func(bootstrap bool, stored wire.Durable) (*region.Aggregator, fleettime.Mono) {
 		now := fleettime.Mono(time.Hour)
-		a := region.New(now, region.Config{
-			DC: "lima", Strict: true, Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, ClusterID: 5,
-		}, stored)
-		a.SetLease(fleettime.Never)
-		return a, now
+		return lead(now, region.Config{
+			DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Bootstrap: bootstrap, ClusterID: 5,
+		}, stored), now
 	}
 	tells := func(a *region.Aggregator, now fleettime.Mono) (clusterID uint64, any bool) {
 		out := a.Report(now)
@@ -28,11 +32,6 @@ func TestRule9TheClusterIDIsStoredBeforeItIsTold(t *testing.T) {
 			return 0, false
 		}
 		return out[0].ClusterID, true
-	}
-	save := func(a *region.Aggregator, now fleettime.Mono) wire.Durable {
-		d, _ := a.Unsaved()
-		a.Saved(now, d.Version)
-		return d
 	}
 	for what, c := range map[string]struct {
 		bootstrap bool
@@ -54,7 +53,9 @@ func TestRule9TheClusterIDIsStoredBeforeItIsTold(t *testing.T) {
 		if _, any := tells(a, now); any != (c.stored.ClusterID != 0) {
 			t.Errorf("%s: says something: %v", what, any)
 		}
-		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, ClusterID: c.edge})
+		m := joining("edge1", 1, 1, wire.Term{})
+		m.Sent, m.ClusterID = 1, c.edge
+		a.Observe(now, m)
 		save(a, now)
 		if c.after > 0 {
 			if _, any := tells(a, now); any {
@@ -66,7 +67,8 @@ func TestRule9TheClusterIDIsStoredBeforeItIsTold(t *testing.T) {
 			}
 		}
 		d := save(a, now)
-		if clusterID, _ := tells(a, now); clusterID != c.want || (d.ClusterID != 0 && d.ClusterID != c.want) || a.Status(now).ClusterID != c.want {
+		if clusterID, _ := tells(a, now); clusterID != c.want || (d.ClusterID != 0 && d.ClusterID != c.want) ||
+			a.Status(now).ClusterID != c.want {
 			t.Errorf("%s: tells cluster ID %d, stores %d, want %d", what, clusterID, d.ClusterID, c.want)
 		}
 	}
@@ -77,15 +79,15 @@ func TestRule9TheClusterIDIsStoredBeforeItIsTold(t *testing.T) {
 func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 	for _, listed := range []uint64{0, 5, 7} {
 		now := fleettime.Mono(time.Hour)
-		a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, ClusterID: 5}, wire.Durable{})
-		a.SetLease(fleettime.Never)
+		a := leadLima(now)
 		if listed != 0 {
 			a.SetMembers(now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", ClusterID: listed}}})
 		}
-		d, _ := a.Unsaved()
-		a.Saved(now, d.Version)
-		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, ClusterID: 7})
-		d = a.Durable()
+		save(a, now)
+		m := joining("edge1", 1, 1, wire.Term{})
+		m.Sent, m.ClusterID = 1, 7
+		a.Observe(now, m)
+		d := a.Durable()
 		if changes := listed != 5; a.Rejoins() != changes || (d.ClusterID == 7) != changes || (d.ClusterID == 5) == changes {
 			t.Errorf("the list holds %d: leads anew %v, with cluster ID %d", listed, a.Rejoins(), d.ClusterID)
 		}
@@ -96,17 +98,13 @@ func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 // operator's command makes it the listed one.
 func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
-	a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, ClusterID: 5}, wire.Durable{})
-	a.SetLease(fleettime.Never)
-	save := func() wire.Durable {
-		d, _ := a.Unsaved()
-		a.Saved(now, d.Version)
-		return d
-	}
-	save()
+	a := leadLima(now)
+	save(a, now)
 	edge := func() wire.Grant {
-		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: uint64(now), Parts: 1, Sent: now, Seen: wire.Term{N: 1, Nonce: 1}, Join: true})
-		save()
+		m := joining("edge1", 1, uint64(now), wire.Term{N: 1, Nonce: 1})
+		m.Sent = now
+		a.Observe(now, m)
+		save(a, now)
 		now = now.Add(time.Second)
 		for _, g := range a.Grants(now) {
 			return g
@@ -132,7 +130,9 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	}
 	for clusterID, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
 		term := wire.Term{N: 3 + clusterID, Nonce: 1}
-		a.Apply(now, wire.Grant{To: "lima", Instance: 1, From: term, Seq: 1, Parts: 1, Handshake: wire.Promise, Members: 3, ClusterID: clusterID})
+		a.Apply(now, wire.Grant{
+			To: "lima", Instance: 1, From: term, Seq: 1, Parts: 1, Handshake: wire.Promise, Members: 3, ClusterID: clusterID,
+		})
 		if got := a.Status(now).Follows == term; got != heard {
 			t.Errorf("a copy follows who means cluster ID %d: %v", clusterID, got)
 		}
@@ -143,7 +143,7 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	if out := a.Report(now); len(out) != 0 {
 		t.Errorf("it goes on: %+v", out)
 	}
-	if d := save(); d.ClusterID != 7 {
+	if d := save(a, now); d.ClusterID != 7 {
 		t.Errorf("stores cluster ID %d", d.ClusterID)
 	}
 }
@@ -151,9 +151,7 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 // The known version of the list is reported once it is stored, and outlives its aggregator.
 func TestTheVersionOfTheListOutlivesTheAggregator(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
-	cfg := region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true}
-	a := region.New(now, cfg, wire.Durable{})
-	a.SetLease(fleettime.Never)
+	a := leadLima(now)
 	a.SetMembers(now, ledger.Members{Version: 5, List: []ledger.Member{{Name: "lima"}}})
 	d, _ := a.Unsaved()
 	if a.Status(now).Members != 0 {
@@ -163,8 +161,8 @@ func TestTheVersionOfTheListOutlivesTheAggregator(t *testing.T) {
 	if a.Status(now).Members != 5 {
 		t.Error("it does not tell what is stored")
 	}
-	cfg.Term = wire.Term{N: 2, Nonce: 2}
-	if a = region.New(now, cfg, d); a.Status(now).Members != 5 {
+	a = lead(now, region.Config{DC: "lima", Term: wire.Term{N: 2, Nonce: 2}, ClusterID: 5}, d)
+	if a.Status(now).Members != 5 {
 		t.Errorf("the successor tells version %d", a.Status(now).Members)
 	}
 }

@@ -34,7 +34,8 @@ func TestACoarserGridNeverCountsLess(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "seconds") {
 			until += uint32(rapid.IntRange(1, 9).Draw(t, "gap"))
 			exact = append(exact, wire.Expiry{
-				Until: until, Stamped: uint64(rapid.IntRange(0, 5).Draw(t, "stamped")), Consumed: uint64(rapid.IntRange(0, 5).Draw(t, "consumed")),
+				Until: until, Stamped: uint64(rapid.IntRange(0, 5).Draw(t, "stamped")),
+				Consumed: uint64(rapid.IntRange(0, 5).Draw(t, "consumed")),
 			})
 		}
 		grid := uint32(1) << rapid.IntRange(1, 6).Draw(t, "grid")
@@ -73,16 +74,25 @@ type comers struct {
 
 const comersDay = fleettime.Time(1_622_133_200_000)
 
+func newComers(t *testing.T) *comers {
+	return &comers{
+		t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true,
+	}
+}
+
 func (c *comers) time() fleettime.Time { return comersDay.Add(c.now.Sub(fleettime.Mono(time.Hour))) }
 
 func (c *comers) lead(stored wire.Durable) {
 	c.term++
 	c.agg = New(c.now, Config{
-		DC: "dublin", Strict: true, Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: !c.old, CompactAbove: 1,
+		DC: "dublin", Strict: true, Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(),
+		Bootstrap: !c.old, CompactAbove: 1,
 		Own: c.own, OwnTerm: c.ownTerm,
 	}, stored)
 	c.agg.SetLease(fleettime.Never)
-	c.agg.SetRooms(c.now, []ledger.RoomConfig{{ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, Cap: c.cap, LostWait: 15 * time.Minute}})
+	c.agg.SetRooms(c.now, []ledger.RoomConfig{{
+		ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, Cap: c.cap, LostWait: 15 * time.Minute,
+	}})
 	c.step(0)
 }
 
@@ -103,6 +113,11 @@ func (c *comers) say(name string, instance uint64, m wire.Report) {
 	c.agg.Observe(c.now, m)
 }
 
+// rooms is the report of the room with some sessions.
+func (c *comers) rooms(s ...wire.Expiry) []wire.RoomReport {
+	return []wire.RoomReport{{Room: c.room, Sessions: s}}
+}
+
 // sessions draws an edge's counts of one minute.
 func (c *comers) sessions() []wire.Expiry {
 	var out []wire.Expiry
@@ -118,7 +133,7 @@ func (c *comers) sessions() []wire.Expiry {
 func (c *comers) visit(name string, instance uint64) {
 	c.say(name, instance, wire.Report{Join: true})
 	c.step(time.Second)
-	c.say(name, instance, wire.Report{Final: true, Bye: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: c.sessions()}}})
+	c.say(name, instance, wire.Report{Final: true, Bye: true, Rooms: c.rooms(c.sessions()...)})
 	c.step(time.Second)
 }
 
@@ -150,9 +165,10 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 		c.say("pod-3", 103, wire.Report{Join: true}) // under way for long
 		c.step(0)
 		if c.agg.roster.find("pod-3", 103) != nil {
-			t.Fatalf("seed %d: a late word of an edge that is gone is taken for a new one", seed)
+			t.Fatalf("seed %d: a late report of an edge that is gone is taken for a new one", seed)
 		}
-		if got := c.agg.Ledger(c.room).Active; got != before && before > 0 && atLeast(want, uint32(c.agg.rooms.byID[c.room].counts.freed)) != got {
+		if got := c.agg.Ledger(c.room).Active; got != before && before > 0 &&
+			atLeast(want, uint32(c.agg.rooms.byID[c.room].counts.freed)) != got {
 			t.Fatalf("seed %d: %d sessions count, before they were summed %d", seed, got, before)
 		}
 		c.lead(c.agg.stored.durable.Clone())
@@ -173,27 +189,33 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 // TestRule4APredecessorFreed: tickets that were renewed away are still on the roster after their edges dropped the
 // second, as their aggregator had freed it. A successor that has freed nothing yet counts no session less for that.
 func TestRule4APredecessorFreed(t *testing.T) {
-	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+	c := newComers(t)
 	c.lead(wire.Durable{})
 	first := uint32(c.time().Second()) + 20
-	rooms := func(s ...wire.Expiry) []wire.RoomReport { return []wire.RoomReport{{Room: c.room, Sessions: s}} }
 	c.say("stamps", 1, wire.Report{Join: true})
 	c.say("renews", 1, wire.Report{Join: true})
 	c.step(time.Second)
 	mine := []wire.Expiry{{Until: first, Stamped: 2}, {Until: first + 40, Stamped: 1}}
-	c.say("stamps", 1, wire.Report{Rooms: rooms(mine...)})
-	c.say("renews", 1, wire.Report{Final: true, Bye: true, Rooms: rooms(wire.Expiry{Until: first, Consumed: 2}, wire.Expiry{Until: first + 40, Stamped: 2})})
+	c.say("stamps", 1, wire.Report{Rooms: c.rooms(mine...)})
+	c.say("renews", 1, wire.Report{
+		Final: true, Bye: true,
+		Rooms: c.rooms(wire.Expiry{Until: first, Consumed: 2}, wire.Expiry{Until: first + 40, Stamped: 2}),
+	})
 	for range 30 {
-		c.say("stamps", 1, wire.Report{Rooms: rooms(mine...)})
+		c.say("stamps", 1, wire.Report{Rooms: c.rooms(mine...)})
 		c.step(time.Second)
 	}
 	if got := c.agg.Ledger(c.room); got.Active != 3 || got.Freed <= int64(first) {
-		t.Fatalf("%d sessions, freed up to %d: want 3, and what was renewed away to be freed", got.Active, got.Freed-int64(first))
+		t.Fatalf("%d sessions, freed up to %d: want 3, and what was renewed away to be freed", got.Active,
+			got.Freed-int64(first))
 	}
 	c.lead(c.agg.stored.durable.Clone())
-	c.say("stamps", 1, wire.Report{Join: true, Rooms: rooms(mine[1:]...)})
+	c.say("stamps", 1, wire.Report{Join: true, Rooms: c.rooms(mine[1:]...)})
 	// One that is new and knows no time yet: nothing is freed until it does.
-	c.agg.Observe(c.now, wire.Report{From: "new", Instance: 1, LeaseEpoch: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleettime.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
+	c.agg.Observe(c.now, wire.Report{
+		From: "new", Instance: 1, LeaseEpoch: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term},
+		AsOfBound: fleettime.Unsynced, Seq: 1, Parts: 1, Sent: c.now,
+	})
 	c.step(0)
 	if got := c.agg.Ledger(c.room).Active; c.agg.roster.recovering() || got != 3 {
 		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.roster.recovering(), got)
@@ -224,7 +246,10 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 	c.say("edge", 1, wire.Report{Join: true})
 	c.step(time.Second)
 	life := uint32(c.time().Second()) + 60
-	c.say("edge", 1, wire.Report{Final: true, Bye: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: life, Stamped: 7}, {Until: life + 1, Stamped: 1}}}}})
+	c.say("edge", 1, wire.Report{
+		Final: true, Bye: true,
+		Rooms: c.rooms(wire.Expiry{Until: life, Stamped: 7}, wire.Expiry{Until: life + 1, Stamped: 1}),
+	})
 	stay(12 * time.Second)
 	if c.agg.roster.find("edge", 1) != nil {
 		t.Fatal("who left is not summed")
@@ -234,7 +259,7 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 	c.say("edge", 2, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room}}})
 	stay(90 * time.Second)
 	if got := c.agg.Ledger(c.room).Active; got < 8 {
-		t.Errorf("%d sessions are reckoned with, want the 8 that a silent edge may be renewing", got)
+		t.Errorf("%d sessions count, want the 8 that a silent edge may be renewing", got)
 	}
 }
 
@@ -242,7 +267,7 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 // replaced meanwhile. An edge that had a new lease is waited for again.
 func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 	start := func() *comers {
-		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+		c := newComers(t)
 		c.lead(wire.Durable{})
 		for _, name := range []string{"stays", "goes"} {
 			c.say(name, 1, wire.Report{Join: true})
@@ -313,7 +338,7 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 		}},
 		{"another process of the name", false, func(c *comers) { c.witness("one", 1, 1); c.witness("two", 9, 1) }},
 	} {
-		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+		c := newComers(t)
 		c.lead(wire.Durable{})
 		for _, name := range []string{"one", "two"} {
 			c.say(name, 1, wire.Report{Join: true})
@@ -349,7 +374,7 @@ func TestWhoWasReplacedForgetsNobody(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
 	c.say("stays", 1, wire.Report{Join: true})
-	c.say("goes", 1, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: c.sessions()}}})
+	c.say("goes", 1, wire.Report{Join: true, Rooms: c.rooms(c.sessions()...)})
 	for range 10 {
 		c.agg.clock.Set(c.now, c.time(), 0)
 		c.say("stays", 1, wire.Report{})
@@ -389,7 +414,8 @@ func TestNobodyIsForgottenWithinALease(t *testing.T) {
 // successor does not wait for them either.
 func TestNobodyWaitsForWhatIsOver(t *testing.T) {
 	for _, wait := range []time.Duration{10 * time.Second, 5 * time.Minute} { // awaited, and with reserved sessions
-		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), old: true}
+		c := newComers(t)
+		c.cap, c.old = false, true
 		c.lead(wire.Durable{})
 		for end := c.now.Add(wait); c.now < end; c.step(time.Second) {
 			c.agg.clock.Set(c.now, c.time(), 0)
@@ -425,7 +451,9 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 	c.lead(wire.Durable{Version: 1, Life: 66, Roster: []wire.RosterEntry{
 		{Edge: "waits", Instance: 1}, // holds up the watermark
 		{Edge: "left", Instance: 1, Dead: true, Left: true, Rooms: []wire.RosterRoom{
-			{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(now) + 50, Stamped: 1}, {Until: uint32(now) + 51, Stamped: 1}}},
+			{Room: c.room, Sessions: []wire.Expiry{
+				{Until: uint32(now) + 50, Stamped: 1}, {Until: uint32(now) + 51, Stamped: 1},
+			}},
 			{Room: other, Reserved: 5, ReservedUntil: now + 90},
 		}},
 	}})
@@ -437,7 +465,8 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 		c.step(time.Second)
 		summed = summed || c.agg.roster.find("left", 1) == nil
 		if got := c.agg.Ledger(other).Active; got != 5 {
-			t.Fatalf("%v after the start %d sessions count, want 5 (summed: %v)", c.now.Sub(fleettime.Mono(time.Hour)), got, summed)
+			t.Fatalf("%v after the start %d sessions count, want 5 (summed: %v)", c.now.Sub(fleettime.Mono(time.Hour)), got,
+				summed)
 		}
 	}
 	if !summed {
@@ -453,7 +482,7 @@ func TestALateWordOutlivesTheAggregator(t *testing.T) {
 	c.say("stays", 1, wire.Report{Join: true})
 	c.step(time.Second)
 	for range 3 { // sent until it begins again
-		c.say("late", 1, wire.Report{Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(c.time().Second()) + 60, Stamped: 7}}}}})
+		c.say("late", 1, wire.Report{Rooms: c.rooms(wire.Expiry{Until: uint32(c.time().Second()) + 60, Stamped: 7})})
 		c.step(0)
 	}
 	before := c.agg.Ledger(c.room).Active
@@ -466,7 +495,7 @@ func TestALateWordOutlivesTheAggregator(t *testing.T) {
 // TestAGuessThatWasCorrectedIsNotWaitedBy: a wait that began with a guessed time begins anew with fleet time, also at
 // a successor.
 func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
-	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+	c := newComers(t)
 	c.lead(wire.Durable{})
 	for _, name := range []string{"stays", "goes"} {
 		c.say(name, 1, wire.Report{Join: true})
@@ -512,7 +541,8 @@ func TestANewDataCentre(t *testing.T) {
 		}
 		c.witness("two", 1, c.ownTerm+1)
 		if c.step(time.Second); !c.agg.roster.recovering() {
-			t.Errorf("after %d terms, an edge followed somebody in a data centre that was said to be new, and nothing is waited for", flaps)
+			t.Errorf("after %d terms, an edge followed somebody in a data centre that was said to be new, and nothing is "+
+				"waited for", flaps)
 		}
 		if d, _ := c.agg.Unsaved(); d.Version > 0 {
 			t.Error("the unknown past is not stored")
@@ -552,7 +582,9 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 		t.Fatal("who left is not summed")
 	}
 	before := c.agg.rooms.byID[c.room].counts.sum
-	c.say("cut", 1, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(c.time().Second()) + 60, Stamped: 7}}}}})
+	c.say("cut", 1, wire.Report{Join: true, Rooms: c.rooms(wire.Expiry{
+		Until: uint32(c.time().Second()) + 60, Stamped: 7,
+	})})
 	if got := c.agg.rooms.byID[c.room].counts.sum; got != before+7 {
 		t.Errorf("%d sessions are counted, want %d", got, before+7)
 	}
@@ -560,13 +592,18 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 
 // witness has an edge report the aggregator that it followed.
 func (c *comers) witness(name string, instance, followed uint64) {
-	c.agg.Observe(c.now, wire.Report{From: name, Instance: instance, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
+	c.agg.Observe(c.now, wire.Report{
+		From: name, Instance: instance, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed},
+		Sent: c.now, AsOf: c.time(),
+	})
 }
 
 // TestEdgesChangeAsTheTableSays: a transition that the table of edgeState does not have is a
 // fault.
 func TestEdgesChangeAsTheTableSays(t *testing.T) {
-	for from, to := range map[edgeState]edgeState{awaiting: alive, joining: lost, alive: awaiting, dead: alive, lost: dead, left: alive} {
+	for from, to := range map[edgeState]edgeState{
+		awaiting: alive, joining: lost, alive: awaiting, dead: alive, lost: dead, left: alive,
+	} {
 		func() {
 			defer func() {
 				if recover() == nil {

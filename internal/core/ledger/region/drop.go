@@ -50,10 +50,10 @@ func (a *account) unqueue() {
 	a.edge.changed = slices.DeleteFunc(a.edge.changed, func(o *account) bool { return o == a })
 }
 
-// answered reports whether the edge has applied the grant that told it to drop the room.
+// answered reports whether the edge has applied the grant that drops the room.
 func (a *account) answered() bool { return a.dropAt != 0 && a.dropAt <= a.edge.acked }
 
-// reported returns the account of an edge that reports the room. If the edge was told to drop the room, the account
+// reported returns the account of an edge that reports the room. If the edge has dropped the room, the account
 // starts anew: its counters are those of the report.
 func (b *roomLedger) reported(e *edge) *account {
 	if acc := b.accounts.of(e); acc != nil && acc.answered() {

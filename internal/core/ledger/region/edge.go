@@ -96,7 +96,7 @@ type edge struct {
 	ceilings           map[room.ID]wire.PermitCounts
 	listed, listedNext bool
 
-	told        uint64 // its newest report while global answered: the next report to global has its sums
+	forwarded   uint64 // its newest report while global answered: the next report to global has its sums
 	recovered   bool   // it existed before this aggregator
 	unconfirmed bool   // revived, and has not reported in the new lease epoch: it may continue without a lease
 
@@ -121,7 +121,7 @@ type edge struct {
 	replyDue bool       // a reply to its report is due
 	urgent   bool       // a change cannot wait for its next report
 	changed  []*account // those with changes to send; see account.queued
-	dropping int        // its accounts that it was told to drop
+	dropping int        // its accounts in rooms that it has to drop
 }
 
 // enqueue adds an account to the list of accounts with changes to send.

@@ -20,7 +20,9 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	here := &edge{name: "edge-1", instance: 2, num: 2, state: alive}
 	acc := b.account(here)
 	b.recordEnd(wire.End{ID: 5, Home: 1, Until: shown, Shown: shown, Kind: wire.Left}, true)
-	at := closeConditions{known: b.terminations.n, watermark: fleettime.Time(now * 1000), expired: uint32(now + 70), movedIn: 1}
+	at := closeConditions{
+		known: b.terminations.n, watermark: fleettime.Time(now * 1000), expired: uint32(now + 70), movedIn: 1,
+	}
 	cleared := func() {
 		m := b.terminations.order[0]
 		b.recordEnd(wire.End{ID: 5, Home: 1, Until: m.Until, Kind: wire.Cleared}, false)
@@ -28,11 +30,11 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	cleared()
 	b.closeTerminations(at)
 	if b.counts.total() != 1 {
-		t.Error("the slot is free before the edges refuse the newest ticket")
+		t.Error("the permit is free before the edges refuse the newest ticket")
 	}
-	told := acc.ends.Take(1, 0)
-	if last := told[len(told)-1]; last.Until < at.expired {
-		t.Errorf("edges are told to refuse tickets until %d, and the newest ends at %d", last.Until, newest)
+	ends := acc.ends.Take(1, 0)
+	if last := ends[len(ends)-1]; last.Until < at.expired {
+		t.Errorf("edges refuse tickets until %d, and the newest ends at %d", last.Until, newest)
 	}
 	at.expired, at.known = uint32(now+91), b.terminations.n
 	cleared()
@@ -87,9 +89,9 @@ func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
 	if n := b.counts.total(); n != 1 {
 		t.Fatalf("%d sessions count, though a move that was not reported may have renewed one", n)
 	}
-	told := acc.ends.Take(1, 0)
-	if last := told[len(told)-1]; last.Until < at.expired {
-		t.Errorf("edges are told to refuse tickets until %d, and one may be valid until %d", last.Until, at.expired)
+	ends := acc.ends.Take(1, 0)
+	if last := ends[len(ends)-1]; last.Until < at.expired {
+		t.Errorf("edges refuse tickets until %d, and one may be valid until %d", last.Until, at.expired)
 	}
 	finish()
 	if n := b.counts.total(); n != 0 {

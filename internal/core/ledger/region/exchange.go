@@ -19,7 +19,7 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 	idle, ridle := b.accounts.idle()
 	r := wire.RoomReport{
 		Room: b.ID, Gen: b.loan.gen, Reconstructed: b.loan.reconstructed,
-		Permits:  b.loan.permits.Told(),
+		Permits:  b.loan.permits.Reported(),
 		Bound:    b.bound,
 		Idle:     uint64(max(0, free) + idle),
 		RateIdle: uint64(max(0, rateFree) + ridle),

@@ -16,19 +16,15 @@ func TestSessionsAreFound(t *testing.T) {
 	const second = 1_800_000_000
 	sale := room.IDOf("sale")
 	term, now := wire.Term{N: 1, Nonce: 1}, fleettime.Mono(time.Hour)
-	a := region.New(now, region.Config{
-		Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true, ClusterID: 1, Time: fleettime.Known{Time: second * 1000, Bound: 1},
+	a := lead(now, region.Config{
+		Term: term, Bootstrap: true, Time: fleettime.Known{Time: second * 1000, Bound: 1},
 	}, wire.Durable{})
-	a.SetLease(fleettime.Never)
 	a.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 50, Rate: 600, Session: 5 * time.Minute, LostWait: time.Hour}})
 	say := func(edge string, instance uint64, moves ...wire.Move) {
-		a.Observe(now, wire.Report{
-			From: edge, Instance: instance, LeaseEpoch: 1, Seq: uint64(now), Parts: 1, AsOf: second * 1000, Seen: term, Join: true,
-			Rooms: []wire.RoomReport{{Room: sale, Moves: moves, FirstMove: 1}},
-		})
-		if d, ok := a.Unsaved(); ok {
-			a.Saved(now, d.Version)
-		}
+		m := joining(edge, instance, uint64(now), term, wire.RoomReport{Room: sale, Moves: moves, FirstMove: 1})
+		m.AsOf = second * 1000
+		a.Observe(now, m)
+		save(a, now)
 		now = now.Add(time.Second)
 	}
 	say("d1", 7, wire.Move{ID: 42, Until: second + 100}, wire.Move{ID: 43, Until: second + 50})

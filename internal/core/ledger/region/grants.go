@@ -58,11 +58,11 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	}
 	e.replyDue = false
 	if a.up.joined && !a.up.unanswered(now, unansweredWait) { // otherwise a successor may have to tell it
-		e.told = e.parts.Done()
+		e.forwarded = e.parts.Done()
 	}
 	head := wire.Grant{
 		To: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.nextSeq(now, &a.clock),
-		Acked: e.parts.Done(), Told: e.told, Echo: e.echo, Dwell: now.Sub(e.receivedAt),
+		Acked: e.parts.Done(), Forwarded: e.forwarded, Echo: e.echo, Dwell: now.Sub(e.receivedAt),
 		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.rooms.watermark, Twin: a.roster.hasTwin(e), Standing: a.member.standing(&a.up),
 		ClusterID: a.stored.clusterID, Folder: a.stored.folderUse(e),

@@ -32,7 +32,7 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 		c.start(fleettime.Time(now))
 		cookies := []uint32{uint32(now/1000) + 1 + life}
 		c.add(int64(cookies[0]), 1)
-		if rapid.Bool().Draw(t, "admission told") {
+		if rapid.Bool().Draw(t, "admission reported") {
 			ids.record(&c, wire.Move{ID: 7, Until: cookies[0]}, 1, 100)
 		}
 		report := func(i int, lost bool) {
@@ -75,7 +75,8 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 			}
 			for _, u := range cookies {
 				if int64(u)*1000 > slowest && c.sum < 1 {
-					t.Fatalf("at %d a copy is valid until %d, and %d are counted (cookies %v, freed %d)", now, u, c.sum, cookies, c.freed)
+					t.Fatalf("at %d a copy is valid until %d, and %d are counted (cookies %v, freed %d)", now, u, c.sum, cookies,
+						c.freed)
 				}
 			}
 		}
@@ -137,7 +138,7 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 			{ID: 7, From: s + 60, Until: s + 71},
 			{ID: 7, From: s + 70, Until: s + 80},
 		}, 1, 0},
-		{"told in the wrong order", []wire.Move{
+		{"reported in the wrong order", []wire.Move{
 			{ID: 7, From: s + 60, Until: s + 70}, {ID: 7, Until: s + 60},
 		}, 1, 0},
 		{"a copy that lives on its own", []wire.Move{

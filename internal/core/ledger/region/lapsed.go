@@ -36,7 +36,7 @@ func (a *account) pinAll(gone *edge) {
 	b, e := a.ledger, a.edge
 	a.reserved.silent = true
 	here := []edgeNum{e.num}
-	untold := a.sessions.unreported(&b.counts, e.earliest)
+	unreported := a.sessions.unreported(&b.counts, e.earliest)
 	for _, was := range b.accounts {
 		old := was.edge
 		if old.name != e.name || old.num >= e.num || old.reporting() {
@@ -44,17 +44,17 @@ func (a *account) pinAll(gone *edge) {
 		}
 		here = append(here, old.num)
 		if !was.reserved.silent {
-			if untold += was.reserved.count(&b.counts); was.report == nil { // no report lists its sessions
-				untold += was.sessions.stamped(&b.counts)
+			if unreported += was.reserved.count(&b.counts); was.report == nil { // no report lists its sessions
+				unreported += was.sessions.stamped(&b.counts)
 			} else {
-				untold += was.sessions.unreported(&b.counts, old.earliest)
+				unreported += was.sessions.unreported(&b.counts, old.earliest)
 			}
 		}
 	}
 	if gone != nil && b.accounts.of(gone) != nil {
-		untold += b.accounts.of(gone).sessions.stamped(&b.counts) // the summary does not tell the edges of its sessions
+		unreported += b.accounts.of(gone).sessions.stamped(&b.counts) // the summary does not tell the edges of its sessions
 	}
-	a.reserved.unreported = max(a.reserved.unreported, untold)
+	a.reserved.unreported = max(a.reserved.unreported, unreported)
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
 		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
@@ -144,17 +144,17 @@ func (a *account) lastExpiry() (until int64) {
 // Invariant: every permit that it holds is reserved, and none for a shorter time than it may count.
 func (a *account) reserveRateUses(end fleettime.Mono, exact bool) {
 	rates := &a.ledger.rates
-	held, told := a.permits.Rate.Held(), max(0, a.rateIdleNow())
-	late := told
+	held, reported := a.permits.Rate.Held(), max(0, a.rateIdleNow())
+	late := reported
 	again := func(u rateUse) bool {
 		return !exact && u.from.Add(wire.RateWindow) <= end
 	}
 	for _, u := range a.rateUses.list {
-		if told += u.n; again(u) {
+		if reported += u.n; again(u) {
 			late += u.n
 		}
 	}
-	late += max(0, held-told) // permits in no report
+	late += max(0, held-reported) // permits in no report
 	n := min(held, late)
 	rates.add(a.edge.num, n, end, 0)
 	held -= n

@@ -42,7 +42,7 @@ func (l *lifecycle) endLeaseEpoch(now fleettime.Mono, e *edge, m *report, comple
 // reserve counts the permits and renewals that a lapsed edge may have used since its last report.
 func (l *lifecycle) reserve(now fleettime.Mono, e *edge) {
 	since := e.latest
-	if !e.timed { // the answer told it the time; later uses are not reported
+	if !e.timed { // it got the time with the answer; later uses are not reported
 		since = l.latest(now)
 	}
 	lastExpiry := l.rooms.maxExpiry(now, since, l.params.EdgeLease)

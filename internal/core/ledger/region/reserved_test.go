@@ -1,6 +1,7 @@
 package region
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -103,19 +104,39 @@ func TestRule3PermitsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			reserved += p.n
 		}
 		if reserved > held || (reserved < held && !goodbye) {
-			t.Fatalf("%d of %d permits are reckoned with", reserved, held)
+			t.Fatalf("%d of %d permits are reserved", reserved, held)
 		}
 		for at := end; at < end+62000*ms; at += 250 * ms {
 			b.rates.expire(at, 0, true)
 			if n := busy(at); n > b.rates.sum() {
-				t.Fatalf("%v after the lease %d uses count, %d permits are reckoned with", at.Sub(end), n, b.rates.sum())
+				t.Fatalf("%v after the lease %d uses count, %d permits are reserved", at.Sub(end), n, b.rates.sum())
 			}
 		}
 		if n := b.rates.sum(); n != 0 {
-			t.Fatalf("%d permits are reckoned with for ever", n)
+			t.Fatalf("%d permits are reserved for ever", n)
 		}
 	})
 }
+
+// reserve is the number of permits of R that may be reserved some time after an end.
+type reserve struct {
+	after       time.Duration
+	least, most int64
+}
+
+// reserves checks how the reserved permits of R come back.
+func reserves(t *testing.T, b *roomLedger, end fleettime.Mono, all []reserve) {
+	t.Helper()
+	for _, x := range all {
+		b.rates.expire(end.Add(x.after), 0, true)
+		if n := b.rates.sum(); n < x.least || n > x.most {
+			t.Errorf("%v after the end %d permits are reserved, want %d to %d", x.after, n, x.least, x.most)
+		}
+	}
+}
+
+// oneASecond is the use of a permit of R in each second of a minute.
+func oneASecond() []uint32 { return slices.Repeat([]uint32{1}, 60) }
 
 // TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain: permits of R that came free before the lease of a silent edge
 // ended may have been used again until then, and count for a minute from there.
@@ -128,15 +149,7 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	acc.rateUses.record(start.Add(50*time.Second), start.Add(50*time.Second), 0)
 	end := start.Add(65 * time.Second)
 	acc.lapse(end)
-	for _, tc := range []struct {
-		after time.Duration
-		want  int64
-	}{{0, 10}, {59 * time.Second, 10}, {62 * time.Second, 0}} {
-		b.rates.expire(end.Add(tc.after), 0, true)
-		if n := b.rates.sum(); n != tc.want {
-			t.Errorf("%v after the lease %d permits are reckoned with, want %d", tc.after, n, tc.want)
-		}
-	}
+	reserves(t, b, end, []reserve{{0, 10, 10}, {59 * time.Second, 10, 10}, {62 * time.Second, 0, 0}})
 }
 
 // TestRule3PermitsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge reports to a new aggregator that it used five permits
@@ -150,15 +163,7 @@ func TestRule3PermitsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	used[20] = 5
 	acc.rateUses.init(now, now, now, used, 5)
 	acc.settle(now)
-	for _, tc := range []struct {
-		after time.Duration
-		want  int64
-	}{{0, 5}, {30 * time.Second, 5}, {39 * time.Second, 5}, {43 * time.Second, 0}} {
-		b.rates.expire(now.Add(tc.after), 0, true)
-		if n := b.rates.sum(); n != tc.want {
-			t.Errorf("%v after its goodbye %d permits of R count, want %d", tc.after, n, tc.want)
-		}
-	}
+	reserves(t, b, now, []reserve{{0, 5, 5}, {30 * time.Second, 5, 5}, {39 * time.Second, 5, 5}, {43 * time.Second, 0, 0}})
 }
 
 // TestPermitsOfRComeBackGradually: after the loss of an edge that admitted one visitor a second for long, its permits
@@ -178,15 +183,9 @@ func TestPermitsOfRComeBackGradually(t *testing.T) {
 	}
 	end := now.Add(5 * time.Second)
 	acc.lapse(end)
-	for _, tc := range []struct {
-		after time.Duration
-		most  int64
-	}{{0, 60}, {10 * time.Second, 57}, {30 * time.Second, 37}, {54 * time.Second, 13}, {61 * time.Second, 0}} {
-		b.rates.expire(end.Add(tc.after), 0, true)
-		if n := b.rates.sum(); n > tc.most {
-			t.Errorf("%v after the lease %d permits are reckoned with, want at most %d", tc.after, n, tc.most)
-		}
-	}
+	reserves(t, b, end, []reserve{
+		{0, 0, 60}, {10 * time.Second, 0, 57}, {30 * time.Second, 0, 37}, {54 * time.Second, 0, 13}, {61 * time.Second, 0, 0},
+	})
 }
 
 // TestPermitsOfRComeBackGraduallyAfterATakeover: an edge that admitted one visitor a second for long reports the times
@@ -196,22 +195,12 @@ func TestPermitsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 60, 0)
 	now := fleettime.Mono(time.Hour)
-	used := make([]uint32, 60)
-	for s := range used {
-		used[s] = 1
-	}
-	acc.rateUses.init(now, now-fleettime.Mono(600*time.Millisecond), now, used, 60)
+	acc.rateUses.init(now, now-fleettime.Mono(600*time.Millisecond), now, oneASecond(), 60)
 	now = now.Add(2 * time.Second)
 	acc.settle(now)
-	for _, tc := range []struct {
-		after time.Duration
-		most  int64
-	}{{0, 60}, {10 * time.Second, 53}, {30 * time.Second, 33}, {50 * time.Second, 13}, {61 * time.Second, 0}} {
-		b.rates.expire(now.Add(tc.after), 0, true)
-		if n := b.rates.sum(); n > tc.most {
-			t.Errorf("%v after its goodbye %d permits are reckoned with, want at most %d", tc.after, n, tc.most)
-		}
-	}
+	reserves(t, b, now, []reserve{
+		{0, 0, 60}, {10 * time.Second, 0, 53}, {30 * time.Second, 0, 33}, {50 * time.Second, 0, 13}, {61 * time.Second, 0, 0},
+	})
 }
 
 // TestPermitsOfRComeBackGraduallyUnderASuccessor: the stored entry of an edge that left holds the seconds of its
@@ -222,11 +211,7 @@ func TestPermitsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 60, 0)
 	now := fleettime.Mono(time.Hour)
-	used := make([]uint32, 60)
-	for s := range used {
-		used[s] = 1
-	}
-	acc.rateUses.init(now, now, now, used, 60)
+	acc.rateUses.init(now, now, now, oneASecond(), 60)
 	acc.settle(now)
 	var r wire.RosterRoom
 	r.ReservedRate = b.rates.of(acc.edge.num)
@@ -242,39 +227,35 @@ func TestPermitsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 			t.Fatalf("a successor reckons with %d permits, want 60", n)
 		}
 		r.Rates, r.RateUntil = next.rates.stored(e.num, now, start)
-		for _, tc := range []struct {
-			after       time.Duration
-			least, most int64
-		}{{10 * time.Second, 50, 57}, {30 * time.Second, 30, 37}, {50 * time.Second, 10, 17}, {66 * time.Second, 0, 0}} {
+		for _, tc := range []reserve{{10 * time.Second, 50, 57}, {30 * time.Second, 30, 37}, {50 * time.Second, 10, 17}, {66 * time.Second, 0, 0}} {
 			next.rates.expire(now, start.Add(tc.after), false)
 			if n := next.rates.sum(); n < tc.least || n > tc.most {
-				t.Errorf("takeover %d, %v after the goodbye: %d permits are reckoned with, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
+				t.Errorf("takeover %d, %v after the goodbye: %d permits are reserved, want %d to %d", hop+1, tc.after, n, tc.least,
+					tc.most)
 			}
 		}
 	}
 }
 
-// TestRule3PermitsOfRCountFromTheSnapshot: the last report of a killed edge arrives 10 s after the snapshot that it was made
-// from. Permits of R that were used before count for a minute from their use, not from its arrival.
+// TestRule3PermitsOfRCountFromTheSnapshot: the last report of a killed edge arrives 10 s after the snapshot that it was
+// made from. Permits of R that were used before count for a minute from their use, not from its arrival.
 func TestRule3PermitsOfRCountFromTheSnapshot(t *testing.T) {
-	used := make([]uint32, 60)
-	for s := range used {
-		used[s] = 1
-	}
 	for _, tc := range []struct {
 		after time.Duration // after the arrival
 		want  int64         // that may count: one permit was used a second
 	}{{0, 50}, {20 * time.Second, 30}, {45 * time.Second, 5}, {55 * time.Second, 0}} {
 		c := &comers{t: t, now: fleettime.Mono(time.Hour), room: room.IDOf("sale")}
 		c.lead(wire.Durable{
-			Version: 7, Life: 62, MovedIn: 1, Roster: []wire.RosterEntry{{Edge: "killed", Instance: 1, LeaseEpoch: 1, Stored: 5}},
+			Version: 7, Life: 62, MovedIn: 1,
+			Roster: []wire.RosterEntry{{Edge: "killed", Instance: 1, LeaseEpoch: 1, Stored: 5}},
 		})
 		c.agg.clock.Set(c.now, c.time(), 10*time.Millisecond)
 		m := wire.Report{
 			From: "killed", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: c.term, Nonce: c.term}, Join: true,
-			Final: true, Bye: true, Settles: true, Stored: 5, AsOf: c.time().Add(-10 * time.Second), AsOfBound: wire.SnapshotLife,
+			Final: true, Bye: true, Settles: true, Stored: 5, AsOf: c.time().Add(-10 * time.Second),
+			AsOfBound: wire.SnapshotLife,
 			Rooms: []wire.RoomReport{{
-				Room: c.room, Permits: wire.Permits{Rate: wire.Allocation{Granted: 60}}, Spent: 60, RateUsed: used,
+				Room: c.room, Permits: wire.Permits{Rate: wire.Allocation{Granted: 60}}, Spent: 60, RateUsed: oneASecond(),
 			}},
 		}
 		c.agg.Observe(c.now, m)

@@ -32,20 +32,27 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 		{what: "a folder that became void", reported: 5, folder: 5, void: true},
 		{what: "the newest snapshot, after a takeover", reported: 5, folder: 5, takeover: true, settled: true},
 		{what: "an older folder, after a takeover", reported: 5, folder: 4, takeover: true},
-		{what: "a folder as of a store that is ten seconds old, after a takeover", reported: 5, later: 17, folder: 16, takeover: true},
+		{
+			what:     "a folder as of a store that is ten seconds old, after a takeover",
+			reported: 5, later: 17, folder: 16, takeover: true,
+		},
 		{what: "a folder that became void, after a takeover", reported: 5, folder: 5, void: true, takeover: true},
-		{what: "a folder, and a store that lost the roster", reported: 5, folder: 5, takeover: true, lost: true, settled: true},
+		{
+			what:     "a folder, and a store that lost the roster",
+			reported: 5, folder: 5, takeover: true, lost: true, settled: true,
+		},
 	} {
 		now := fleettime.Mono(time.Hour)
 		var agg *region.Aggregator
 		var saved wire.Durable
-		lead := func(n uint64, stored wire.Durable, bootstrap bool) (term wire.Term) {
+		begin := func(n uint64, stored wire.Durable, bootstrap bool) (term wire.Term) {
 			term = wire.Term{N: n, Nonce: 1}
-			agg = region.New(now, region.Config{
-				Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: bootstrap, Time: fleettime.Known{Time: second * 1000, Bound: 1},
+			agg = lead(now, region.Config{
+				Term: term, Bootstrap: bootstrap, Time: fleettime.Known{Time: second * 1000, Bound: 1},
 			}, stored)
-			agg.SetLease(fleettime.Never)
-			agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 50, Rate: 600, Session: 5 * time.Minute, LostWait: time.Hour}})
+			agg.SetRooms(now, []ledger.RoomConfig{{
+				ID: sale, Total: 50, Rate: 600, Session: 5 * time.Minute, LostWait: time.Hour,
+			}})
 			return term
 		}
 		answers := func(instance uint64) (out []wire.Grant) {
@@ -62,11 +69,11 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 			}
 			return out
 		}
-		term := lead(2, wire.Durable{}, true)
-		m := wire.Report{
-			From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, AsOf: second * 1000, Seen: term, Join: true, Stored: c.reported,
-			Rooms: []wire.RoomReport{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 9}}, Spent: 4, Sessions: []wire.Expiry{{Until: second + 200, Stamped: 4}}}},
-		}
+		term := begin(2, wire.Durable{}, true)
+		m := joining("d1", 7, 2, term, wire.RoomReport{
+			Room: sale, Permits: granted(9), Spent: 4, Sessions: stamped(second+200, 4),
+		})
+		m.AsOf, m.Stored = second*1000, c.reported
 		agg.Observe(now, m)
 		answers(7)
 		if c.later != 0 {
@@ -79,7 +86,7 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 			m.Seq, m.Stored = 3, 0
 			agg.Observe(now, m)
 			if all := answers(7); len(all) == 0 || all[len(all)-1].Folder != wire.FolderVoid {
-				t.Errorf("%s: the edge is not told that its folder is void: %+v", c.what, all)
+				t.Errorf("%s: the edge does not learn that its folder is void: %+v", c.what, all)
 			}
 		}
 		if c.takeover {
@@ -87,7 +94,7 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 			if c.lost {
 				stored = wire.Durable{}
 			}
-			term = lead(3, stored, false)
+			term = begin(3, stored, false)
 		}
 		last := m
 		last.Seen, last.Seq, last.Final, last.Bye, last.Settles, last.Stored = term, 1<<48, true, true, true, c.folder
@@ -136,22 +143,23 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 func TestALastReportEndsAReservation(t *testing.T) {
 	const second = 1622133200
 	sale, now, term := room.IDOf("sale"), fleettime.Mono(time.Hour), wire.Term{N: 3, Nonce: 1}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Time: fleettime.Known{Time: second * 1000, Bound: 1}}, wire.Durable{
-		Version: 1, Life: 330, Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1, Dead: true, Ended: second, Stored: 5, Rooms: []wire.RosterRoom{
-			{Room: sale, Sessions: []wire.Expiry{{Until: second + 200, Stamped: 1}}, Reserved: 3, ReservedUntil: second + 86400, Silent: true},
-		}}},
+	agg := lead(now, region.Config{Term: term, Time: fleettime.Known{Time: second * 1000, Bound: 1}}, wire.Durable{
+		Version: 1, Life: 330, Roster: []wire.RosterEntry{{
+			Edge: "d1", Instance: 7, LeaseEpoch: 1, Dead: true, Ended: second, Stored: 5,
+			Rooms: []wire.RosterRoom{{
+				Room: sale, Sessions: stamped(second+200, 1), Reserved: 3, ReservedUntil: second + 86400, Silent: true,
+			}},
+		}},
 	})
-	agg.SetLease(fleettime.Never)
 	report := func(from string, instance uint64, seq uint64) {
-		m := wire.Report{From: from, Instance: instance, LeaseEpoch: 1, Seq: seq, Parts: 1, AsOf: second*1000 + fleettime.Time(now.Sub(fleettime.Mono(time.Hour)).Milliseconds()), AsOfBound: 1, Seen: term, Join: true}
+		m := joining(from, instance, seq, term)
+		m.AsOf, m.AsOfBound = fleettime.Time(second*1000).Add(now.Sub(fleettime.Mono(time.Hour))), 1
 		if instance == 7 {
 			m.AsOf, m.Final, m.Bye, m.Settles, m.Stored = (second-100)*1000, true, true, true, 5
-			m.Rooms = []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: second + 200, Stamped: 1}}}}
+			m.Rooms = []wire.RoomReport{{Room: sale, Sessions: stamped(second+200, 1)}}
 		}
 		agg.Observe(now, m)
-		if d, ok := agg.Unsaved(); ok {
-			agg.Saved(now, d.Version)
-		}
+		save(agg, now)
 		agg.Grants(now)
 	}
 	for i := range uint64(250) {

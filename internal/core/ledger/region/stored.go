@@ -20,7 +20,7 @@ type stored struct {
 	membersNeeds   uint64 // version with the version of the list of data centres
 	members        uint64 // the one that is stored
 	clusterIDNeeds uint64 // version that tells the cluster ID
-	clusterID      uint64 // the one that is stored, and told; 0 for none
+	clusterID      uint64 // the one that is stored, and reported; 0 for none
 	roomsNeeds     uint64 // version with the newest bounds, floors and ceilings
 }
 
@@ -71,7 +71,7 @@ func (s *stored) setMembers(m *ledger.Members) {
 	}
 }
 
-// setClusterID notes a new cluster ID, which is not told before it is stored.
+// setClusterID notes a new cluster ID, which is not reported before it is stored.
 func (s *stored) setClusterID(clusterID uint64) {
 	s.clusterIDNeeds = s.change(func(d *wire.Durable) { d.ClusterID = clusterID })
 	s.clusterID = 0

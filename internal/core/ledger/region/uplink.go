@@ -49,8 +49,8 @@ func (u *uplink) reportSoon(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
 
-// recalls reports whether the coordinator of seen has to be told now when permits of R were used: it ignores that while
-// edges are awaited.
+// recalls reports whether the coordinator of seen must get a report at once when permits of R were used: it ignores
+// that while edges are awaited.
 func (u *uplink) recalls() bool { return u.whole > u.acked }
 
 // leased reports whether this data centre has the lease of global.

@@ -35,7 +35,11 @@ func newLender(t *testing.T, wall string, total, rate uint64) *lender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lender{t: t, now: fleettime.Mono(time.Hour), wall: fleettime.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{}, rateBack: map[string]uint64{}}
+	l := &lender{
+		t: t, now: fleettime.Mono(time.Hour), wall: fleettime.TimeOf(at), seq: map[string]uint64{},
+		acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{},
+		rateBack: map[string]uint64{},
+	}
 	l.rooms = []ledger.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}}
 	l.lead(1)
 	return l
@@ -52,11 +56,21 @@ func (l *lender) lead(term uint64) {
 	l.root.SetRooms(l.now, l.rooms)
 }
 
+// kept returns the permits of a grant as a data centre reports them.
+func kept(g *wire.RoomGrant) wire.Permits {
+	return wire.Permits{
+		Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted},
+		Rate:     wire.Allocation{Granted: g.Permits.Rate.Granted},
+	}
+}
+
 // report sends a data centre's report: it holds its grants, all idle except the active ones.
 func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
-	r := wire.RoomReport{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Want: want}
+	r := wire.RoomReport{
+		Room: sale, Permits: kept(&g), Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Want: want,
+	}
 	for clock, n := range arrivals {
 		at, err := time.Parse("2006-01-02 15:04", "2021-05-27 "+clock)
 		if err != nil {
@@ -88,7 +102,8 @@ func (l *lender) grants() {
 func (l *lender) expect(what string, dc string, granted, keep uint64) {
 	l.t.Helper()
 	if g := l.last[dc]; g.Permits.Sessions.Granted != granted || g.Permits.Sessions.Keep != keep {
-		l.t.Errorf("%s: %s was granted %d and is to keep %d idle, want %d and %d", what, dc, g.Permits.Sessions.Granted, g.Permits.Sessions.Keep, granted, keep)
+		l.t.Errorf("%s: %s was granted %d and is to keep %d idle, want %d and %d", what, dc, g.Permits.Sessions.Granted,
+			g.Permits.Sessions.Keep, granted, keep)
 	}
 }
 
@@ -221,7 +236,7 @@ func (l *lender) crowd(dc string, instance uint64, recovering bool, waiting floa
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
-		Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Active: active, RateIdle: g.Permits.Rate.Granted,
+		Room: sale, Permits: kept(&g), Active: active, RateIdle: g.Permits.Rate.Granted,
 		Waiting: estimate.Histogram{{Start: l.wall - 60_000, Width: 1000, N: waiting}},
 	}
 	l.root.Observe(l.now, wire.Report{
@@ -230,18 +245,18 @@ func (l *lender) crowd(dc string, instance uint64, recovering bool, waiting floa
 	})
 }
 
-// told returns the waiting and the active visitors in the last answers.
-func (l *lender) told() (waiting float64, active uint64) {
+// answered returns the waiting and the active visitors in the last answers.
+func (l *lender) answered() (waiting float64, active uint64) {
 	if l.view == nil {
-		l.t.Fatal("nothing was told")
+		l.t.Fatal("nothing was reported")
 	}
 	return l.view.Line.Total(), l.view.Active
 }
 
-// TestTheLineIsToldWhole: a new aggregator knows only the waiting visitors of the edges that it has heard. Until it
+// TestTheLineIsReportedWhole: a new aggregator knows only the waiting visitors of the edges that it has heard. Until it
 // has heard all, or while it hears nothing, the earlier visitors are still reported as waiting, and fade within a
 // minute.
-func TestTheLineIsToldWhole(t *testing.T) {
+func TestTheLineIsReportedWhole(t *testing.T) {
 	l := newLender(t, "16:33:20", 40, 6000)
 	second := func(nairobi func()) {
 		l.crowd("dublin", 1, false, 19, 20)
@@ -250,8 +265,8 @@ func TestTheLineIsToldWhole(t *testing.T) {
 	}
 	expect := func(when string, want float64, inside uint64) {
 		t.Helper()
-		if waiting, active := l.told(); waiting != want || active != inside {
-			t.Errorf("%s: %v are told to wait and %d to be inside, want %v and %d", when, waiting, active, want, inside)
+		if waiting, active := l.answered(); waiting != want || active != inside {
+			t.Errorf("%s: %v are reported to wait and %d to be inside, want %v and %d", when, waiting, active, want, inside)
 		}
 	}
 	for range 5 {
@@ -291,7 +306,7 @@ func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
 			l.crowd("nairobi", 1, false, 20, 20)
 		}
 		if l.view != nil {
-			t.Fatalf("%v are told to wait when one data centre has been heard", l.view.Line.Total())
+			t.Fatalf("%v are reported to wait when one data centre has been heard", l.view.Line.Total())
 		}
 		want := 39.0
 		for range 3 {
@@ -302,8 +317,8 @@ func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
 				want = 19
 			}
 		}
-		if waiting, _ := l.told(); waiting != want {
-			t.Errorf("the other comes: %v; %v are told to wait, want %v", comes, waiting, want)
+		if waiting, _ := l.answered(); waiting != want {
+			t.Errorf("the other comes: %v; %v are reported to wait, want %v", comes, waiting, want)
 		}
 	}
 }

@@ -33,8 +33,8 @@ func (f *fleet) Census(now fleettime.Mono) Census {
 	outdated := c.outdated()
 	out.Unfounded = c.members == 0 && out.Newest == 0
 	for _, d := range c.all {
-		given := (d.draining || d.removed) && d.told() && now.Sub(d.recv) < SilentAfter && !f.pools.out(d)
-		out.Unfounded = out.Unfounded && (!d.listed || d.told())
+		given := (d.draining || d.removed) && d.reported() && now.Sub(d.recv) < SilentAfter && !f.pools.outstanding(d)
+		out.Unfounded = out.Unfounded && (!d.listed || d.reported())
 		if d.listed && d.draining && !outdated && given && d.stored >= c.members {
 			out.Drained = append(out.Drained, d.name)
 		}

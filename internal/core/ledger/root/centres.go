@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// centres are the data centres in a coordinator's books: those of the list, and others that were heard
+// centres are the data centres that a coordinator knows: those of the list, and others that were heard
 // beside it. They identify data centres, know which are heard, and decide how far each may be lent to.
 // The permits that a data centre holds of a room are in the pool of that room.
 //
@@ -21,8 +21,8 @@ type centres struct {
 	all       []*centre      // by name; of one name the oldest comes first
 	members   uint64         // version of the list in use
 	started   fleettime.Mono // of the term
-	bootstrap bool           // nothing was ever lent, as the operator says and nobody has told otherwise
-	counted   bool           // the books were complete in this term, and lent by
+	bootstrap bool           // nothing was ever lent: the operator says so, and no report differs
+	counted   bool           // the ledger was complete in this term, and permits were lent by it
 }
 
 // centreTime is the time that a data centre reports.
@@ -64,7 +64,7 @@ type centre struct {
 	listed   bool
 	draining bool   // it is to leave the list
 	removed  bool   // by force: it is in the list as removed, and may hold permits
-	since    uint64 // version of the list that added it, or told its cluster ID
+	since    uint64 // version of the list that added it, or its cluster ID
 	recorded uint64 // its cluster ID; 0 for unknown
 
 	clusterID uint64 // recorded, or reported while that is unknown; 0 for unknown
@@ -73,7 +73,7 @@ type centre struct {
 	grantSeq uint64 // of the newest grant
 	due      bool   // a report is unanswered
 	push     bool   // a change cannot wait for the next report
-	dropping int    // its loans that it was told to drop
+	dropping int    // its loans in rooms that it has to drop
 }
 
 // standing returns the data centre's membership state.
@@ -87,8 +87,8 @@ func (d *centre) standing() wire.Standing {
 	return wire.Listed
 }
 
-// told reports whether a data centre has reported its permits in this term.
-func (d *centre) told() bool { return d.adopted && !d.blank && !d.recovering && !d.promise }
+// reported reports whether a data centre has reported its permits in this term.
+func (d *centre) reported() bool { return d.adopted && !d.blank && !d.recovering && !d.promise }
 
 // silence returns the time since its last report, in this term and in earlier ones that are known.
 func (d *centre) silence(now fleettime.Mono) time.Duration { return d.before + now.Sub(d.recv) }
@@ -121,9 +121,9 @@ func (c *centres) of(name string, clusterID uint64) *centre {
 	return best
 }
 
-// enrolling reports whether a member reports a cluster ID that is not in the list yet: it may be a copy of the data
-// centre whose ledger is awaited, so nothing is lent to it.
-func (c *centres) enrolling(d *centre) bool {
+// awaitsClusterID reports whether a member reports a cluster ID that is not in the list yet: it may be a copy of the
+// data centre whose ledger is awaited, so nothing is lent to it.
+func (c *centres) awaitsClusterID(d *centre) bool {
 	return c.members != 0 && d.listed && d.clusterID != d.recorded
 }
 
@@ -139,9 +139,9 @@ func (c *centres) hasBegun(m *wire.Report) bool {
 		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Permits.Sessions.Granted > 0 || r.Active > 0 })
 }
 
-// entered reports whether a coordinator with a list without d would learn of a newer one before it
-// called its books complete.
-func (c *centres) entered(now fleettime.Mono, d *centre) bool {
+// isEntered reports whether a coordinator with a list without d would learn of a newer one before it
+// took its ledger for complete.
+func (c *centres) isEntered(now fleettime.Mono, d *centre) bool {
 	if d.since == 0 {
 		return true
 	}
@@ -167,17 +167,17 @@ func (c *centres) entered(now fleettime.Mono, d *centre) bool {
 // their waiting visitors: the views of its predecessor know more.
 const firstViewWait = 2 * time.Second
 
-// gathers reports whether the line is not known yet for a new leader that it were to be told by.
-func (c *centres) gathers(now fleettime.Mono) bool {
+// awaitsWaiting reports whether a new leader must still wait for reports of waiting visitors before its first view.
+func (c *centres) awaitsWaiting(now fleettime.Mono) bool {
 	return !c.bootstrap && now.Sub(c.started) < firstViewWait &&
-		slices.ContainsFunc(c.all, func(d *centre) bool { return d.listed && !d.told() })
+		slices.ContainsFunc(c.all, func(d *centre) bool { return d.listed && !d.reported() })
 }
 
 // countsSince returns since when waiting visitors have been counted in every data centre that is heard; 0 for unknown.
 func (c *centres) countsSince() fleettime.Time {
 	since := fleettime.Time(math.MaxInt64)
 	for _, d := range c.all {
-		if d.heard && d.told() {
+		if d.heard && d.reported() {
 			since = min(since, d.counting)
 		}
 	}
@@ -215,7 +215,7 @@ func (c *centres) outdated() bool {
 }
 
 // newest returns the newest version of the list that a data centre of the list
-// told, and which one did.
+// reported, and which one did.
 func (c *centres) newest() (version uint64, by string) {
 	for _, d := range c.all {
 		if d.listed && d.stored > version {

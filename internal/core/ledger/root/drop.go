@@ -28,14 +28,14 @@ func (ps *pools) dropRemoved() {
 // coordinator stays: otherwise the release could be lent again.
 func (p *pool) isOver() bool {
 	return p.gone && len(p.relays) == 0 && p.passes.Release == 0 && p.bound == (wire.PermitCounts{}) && p.complete() &&
-		!slices.ContainsFunc(p.centres.all, func(d *centre) bool { l := p.loans[d]; return l != nil && l.out() })
+		!slices.ContainsFunc(p.centres.all, func(d *centre) bool { l := p.loans[d]; return l != nil && l.outstanding() })
 }
 
-// drop reports whether data centre d never had the room. It is told to drop the room if it has nothing of it.
+// drop reports whether data centre d never had the room. It gets the order to drop the room if it has nothing of it.
 func (p *pool) drop(d *centre, l *loan) (never bool) {
 	switch {
 	case l.drops:
-	case !l.heard && d.told():
+	case !l.heard && d.reported():
 		return l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0
 	case l.removed && !d.blank && !d.promise:
 		l.drops, l.dirty, d.push, d.dropping = true, true, true, d.dropping+1
@@ -43,7 +43,7 @@ func (p *pool) drop(d *centre, l *loan) (never bool) {
 	return false
 }
 
-// answered reports whether a data centre has applied the grant that told it to drop the room.
+// answered reports whether a data centre has applied the grant that drops the room.
 func (l *loan) answered(d *centre) bool { return l.dropAt != 0 && l.dropAt <= d.acked }
 
 // close deletes the loan of a data centre that has answered.

@@ -83,7 +83,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
 	}
 	d := a.centres.of(m.From, m.ClusterID)
 	if d == nil {
-		d = a.stranger(now, m.From, m.ClusterID)
+		d = a.addUnlisted(now, m.From, m.ClusterID)
 	}
 	if d == nil || m.Instance < d.instance {
 		return false // too many unlisted data centres, or an old aggregator

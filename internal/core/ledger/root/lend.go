@@ -34,11 +34,11 @@ func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
 		return lendInPlace
 	case c.outdated() || !d.listed:
 		return lendNone
-	case d.draining && !l.out():
+	case d.draining && !l.outstanding():
 		return lendNone
 	case d.draining:
 		return lendMovers
-	case !c.entered(now, d), c.enrolling(d):
+	case !c.isEntered(now, d), c.awaitsClusterID(d):
 		return lendInPlace
 	}
 	return lendAll
@@ -325,7 +325,7 @@ func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospec
 	x.Flow, x.Rounds = &p.flow, &p.rounds
 	old := p.view
 	partial := p.partial
-	p.partial = p.centres.gathers(now)
+	p.partial = p.centres.awaitsWaiting(now)
 	if old != nil && partial == p.partial && !old.Queues() == x.Open(x.People()) && now.Sub(p.viewed) < share.ViewGap {
 		p.stale = true
 		return old
@@ -350,7 +350,8 @@ func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospec
 	return v
 }
 
-// SilentAfter is the silence after which a data centre is called silent, and its idle permits no longer count as supply.
+// SilentAfter is the silence after which a data centre is called silent, and its idle permits no longer count as
+// supply.
 const SilentAfter = 10 * time.Second
 
 // spread returns the idle targets of the data centres, which sum to at most n. Without a queue, the demand until the

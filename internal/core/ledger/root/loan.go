@@ -46,7 +46,7 @@ type loan struct {
 	// fit the permits.
 	unreturned int64
 
-	// What the data centre has to be told. pool.grant clears dirty and viewDirty, and sets the number of the first grant
+	// News for the data centre. pool.grant clears dirty and viewDirty, and sets the number of the first grant
 	// with the newest change. It repeats the room until that grant is acknowledged.
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
@@ -66,7 +66,7 @@ type visitors struct {
 }
 
 // out reports whether the data centre holds permits or sessions of the room, or may have unaccounted ones.
-func (l *loan) out() bool {
+func (l *loan) outstanding() bool {
 	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.overcommit != 0 ||
 		l.unreturned != 0
 }
@@ -117,9 +117,9 @@ func (ps *pools) drop(d *centre) {
 }
 
 // out reports whether a data centre holds permits or sessions of any room.
-func (ps *pools) out(d *centre) bool {
+func (ps *pools) outstanding(d *centre) bool {
 	for _, l := range ps.loans(d) {
-		if l.out() {
+		if l.outstanding() {
 			return true
 		}
 	}
@@ -191,7 +191,7 @@ func (p *holdings) complete() bool {
 
 // missing reports whether the permits that a data centre holds of the room are unknown.
 func (p *holdings) missing(d *centre) bool {
-	if p.centres.enrolling(d) {
+	if p.centres.awaitsClusterID(d) {
 		return true
 	}
 	if !p.centres.unknown(d) {
@@ -410,7 +410,7 @@ func (p *pool) void(l *loan, inUse bool) {
 	p.stale = true
 }
 
-// reported returns the loan of a data centre that reports the room. If it was told to drop the room, the loan starts
+// reported returns the loan of a data centre that reports the room. If it has dropped the room, the loan starts
 // anew: its counters are those of the report.
 func (p *pool) reported(d *centre) *loan {
 	if l := p.loans[d]; l != nil && l.answered(d) {

@@ -7,33 +7,29 @@ import (
 	"vestibule/internal/core/ledger"
 )
 
-// This file decides which data centres belong to the fleet, and prevents the harm that a list of them
-// that is too old could do.
+// This file decides which data centres belong to the fleet, and prevents an outdated list from lending a permit twice.
 //
-// The list has versions. What must never happen: a coordinator with an older list calls its books
-// complete while a data centre that is not in its list holds permits; it would lend those once more.
-// Four rules prevent it (decision 30):
+// The list has versions. A coordinator with an older list must never take its ledger for complete while a data centre
+// outside of its list holds permits: it would lend those once more. Five rules prevent it (decision 30):
 //
-//   - A data centre reports the newest version that is stored for it. A coordinator that hears of a
-//     newer version than its own from a data centre of its list lends nothing and calls no books
-//     complete, until its list is as new.
+//   - A data centre reports the newest version that is stored for it. A coordinator that gets a newer version than
+//     its own from a data centre of its list lends nothing and takes no ledger for complete, until its list is as new.
 //   - A data centre that was added is lent permits only once every older one that is heard, and at
 //     least half of all older ones, reported that the version which lists it is stored. So of the data
-//     centres whose books a coordinator with an older list must know, one reports the newer version;
-//     where none does, they were silent for so long that under partition_policy cap no session from
+//     centres whose permits a coordinator with an older list must know, one reports the newer version.
+//     If none does, they were silent for so long that under partition_policy cap no session from
 //     before is valid.
-//   - A data centre that is not listed is heard like any other, and its permits count. Where the books
-//     were complete without it before, its own are voided instead, as those of a data centre that was
-//     given up. So they are where it is taken off without having been heard for long; a data centre
-//     that is heard drains.
+//   - The reports of an unlisted data centre are accepted, and its permits count. If the ledger was complete without it,
+//     or it was removed after a long silence, they are voided, as those of a data centre that was given up. A data
+//     centre that is heard drains.
 //   - A data centre that is to go leaves the list when all its permits were returned and it knows that
-//     it drains. So no older list lends to it unheard.
+//     it drains. So no older list lends to it while it is silent.
 //   - A data centre that was removed by force stays in the list, as removed, until it reported that nothing
 //     of it is out, or nothing of it can be valid. A new coordinator waits for it as long as that, so
 //     that a takeover gives none of its permits to others.
 
-// maxStrangers bounds the data centres that are heard without being listed.
-const maxStrangers = 64
+// maxUnlisted bounds the unlisted data centres.
+const maxUnlisted = 64
 
 // SetMembers replaces the list of data centres. An older version than the one in
 // use changes nothing.
@@ -47,7 +43,7 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 		if d.listed && !m.Has(d.name, d.clusterID) {
 			d.listed, d.draining, d.recorded = false, false, 0
 			if newest, _ := a.centres.newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
-				a.disown(d) // else its permits go on to count, as those of a data centre that is not listed
+				a.voidAll(d) // else its permits still count, as those of any unlisted data centre
 			}
 		}
 	}
@@ -55,13 +51,13 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 		d := a.centres.of(member.Name, member.ClusterID)
 		isNew := d == nil
 		if isNew {
-			d = a.meet(now, member.Name)
+			d = a.addCentre(now, member.Name)
 		}
 		if member.ClusterID != 0 {
 			d.clusterID = member.ClusterID
 		}
 		if a.centres.counted && !d.listed && !d.adopted && (isNew || !member.Removed) {
-			a.disown(d) // the books were complete without it
+			a.voidAll(d) // the ledger was complete without it
 		}
 		if d.removed = member.Removed; d.removed {
 			continue
@@ -82,28 +78,27 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	a.due = now
 }
 
-// stranger opens the books of a data centre that nobody listed, or that is not the one
-// of its name that is; nil where there are too many.
-func (a *Allocator) stranger(now fleettime.Mono, name string, clusterID uint64) *centre {
+// addUnlisted adds an unlisted data centre, or a second one under a listed name. It returns nil at the limit.
+func (a *Allocator) addUnlisted(now fleettime.Mono, name string, clusterID uint64) *centre {
 	n := 0
 	for _, d := range a.centres.all {
 		if !d.listed {
 			n++
 		}
 	}
-	if n >= maxStrangers {
+	if n >= maxUnlisted {
 		return nil
 	}
-	d := a.meet(now, name)
+	d := a.addCentre(now, name)
 	if d.clusterID = clusterID; a.centres.counted {
-		a.disown(d)
+		a.voidAll(d)
 	}
 	a.pools.markAllStale()
 	return d
 }
 
-// meet opens the books of a data centre, and tells it which tickets are accepted nowhere.
-func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
+// addCentre adds a data centre, and queues for it the tickets that are accepted nowhere.
+func (a *Allocator) addCentre(now fleettime.Mono, name string) *centre {
 	d := a.centres.add(now, name)
 	for _, p := range a.pools.list {
 		p.relays.sendAllTo(d, p.queueEnd)
@@ -111,9 +106,8 @@ func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
 	return d
 }
 
-// disown voids the permits that a data centre holds or may yet report: they were, or may be, lent to
-// others.
-func (a *Allocator) disown(d *centre) {
+// voidAll voids the permits that a data centre holds or may yet report: they were, or may be, lent to others.
+func (a *Allocator) voidAll(d *centre) {
 	d.void = true
 	for p, l := range a.pools.loans(d) {
 		p.void(l, true)

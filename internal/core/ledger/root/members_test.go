@@ -39,12 +39,12 @@ type member struct {
 	keep                uint64
 	knows               uint64
 	standing            wire.Standing
-	told                uint64 // version of the list
+	members             uint64 // version of the list
 	heard               bool
 	joined              bool
-	deaf                bool
+	cut                 bool
 	keepsBack           bool // keeps idle permits, for now
-	reckons             bool // its books are reconstructed
+	reckons             bool // its ledger is reconstructed
 	confirmed           bool // by the last answer
 }
 
@@ -62,7 +62,9 @@ func (r *roster) lead(n uint64, bootstrap bool, m ledger.Members) {
 	r.root = root.New(r.now, root.Config{Term: r.term, Params: wire.DefaultParams(), Bootstrap: bootstrap})
 	r.root.SetMembers(r.now, m)
 	r.root.SetLease(fleettime.Never)
-	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
+	r.root.SetRooms(r.now, []ledger.RoomConfig{{
+		ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute,
+	}})
 	for _, c := range r.centres {
 		c.joined, c.acked = false, 0
 	}
@@ -74,7 +76,7 @@ func (r *roster) add(names ...string) {
 	}
 }
 
-// exchange has every data centre that is not deaf report and hear the answer, n times.
+// exchange has every data centre that is not cut off report and get the answer, n times.
 func (r *roster) exchange(n int) {
 	for range n {
 		for _, name := range slices.Sorted(func(yield func(string) bool) {
@@ -84,14 +86,15 @@ func (r *roster) exchange(n int) {
 				}
 			}
 		}) {
-			if c := r.centres[name]; !c.deaf {
+			if c := r.centres[name]; !c.cut {
 				c.report(r)
 			}
 		}
 		r.root.SetTime(r.now, fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
 		for _, g := range r.root.Grants(r.now) {
 			for _, c := range r.centres {
-				if c.name == g.To && c.instance == g.Instance && !c.deaf && (g.ClusterID == 0 || c.clusterID == 0 || c.clusterID == g.ClusterID) {
+				if c.name == g.To && c.instance == g.Instance && !c.cut &&
+					(g.ClusterID == 0 || c.clusterID == 0 || c.clusterID == g.ClusterID) {
 					c.apply(g)
 				}
 			}
@@ -109,17 +112,23 @@ func (c *member) report(r *roster) {
 		c.rateBack = c.rate
 	}
 	room := wire.RoomReport{
-		Room: sale, Gen: c.gen, Permits: wire.Permits{Sessions: wire.Allocation{Granted: c.granted, Returned: c.returned}, Rate: wire.Allocation{Granted: c.rate, Returned: c.rateBack}}, Idle: c.granted - c.returned - c.active, Active: c.active,
+		Room: sale, Gen: c.gen,
+		Permits: wire.Permits{
+			Sessions: wire.Allocation{Granted: c.granted, Returned: c.returned},
+			Rate:     wire.Allocation{Granted: c.rate, Returned: c.rateBack},
+		},
+		Idle: c.granted - c.returned - c.active, Active: c.active,
 		RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
 	}
 	r.root.Observe(r.now, wire.Report{
-		From: c.name, Instance: c.instance, ClusterID: c.clusterID, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
+		From: c.name, Instance: c.instance, ClusterID: c.clusterID, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now,
+		Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
 		Rooms: []wire.RoomReport{room},
 	})
 }
 
 func (c *member) apply(g wire.Grant) {
-	c.acked, c.heard, c.standing, c.told = g.Seq, true, g.Standing, g.Members
+	c.acked, c.heard, c.standing, c.members = g.Seq, true, g.Standing, g.Members
 	if g.Handshake != wire.Adopted {
 		return
 	}
@@ -130,7 +139,8 @@ func (c *member) apply(g wire.Grant) {
 			c.returned = 0
 		}
 		c.confirmed = room.Confirmed
-		c.granted, c.rate, c.keep = max(c.granted, room.Permits.Sessions.Granted), max(c.rate, room.Permits.Rate.Granted), room.Permits.Sessions.Keep
+		sessions, rate := &room.Permits.Sessions, &room.Permits.Rate
+		c.granted, c.rate, c.keep = max(c.granted, sessions.Granted), max(c.rate, rate.Granted), sessions.Keep
 	}
 }
 
@@ -172,7 +182,7 @@ func TestRule9AnOlderListLendsNothing(t *testing.T) {
 		t.Fatalf("lends by an older list: %+v", l)
 	}
 	if c := r.root.Census(r.now); c.Newest != 2 || c.By != "dublin" {
-		t.Errorf("version %d, told by %s", c.Newest, c.By)
+		t.Errorf("version %d, reported by %s", c.Newest, c.By)
 	}
 	r.root.SetMembers(r.now, with(old, 2, ledger.Member{Name: "lima", Since: 2}))
 	r.add("lima")
@@ -209,7 +219,9 @@ func TestRule9AnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 		t.Errorf("nobody may enter: %+v", l.View)
 	}
 	limit := uint64(held - 10)
-	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: limit, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
+	r.root.SetRooms(r.now, []ledger.RoomConfig{{
+		ID: sale, Total: limit, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute,
+	}})
 	for _, c := range r.centres {
 		c.keepsBack = true
 	}
@@ -268,7 +280,7 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 	if c := r.centres["lima"]; c.standing != wire.Unlisted || c.keep != 0 {
-		t.Errorf("it was told that it is %v and may keep %d", c.standing, c.keep)
+		t.Errorf("it learned that it is %v and may keep %d", c.standing, c.keep)
 	}
 	// It starts anew with an upper bound. The next leader does not ask it, and may lend these permits to others.
 	r.centres["lima"].reckons = true
@@ -280,7 +292,8 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 		i := slices.IndexFunc(all, func(d root.CentreTotals) bool { return d.Name == "lima" })
 		return r.root.CentreStop(r.now, &all[i], stop.Stop{})
 	}
-	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) || why().Reason != stop.Unlisted {
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) ||
+		why().Reason != stop.Unlisted {
 		t.Errorf("alarm about %v, %v", got, why())
 	}
 	r.now = r.now.Add(time.Minute) // it was stopped, as after a drain
@@ -301,7 +314,8 @@ func TestRule9WhoIsNotListedAndComesLateIsVoided(t *testing.T) {
 	r.add("lima")
 	r.centres["lima"].granted, r.centres["lima"].active = 50, 30
 	r.exchange(3)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != 0 || l.Overcommit != 30 || l.Free+r.held("dublin") != rosterTotal {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != 0 || l.Overcommit != 30 ||
+		l.Free+r.held("dublin") != rosterTotal {
 		t.Fatalf("%+v", l)
 	}
 	// Once it is listed, it begins with nothing, and is lent to like any other.
@@ -328,9 +342,12 @@ func TestRule9ANewcomerIsLentToOnceTheOthersKnow(t *testing.T) {
 	}{
 		{"nobody knows", func() {}, false},
 		{"one of three knows", func() { r.centres["dublin"].knows = 2 }, false},
-		{"two of three know, and the third was heard a moment ago", func() { r.centres["nairobi"].knows = 2; r.centres["oslo"].deaf = true }, false},
+		{
+			"two of three know, and the third was heard a moment ago",
+			func() { r.centres["nairobi"].knows = 2; r.centres["oslo"].cut = true }, false,
+		},
 		{"the third has been silent for longer than its lease", func() { r.now = r.now.Add(2 * time.Minute) }, true},
-		{"it is heard again, and does not know", func() { r.centres["oslo"].deaf = false }, false},
+		{"it is heard again, and does not know", func() { r.centres["oslo"].cut = false }, false},
 		{"all know", func() { r.centres["oslo"].knows = 2 }, true},
 	}
 	held := int64(0)
@@ -370,23 +387,24 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	}
 	out("with three sessions")
 	if lima.standing != wire.Draining || r.held("lima") != 3+1 { // and one for the migrating session
-		t.Fatalf("it was told %v and holds %d", lima.standing, r.held("lima"))
+		t.Fatalf("it got %v and holds %d", lima.standing, r.held("lima"))
 	}
 	lima.active, lima.movers = 0, 0
 	out("without a session, not knowing that it drains")
 	lima.knows = 2
-	lima.deaf = true
+	lima.cut = true
 	r.now = r.now.Add(11 * time.Second)
 	out("not heard")
-	lima.deaf = false
-	out("when it told that it holds nothing", "lima")
+	lima.cut = false
+	out("when it reported that it holds nothing", "lima")
 	// The next leader may have the list without it, and lend everything to the others.
 	lima.movers = 2
 	out("when somebody moves there before the list without it is known", "lima")
 	r.root.SetMembers(r.now, ledger.Members{Version: 3, List: drains.List[:1]})
 	r.centres["dublin"].knows = 3
 	out("when it is off the list")
-	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal || l.Overcommit != 0 {
+	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal ||
+		l.Overcommit != 0 {
 		t.Fatalf("%v, %+v", lima.standing, l)
 	}
 }
@@ -402,28 +420,29 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	r.exchange(2)
 	held := r.held("lima")
 	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
-	if l := r.root.Ledger(sale); l.Overcommit != 0 || r.held("lima") != held || l.Free+r.held("dublin")+held > rosterTotal {
+	if l := r.root.Ledger(sale); l.Overcommit != 0 || r.held("lima") != held ||
+		l.Free+r.held("dublin")+held > rosterTotal {
 		t.Fatalf("while it is heard: %d held before, %+v", held, l)
 	}
 	r.lead(3, true, founding("dublin", "lima"))
 	r.exchange(4)
 	held = r.held("lima")
-	lima.deaf = true
+	lima.cut = true
 	r.now = r.now.Add(2 * time.Minute)
 	r.exchange(2)
 	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); held == 0 || l.Overcommit != held || r.held("lima") != 0 {
 		t.Fatalf("%d held before, %+v", held, l)
 	}
-	lima.deaf = false
+	lima.cut = false
 	r.exchange(2)
 	if l := r.root.Ledger(sale); l.Overcommit != 3 {
-		t.Fatalf("when it told what it has: %+v", l)
+		t.Fatalf("when it reported what it has: %+v", l)
 	}
 }
 
-// An operator who removes a data centre by force says that it is lost: once nothing of it can be valid, no overcommit is
-// reported, unless it is heard after all.
+// An operator who removes a data centre by force says that it is lost: once nothing of it can be valid, no overcommit
+// is reported, unless it is heard after all.
 func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 	for _, silent := range []time.Duration{0, 2 * time.Minute} { // before it is removed
 		r := newRoster(t, 2, true, founding("dublin", "lima"))
@@ -432,10 +451,12 @@ func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 		lima := r.centres["lima"]
 		lima.active, lima.keepsBack = 3, true
 		r.exchange(2)
-		lima.deaf = true
+		lima.cut = true
 		r.now = r.now.Add(silent)
 		r.exchange(2)
-		r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}})
+		r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{
+			{Name: "dublin"}, {Name: "lima", Removed: true},
+		}})
 		r.centres["dublin"].knows = 2
 		for range 4 { // a lease, and a session with a tenth
 			r.now = r.now.Add(time.Minute)
@@ -444,10 +465,10 @@ func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
 		if l := r.root.Ledger(sale); r.held("lima") != 0 || l.Free+r.held("dublin") != rosterTotal || l.Overcommit != 0 {
 			t.Fatalf("silent for %v, when nothing of it can be valid: %+v", silent, l)
 		}
-		lima.deaf = false
+		lima.cut = false
 		r.exchange(2)
 		if l := r.root.Ledger(sale); l.Overcommit != 3 {
-			t.Fatalf("silent for %v, when it told what it has: %+v", silent, l)
+			t.Fatalf("silent for %v, when it reported what it has: %+v", silent, l)
 		}
 	}
 }
@@ -468,14 +489,15 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	dublin.knows = 2
 	for _, late := range []int{0, 20} { // reports of the others that come first
 		r.lead(r.term.N+1, false, gone)
-		lima.deaf = true
+		lima.cut = true
 		r.exchange(late)
 		if l := r.root.Ledger(sale); late > 0 && (l.Complete || l.Free+r.held("dublin") > rosterTotal-held) {
 			t.Fatalf("before it is heard: %+v", l)
 		}
-		lima.deaf = false
+		lima.cut = false
 		r.exchange(3)
-		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Overcommit != 0 || l.Free+r.held("dublin")+held != rosterTotal {
+		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Overcommit != 0 ||
+			l.Free+r.held("dublin")+held != rosterTotal {
 			t.Fatalf("it held %d, and is heard after %d reports of the others: %+v", held, late, l)
 		}
 		if got := r.root.Census(r.now).Released; len(got) != 0 {
@@ -484,7 +506,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	}
 	// One that never comes back is over when its tickets are.
 	r.lead(r.term.N+1, false, gone)
-	lima.deaf = true
+	lima.cut = true
 	r.exchange(60)
 	if l := r.root.Ledger(sale); l.Complete || len(r.root.Census(r.now).Released) != 0 {
 		t.Fatalf("30 s after the takeover: %+v", l)
@@ -500,7 +522,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 		t.Errorf("named no more: %v", got)
 	}
 	// So is one that says that nothing is out.
-	lima.deaf, lima.active, lima.granted, lima.rate, lima.rateBack = false, 0, lima.returned, 0, 0
+	lima.cut, lima.active, lima.granted, lima.rate, lima.rateBack = false, 0, lima.returned, 0, 0
 	r.lead(r.term.N+1, false, gone)
 	r.exchange(3)
 	if got := r.root.Census(r.now).Released; !slices.Equal(got, []string{"lima"}) {
@@ -554,10 +576,12 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	c.reckons, c.granted, c.keepsBack = false, 0, false
 	c.returned = 0
 	r.exchange(2)
-	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima", ClusterID: 8, Copy: true}}) {
+	want := []root.Identity{{Name: "lima", ClusterID: 8, Copy: true}}
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, want) {
 		t.Errorf("unlisted %v", got)
 	}
-	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
+	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 ||
+		l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
 		t.Errorf("the original is %v, held %d: %+v", lima.standing, held, l)
 	}
 }
@@ -572,20 +596,21 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 	r.exchange(2)
 	held := r.held("lima")
 	r.lead(3, false, m)
-	lima.deaf = true
+	lima.cut = true
 	r.exchange(6)
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held {
 		t.Fatalf("with the copy only: %+v", l)
 	}
-	lima.deaf = false
+	lima.cut = false
 	r.exchange(4)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || c.granted != 0 {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 ||
+		l.Free+r.held("dublin")+r.held("lima") != rosterTotal || c.granted != 0 {
 		t.Fatalf("with both: %+v", l)
 	}
 }
 
-// A member without a cluster ID in the list is lent nothing before the list holds the cluster ID; the first one heard counts. If
-// it is the wrong one, nothing was lent twice.
+// A member without a cluster ID in the list is lent nothing before the list holds the cluster ID; the first one heard
+// counts. If it is the wrong one, nothing was lent twice.
 func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 	r, m := identified(t, 2, true)
 	r.exchange(4)
@@ -593,7 +618,7 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 	lima.active, lima.keepsBack = 30, true
 	r.exchange(2)
 	held, c := r.held("lima"), r.copied()
-	c.blank, lima.deaf = false, true
+	c.blank, lima.cut = false, true
 	without := ledger.Members{Version: 1, List: slices.Clone(m.List)}
 	without.List[1].ClusterID = 0
 	r.lead(3, false, without)
@@ -605,10 +630,11 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 		t.Fatalf("the list is to hold %v", got)
 	}
 	// Another coordinator had written the right one.
-	m.Version, lima.deaf = 2, false
+	m.Version, lima.cut = 2, false
 	r.root.SetMembers(r.now, m)
 	r.exchange(4)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Enrolled) != 0 {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 ||
+		l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Enrolled) != 0 {
 		t.Fatalf("with the newer list: %+v", l)
 	}
 }

@@ -14,11 +14,13 @@ import (
 func (l *lender) inside(dc string, active, want uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
+	p := kept(&g)
+	p.Sessions.Returned, p.Rate.Returned = l.back[dc], l.rateBack[dc]
 	l.root.Observe(l.now, wire.Report{
 		From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1,
 		Rooms: []wire.RoomReport{{
-			Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted, Returned: l.back[dc]}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted, Returned: l.rateBack[dc]}},
-			Idle: g.Permits.Sessions.Granted - l.back[dc] - active, RateIdle: g.Permits.Rate.Granted - l.rateBack[dc] - active, Active: active, Want: want,
+			Room: sale, Permits: p, Idle: uint64(p.Sessions.Held()) - active, RateIdle: uint64(p.Rate.Held()) - active,
+			Active: active, Want: want,
 		}},
 	})
 }
@@ -26,8 +28,12 @@ func (l *lender) inside(dc string, active, want uint64) {
 // returns has a data centre give back the permits beyond its target.
 func (l *lender) returns(dc string, active uint64) {
 	g := l.last[dc]
-	l.back[dc] += g.Permits.Sessions.Granted - l.back[dc] - active - min(g.Permits.Sessions.Keep, g.Permits.Sessions.Granted-l.back[dc]-active)
-	l.rateBack[dc] += g.Permits.Rate.Granted - l.rateBack[dc] - active - min(g.Permits.Rate.Keep, g.Permits.Rate.Granted-l.rateBack[dc]-active)
+	back := func(a *wire.Allocation, returned map[string]uint64) {
+		idle := a.Granted - returned[dc] - active
+		returned[dc] += idle - min(a.Keep, idle)
+	}
+	back(&g.Permits.Sessions, l.back)
+	back(&g.Permits.Rate, l.rateBack)
 }
 
 func (l *lender) set(change func(*ledger.RoomConfig)) {
@@ -48,7 +54,8 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		g := l.last["dublin"]
 		idle := min(g.Permits.Sessions.Granted, g.Permits.Rate.Granted) - active
 		if idle < 30 || idle > 60 {
-			t.Fatalf("%d are inside, 30 are wanted, %d lie idle; want them, and 20 more at most besides the reserve", active, idle)
+			t.Fatalf("%d are inside, 30 are wanted, %d lie idle; want them, and 20 more at most besides the reserve", active,
+				idle)
 		}
 		if l.view.Queues() {
 			t.Fatalf("%d are inside, and people are made to wait: %+v", active, l.view)
@@ -56,7 +63,7 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		active += 30
 	}
 	if led := l.root.Ledger(sale); led.Beyond != int64(active-30)-20 || led.Free >= 0 {
-		t.Errorf("%d are inside: %d are told to be beyond the limit of 20, free is %d", active-30, led.Beyond, led.Free)
+		t.Errorf("%d are inside: %d are reported beyond the limit of 20, free is %d", active-30, led.Beyond, led.Free)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
 	most := l.last["dublin"].Permits.Sessions.Granted
@@ -65,8 +72,10 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		l.inside("dublin", active, 30)
 		l.inside("nairobi", 0, 0)
 		l.grants()
-		if g := l.last["dublin"]; active > 20 && (g.Permits.Sessions.Granted > most || l.last["nairobi"].Permits.Sessions.Granted > 60 || l.view.Cutoff != 0) {
-			t.Fatalf("%d are inside, the limit is 20: %d are lent, of before %d; who joined up to %d may enter", active, g.Permits.Sessions.Granted, most, l.view.Cutoff)
+		if g := l.last["dublin"]; active > 20 &&
+			(g.Permits.Sessions.Granted > most || l.last["nairobi"].Permits.Sessions.Granted > 60 || l.view.Cutoff != 0) {
+			t.Fatalf("%d are inside, the limit is 20: %d are lent, of before %d; who joined up to %d may enter", active,
+				g.Permits.Sessions.Granted, most, l.view.Cutoff)
 		}
 	}
 	l.returns("dublin", 0)
@@ -87,28 +96,28 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.lead(2) // it knows no ledger, and nairobi is not heard
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
-	meet := func() {
+	exchange := func() {
 		l.inside("dublin", 0, 30)
 		l.grants()
 	}
-	meet() // the promise
-	meet()
-	meet()
+	exchange() // the promise
+	exchange()
+	exchange()
 	lent := l.last["dublin"].Permits.Sessions.Granted
 	if lent < 30 {
 		t.Fatalf("%d were lent", lent)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
-	meet()
+	exchange()
 	l.back["dublin"], l.rateBack["dublin"] = lent, l.last["dublin"].Permits.Rate.Granted
 	for range 5 {
-		meet()
+		exchange()
 	}
 	if g := l.last["dublin"]; g.Permits.Sessions.Granted > lent {
 		t.Errorf("%d permits are lent anew, although nairobi may hold them all", g.Permits.Sessions.Granted-lent)
 	}
 	if led := l.root.Ledger(sale); led.Complete {
-		t.Fatalf("the books are complete: %+v", led)
+		t.Fatalf("the ledger is complete: %+v", led)
 	}
 }
 
@@ -164,11 +173,13 @@ func TestIdlePermitsPayADebtFirst(t *testing.T) {
 	}
 }
 
-// TestTheForecastKnowsTheNextEvent: in a full room visitors are told to wait until an event raises the limits, and not
-// until the sessions of before have ended. Nobody is told to enter while visitors gather for an event.
+// TestTheForecastKnowsTheNextEvent: in a full room visitors are reported to wait until an event raises the limits, and
+// not until the sessions of before have ended. Nobody enters by the forecast while visitors gather for an event.
 func TestTheForecastKnowsTheNextEvent(t *testing.T) {
 	l := newLender(t, "16:33:20", 40, 6000)
-	settings := room.Settings{Name: "sale", TotalActiveUsers: 40, NewUsersPerMinute: 6000, SessionDuration: 5 * time.Minute}
+	settings := room.Settings{
+		Name: "sale", TotalActiveUsers: 40, NewUsersPerMinute: 6000, SessionDuration: 5 * time.Minute,
+	}
 	event := room.Event{
 		Start: int64(l.wall) + 600_000, End: int64(l.wall) + 3_600_000,
 		Overrides: room.Overrides{"total_active_users": 2000, "new_users_per_minute": 6000},
@@ -190,23 +201,24 @@ func TestTheForecastKnowsTheNextEvent(t *testing.T) {
 		return l.view.Wait(999)
 	}
 	if w, ok := wait(0); !ok || w < 9*time.Minute || w > 11*time.Minute {
-		t.Errorf("the last of 1,000 is told to wait %v %v, want the 10 minutes until an event lets it in", w, ok)
+		t.Errorf("the last of 1,000 is forecast to wait %v %v, want the 10 minutes until an event lets it in", w, ok)
 	}
 	if w, ok := l.view.Wait(50); !ok || w > 9*time.Minute {
-		t.Errorf("the 50th is told to wait %v %v, want less than until the event", w, ok)
+		t.Errorf("the 50th is forecast to wait %v %v, want less than until the event", w, ok)
 	}
 	wait(570 * time.Second)
 	if w, ok := l.view.Wait(10); !ok || w < 9*time.Minute || w > 11*time.Minute {
-		t.Errorf("the tenth is told to wait %v %v, want the 10 minutes until visitors have gathered", w, ok)
+		t.Errorf("the tenth is forecast to wait %v %v, want the 10 minutes until visitors have gathered", w, ok)
 	}
 	event.Overrides = room.Overrides{"queueing_method": room.MethodReject}
 	event.Prequeue = 0
 	if w, ok := wait(0); ok && w < 50*time.Minute {
-		t.Errorf("the last is told to wait %v, want longer than the event that lets nobody in", w)
+		t.Errorf("the last is forecast to wait %v, want longer than the event that lets nobody in", w)
 	}
 	for name, r := range map[string]room.Room{
-		"limits for now": {Control: &room.Control{Limits: &room.Limits{}}}, "an event": {Phase: room.Phase{Kind: room.Active}},
-		"a prequeue": {Phase: room.Phase{Kind: room.Prequeue}, Closed: true},
+		"limits for now": {Control: &room.Control{Limits: &room.Limits{}}},
+		"an event":       {Phase: room.Phase{Kind: room.Active}},
+		"a prequeue":     {Phase: room.Phase{Kind: room.Prequeue}, Closed: true},
 	} {
 		r.Settings, r.Plan = settings, settings.Plan()
 		if coming := ledger.ConfigOf(&r).Coming; coming != nil {

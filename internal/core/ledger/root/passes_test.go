@@ -13,14 +13,17 @@ func (l *lender) holds(dc string, instance, people, returned, spent uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
-		Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Callable: people,
-		Passes: wire.Passes{Release: g.Passes.Release, Allocation: wire.Allocation{Granted: g.Passes.Granted, Returned: returned}, Spent: spent},
+		Room: sale, Permits: kept(&g), Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Callable: people,
+		Passes: wire.Passes{Release: g.Passes.Release, Allocation: wire.Allocation{
+			Granted: g.Passes.Granted, Returned: returned,
+		}, Spent: spent},
 	}
 	for i := range people {
 		r.HeldJoined = append(r.HeldJoined, l.wall-60_000+fleettime.Time(i))
 	}
 	l.root.Observe(l.now, wire.Report{
-		From: dc, Instance: instance, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
+		From: dc, Instance: instance, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
+		Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
 	})
 }
 
@@ -59,7 +62,8 @@ func TestRule11AReleaseIsLentByWhoTookIt(t *testing.T) {
 			t.Errorf("taken by %s: %d passes are lent, want %d", tt.who, l.lent(), tt.want)
 		}
 		if called := l.view.Called != 0; called != (tt.want > 0) || l.view.Cutoff != 0 {
-			t.Errorf("taken by %s: people are called up to %d, and without a pass up to %d", tt.who, l.view.Called, l.view.Cutoff)
+			t.Errorf("taken by %s: people are called up to %d, and without a pass up to %d", tt.who, l.view.Called,
+				l.view.Cutoff)
 		}
 	}
 }
@@ -106,12 +110,12 @@ func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
 		l.grants()
 	}
 	if n := l.last["dublin"].Passes.Granted; n != 2 {
-		t.Errorf("3 of 5 passes were lent to an aggregator that was replaced: its successor is told that it was lent %d, want 2", n)
+		t.Errorf("3 of 5 passes were lent to an aggregator that was replaced: its successor learns of %d, want 2", n)
 	}
 	l.holds("dublin", 2, 9, 2, 3)
 	l.grants()
 	if p := l.root.Totals(sale).Passes; p.Free != 0 {
-		t.Errorf("what the predecessor did is told: %+v, want nothing free", p)
+		t.Errorf("what the predecessor did is reported: %+v, want nothing free", p)
 	}
 }
 
@@ -120,26 +124,26 @@ func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
 func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 	term := wire.Term{N: 1, Nonce: 1}
 	l := newReleaser(t, term)
-	meet := func() {
+	exchange := func() {
 		for range 3 {
 			l.holds("dublin", 1, 3, 0, 0)
 			l.holds("nairobi", 1, 0, 0, 0)
 			l.grants()
 		}
 	}
-	meet()
+	exchange()
 	l.set(func(r *ledger.RoomConfig) { r.Shut, r.Release = false, ledger.Release{} })
-	meet()
+	exchange()
 	if p := l.last["dublin"].Passes; p.Granted != 3 || p.Keep != 0 {
 		t.Errorf("the room lets people in: %+v, want 3 that were lent and none to keep", p)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Shut, r.Release = true, ledger.Release{ID: 8, N: 1, Lender: term} })
-	meet()
+	exchange()
 	if p := l.last["dublin"].Passes; p != (wire.Passes{Release: 8, Allocation: wire.Allocation{Granted: 1, Keep: 1}}) {
 		t.Errorf("a release of one person: %+v", p)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Release = ledger.Release{ID: 7, N: 5, Lender: term} })
-	meet()
+	exchange()
 	if p := l.last["dublin"].Passes; p.Release != 8 || p.Granted != 1 {
 		t.Errorf("an older one comes again: %+v", p)
 	}
@@ -154,6 +158,7 @@ func TestPassesAreLentWhereTheyLetSomebodyIn(t *testing.T) {
 		l.grants()
 	}
 	if n := l.last["nairobi"].Passes.Granted; n != 0 || l.last["dublin"].Passes.Granted != 2 {
-		t.Errorf("nairobi, where a pass lets in nobody, is lent %d, and dublin %d, want 0 and 2", n, l.last["dublin"].Passes.Granted)
+		t.Errorf("nairobi, where a pass lets in nobody, is lent %d, and dublin %d, want 0 and 2", n,
+			l.last["dublin"].Passes.Granted)
 	}
 }

@@ -158,9 +158,9 @@ func (f *fleet) Unknown(now fleettime.Mono) []Unknown {
 	return out
 }
 
-// CentreStop returns why nobody enters any room of a data centre at now, for the coordinator's reasons; told is what
-// its regional last reported.
-func (f *fleet) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) (s stop.Stop) {
+// CentreStop returns why nobody enters any room of a data centre at now, for the coordinator's reasons; own is the
+// reason that its regional last reported.
+func (f *fleet) CentreStop(now fleettime.Mono, t *CentreTotals, own stop.Stop) (s stop.Stop) {
 	defer func() { s.Centre = t.Name }()
 	switch {
 	case t.Heard > SilentAfter && (t.Gone || t.Standing == wire.Unlisted):
@@ -171,16 +171,16 @@ func (f *fleet) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) 
 			s.Since = f.clock.Now(now).Add(-t.Heard)
 		}
 		return s
-	case !told.OK() && told.Reason != stop.AwaitsCentre:
-		return told
+	case !own.OK() && own.Reason != stop.AwaitsCentre:
+		return own
 	case t.Standing == wire.Draining:
 		return stop.Stop{Reason: stop.Draining}
 	case t.Standing == wire.Unlisted:
 		return stop.Stop{Reason: stop.Unlisted}
-	case t.Idle > 0 && told.OK():
+	case t.Idle > 0 && own.OK():
 		return s
 	}
-	s = told // without a name
+	s = own // without a name
 	for _, u := range f.Unknown(now) {
 		if u.Name != t.Name && (s.Edge == "" || u.Until > s.Until) {
 			s = stop.Stop{Reason: stop.AwaitsCentre, Edge: u.Name, Until: u.Until, Ended: u.Alive || u.Gone}
@@ -217,7 +217,7 @@ type CentreTotals struct {
 	Name           string
 	ClusterID      uint64 // 0 for unknown
 	Standing       wire.Standing
-	Told           bool          // it has reported its permits, and reports now
+	Reporting      bool          // it has reported its permits, and reports now
 	Heard          time.Duration // since its last report; before one, since it was added or the wait for it began
 	Held, RateHeld int64
 	Idle, RateIdle int64
@@ -235,7 +235,7 @@ func (f *fleet) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(f.centres.all))
 	for _, d := range f.centres.all {
 		t := CentreTotals{
-			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < SilentAfter,
+			Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Reporting: d.reported() && now.Sub(d.recv) < SilentAfter,
 			Heard: d.silence(now), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed,
 			Bound: fleettime.Unsynced,
 		}

@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestWhyNobodyEntersADataCentre: what its regional told, its silence, and the wait for the permits of another one.
+// TestWhyNobodyEntersADataCentre: what its regional reported, its silence, and the wait for the permits of another one.
 func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	l := newLender(t, "12:00:00", 100, 100)
 	exchange := func(n int, names ...string) {
@@ -21,10 +21,10 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 			l.grants()
 		}
 	}
-	why := func(name string, told stop.Stop) stop.Stop {
+	why := func(name string, own stop.Stop) stop.Stop {
 		for _, d := range l.root.Centres(l.now) {
 			if d.Name == name {
-				return l.root.CentreStop(l.now, &d, told)
+				return l.root.CentreStop(l.now, &d, own)
 			}
 		}
 		t.Fatalf("no data centre %s", name)
@@ -34,22 +34,26 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	if s := why("dublin", stop.Stop{}); !s.OK() {
 		t.Errorf("both report: %+v", s)
 	}
-	told := stop.Stop{Reason: stop.AwaitsEdge, Edge: "edge-1"}
-	if s := why("dublin", told); s.Reason != stop.AwaitsEdge || s.Centre != "dublin" {
+	own := stop.Stop{Reason: stop.AwaitsEdge, Edge: "edge-1"}
+	if s := why("dublin", own); s.Reason != stop.AwaitsEdge || s.Centre != "dublin" {
 		t.Errorf("as its regional says: %+v", s)
 	}
 	exchange(30, "nairobi")
-	if s := why("dublin", told); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" || s.Command() == "" {
+	if s := why("dublin", own); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" ||
+		s.Command() == "" {
 		t.Errorf("it is silent: %+v at %v", s, l.wall)
 	}
 	l.lead(2) // it knows no permits yet
 	l.seq, l.acked = map[string]uint64{}, map[string]uint64{}
 	clear(l.last)
 	exchange(30, "nairobi")
-	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || s.Edge != "dublin" || s.Since == 0 || s.Command() == "" {
+	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || s.Edge != "dublin" || s.Since == 0 ||
+		s.Command() == "" {
 		t.Errorf("the permits of dublin are not known: %+v", s)
 	}
-	l.root.Observe(l.now, wire.Report{From: "dublin", Instance: 1, Seq: 1, Parts: 1, Sent: l.now, Seen: l.term, Blank: true})
+	l.root.Observe(l.now, wire.Report{
+		From: "dublin", Instance: 1, Seq: 1, Parts: 1, Sent: l.now, Seen: l.term, Blank: true,
+	})
 	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || !s.Ended || s.Command() != "" {
 		t.Errorf("dublin reports, and knows no permits itself: %+v", s)
 	}
@@ -59,7 +63,7 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	if s := why("nairobi", stop.Stop{}); s.Command() != "" {
 		t.Errorf("dublin was removed: %+v", s)
 	}
-	if s := why("dublin", told); !s.OK() {
+	if s := why("dublin", own); !s.OK() {
 		t.Errorf("it was removed, and nobody expects its report: %+v", s)
 	}
 	list.Version, list.List = 10, list.List[:1]
@@ -82,7 +86,8 @@ func TestEdgesWithoutTheirSite(t *testing.T) {
 			for dc, down := range map[string]uint64{"dublin": n, "nairobi": 0} {
 				l.seq[dc]++
 				l.root.Observe(l.now, wire.Report{
-					From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1,
+					From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
+					Join:  l.seq[dc] == 1,
 					Rooms: []wire.RoomReport{{Room: sale, SiteDown: down}},
 				})
 			}

@@ -66,27 +66,27 @@ const slewRate = 100e-6
 // A time that was only the machine's is replaced as soon as a data centre reports fleet time. Until that report is an
 // answer, the data centre does not get the machine's time.
 func (c *rootClock) syncFromReport(now fleettime.Mono, d *centre, m *wire.Report, all *centres) {
-	told := &d.time
-	told.known, told.bound = ledger.IsSynced(m), m.AsOfBound
+	t := &d.time
+	t.known, t.bound = ledger.IsSynced(m), m.AsOfBound
 	unknown := c.Bound(now) == fleettime.Unsynced
 	if !unknown && !c.guessed {
-		told.probes, told.other = nil, false
+		t.probes, t.other = nil, false
 		return
 	}
 	// The data centre may have lost the only node that knew fleet time.
-	if !told.known {
-		told.other = false // it gets the time of this leader
+	if !t.known {
+		t.other = false // it gets the time of this leader
 		return
 	}
 	// A time that came from this leader differs by less than TimeApart, however late.
-	told.other = !unknown && (m.AsOf > c.Now(now).Add(ledger.TimeApart) || m.AsOf < c.Now(now).Add(-ledger.TimeApart))
-	if m.Seen != all.cfg.Term || (!unknown && !told.other) {
+	t.other = !unknown && (m.AsOf > c.Now(now).Add(ledger.TimeApart) || m.AsOf < c.Now(now).Add(-ledger.TimeApart))
+	if m.Seen != all.cfg.Term || (!unknown && !t.other) {
 		return
 	}
-	trip, ok := ledger.Answered(told.probes, now, m)
+	trip, ok := ledger.Answered(t.probes, now, m)
 	since := now.Sub(all.started) // at first only a precise answer is accepted
 	ok = ok && (trip <= fleettime.Guard || (trip <= fleettime.MaxError && since > time.Second) || since > ledger.TimeWait)
-	ok = ok && told.trips.Usable(trip)
+	ok = ok && t.trips.Usable(trip)
 	ok = ok && (m.AsOfBound <= fleettime.MaxError || (since > ledger.TimeWait && !all.surer(now, m.AsOfBound)) ||
 		since > 2*ledger.TimeWait)
 	if ok {

@@ -9,16 +9,18 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestADataCentreThatForgotTheTimeIsToldIt: it had another time than the leader's
+// TestADataCentreThatForgotTheTimeGetsIt: it had another time than the leader's
 // guess; then its aggregator was replaced by one that knows none.
-func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
+func TestADataCentreThatForgotTheTimeGetsIt(t *testing.T) {
 	now, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
 	a := New(now, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin"}, Params: wire.DefaultParams()})
 	a.SetLease(fleettime.Never)
 	now = now.Add(2 * ledger.TimeWait)
 	a.SetTime(now, wall)
 	report := func(instance uint64, asOf fleettime.Time) wire.Grant {
-		a.Observe(now, wire.Report{From: "dublin", Instance: instance, Seq: instance, Parts: 1, Sent: 1, Seen: wire.Term{N: 3}, AsOf: asOf})
+		a.Observe(now, wire.Report{
+			From: "dublin", Instance: instance, Seq: instance, Parts: 1, Sent: 1, Seen: wire.Term{N: 3}, AsOf: asOf,
+		})
 		for _, g := range a.Grants(now) {
 			return g
 		}
@@ -26,10 +28,10 @@ func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
 		return wire.Grant{}
 	}
 	if g := report(1, wall.Add(-time.Minute)); g.AtBound != fleettime.Unsynced {
-		t.Errorf("who knows another time is told the leader's guess, sure to %v", g.AtBound)
+		t.Errorf("who knows another time gets the leader's guess, sure to %v", g.AtBound)
 	}
 	if g := report(2, 0); g.AtBound == fleettime.Unsynced || g.At < wall {
-		t.Errorf("who knows no time is told %v, sure to %v", g.At, g.AtBound)
+		t.Errorf("who knows no time gets %v, sure to %v", g.At, g.AtBound)
 	}
 }
 
@@ -45,7 +47,8 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 	hear := func(name string) wire.Grant {
 		seq++
 		a.Observe(now, wire.Report{
-			From: name, Instance: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}, Acked: a.centres.of(name, 0).grantSeq, Join: true,
+			From: name, Instance: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}, Acked: a.centres.of(name, 0).grantSeq,
+			Join: true,
 			AsOf: wall.Add(now.Sub(start)), AsOfBound: unsure[name],
 		})
 		for _, g := range a.Grants(now) {
@@ -63,7 +66,7 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 	}
 	least := unsure["nairobi"]
 	if g := hear("dublin"); g.AtBound < least || g.AtBound > least+fleettime.MaxError {
-		t.Fatalf("taken from somebody who is unsure by %v, it is told to %v", least, g.AtBound)
+		t.Fatalf("taken from somebody who is unsure by %v, it is reported to %v", least, g.AtBound)
 	}
 	after := func(d time.Duration) time.Duration {
 		for end := now.Add(d); now < end; now = now.Add(time.Second) {
@@ -71,11 +74,12 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 		}
 		return hear("dublin").AtBound
 	}
-	if err := after(time.Hour); err < least-time.Duration(float64(time.Hour)*slewRate) || err > least-300*time.Millisecond {
-		t.Errorf("after an hour it is told to %v", err)
+	if err := after(time.Hour); err < least-time.Duration(float64(time.Hour)*slewRate) ||
+		err > least-300*time.Millisecond {
+		t.Errorf("after an hour it is reported to %v", err)
 	}
 	if err := after(9 * time.Hour); err > fleettime.MaxError {
-		t.Errorf("after ten hours it is told to %v", err)
+		t.Errorf("after ten hours it is reported to %v", err)
 	}
 }
 
@@ -85,7 +89,9 @@ func TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong(t *testing.T) {
 	start, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
 	a := New(start, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
 	a.SetLease(fleettime.Never)
-	a.Observe(start, wire.Report{From: "nairobi", Instance: 1, Seq: 1, Parts: 1, Sent: start, Seen: wire.Term{N: 2}, AsOf: wall})
+	a.Observe(start, wire.Report{
+		From: "nairobi", Instance: 1, Seq: 1, Parts: 1, Sent: start, Seen: wire.Term{N: 2}, AsOf: wall,
+	})
 	for now, seq := start, uint64(1); ; now, seq = now.Add(500*time.Millisecond), seq+1 {
 		a.Observe(now, wire.Report{From: "dublin", Instance: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}})
 		a.SetTime(now, wall.Add(now.Sub(start)))
@@ -120,7 +126,7 @@ func TestAKnownTimeIsNoGuess(t *testing.T) {
 		a := New(0, Config{Term: wire.Term{N: 1}, Centres: []string{"nairobi"}, Params: wire.DefaultParams(), Time: c.time})
 		now := fleettime.Mono(c.after)
 		if a.SetTime(now-1, wall); a.Time(now-1) != 0 {
-			t.Errorf("%+v: a time is told before silent data centres had a chance to tell theirs", c.time)
+			t.Errorf("%+v: a time is given before silent data centres had a chance to tell theirs", c.time)
 		}
 		a.SetTime(now, wall)
 		if k := a.Known(now); k.Time != c.want || k.Guess != c.guess {

@@ -66,7 +66,7 @@ func (f *Flow) forecast(
 	return estimate.Later(f.paces, now.Sub(f.forecastAt)), f.ranges
 }
 
-// after returns the changes that begin after ft, within the longest wait that is told.
+// after returns the changes that begin after ft, within the longest forecast.
 func after(ft fleettime.Time, coming []ledger.Change) (changes []estimate.Change) {
 	for _, c := range coming {
 		if in := c.At.Sub(ft); in > 0 && in < estimate.MaxWait {

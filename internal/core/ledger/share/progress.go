@@ -37,12 +37,12 @@ type Progresses struct {
 }
 
 // Add adds the progress of a child since its previous report. The counters of a child may have begun under a
-// predecessor: its first report adds what the predecessor was not told, or nothing if that is unknown.
+// predecessor: its first report adds what the predecessor did not get, or nothing if that is unknown.
 func (s *Progresses) Add(p *Progress, r *wire.RoomReport) (first bool) {
 	if first = !p.begun; first {
 		*p = Progress{Sums: r.Sums(), begun: true, outcomes: r.Outcomes}
-		if r.Told != nil {
-			p.Sums = *r.Told
+		if r.Forwarded != nil {
+			p.Sums = *r.Forwarded
 		}
 	}
 	s.admitted += ledger.Growth(&p.Admitted, r.Admitted)

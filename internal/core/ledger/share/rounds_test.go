@@ -27,7 +27,8 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 	whole := people(waiting, roundStart-600_000)
 	seeds := map[uint64]bool{}
 	called, held, all := 0.0, 0.0, 0.0
-	for ms := fleettime.Time(0); ms < 100_000; ms += 200 { // arrivals equal departures, and each visitor hears of the call within a round
+	// Arrivals equal departures, and each visitor hears of the call within a round.
+	for ms := fleettime.Time(0); ms < 100_000; ms += 200 {
 		before, round := r.share, r.recent
 		r.advance((roundStart + ms).Second())
 		was := r.coming()
@@ -50,7 +51,8 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 	if want := (ahead.Seconds() + 100) * rate / waiting; len(seeds) != 5 || math.Abs(called/want-1) > 0.25 {
 		t.Errorf("five rounds with %d seeds called %.3f of the line together, want %.3f", len(seeds), called, want)
 	}
-	if other := (Lot{Term: wire.Term{N: 4, Nonce: 9}, Room: 7}); seeds[other.seed(roundStart)] || other.seed(roundStart) == other.seed(roundStart+20_000) {
+	if other := (Lot{Term: wire.Term{N: 4, Nonce: 9}, Room: 7}); seeds[other.seed(roundStart)] ||
+		other.seed(roundStart) == other.seed(roundStart+20_000) {
 		t.Error("another leader draws as its predecessor, or every round alike")
 	}
 }
@@ -68,8 +70,11 @@ func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 		var r Rounds
 		r.begin(roundStart+12_000, l)
 		r.call(roundStart+12_000, whole, tc.want, 0)
-		if came := max(0, r.calledUpTo.Sub(roundStart)); math.Abs(r.share-tc.share) > 1e-9 || (came-tc.came).Abs() > 100*time.Millisecond && r.calledUpTo != 0 || r.calledUpTo == 0 && tc.came > 0 {
-			t.Errorf("of 100 who take part and 100 newcomers %v are wanted: share %v, newcomers up to %v", tc.want, r.share, came)
+		came := max(0, r.calledUpTo.Sub(roundStart))
+		off := (came-tc.came).Abs() > 100*time.Millisecond && r.calledUpTo != 0 || r.calledUpTo == 0 && tc.came > 0
+		if off || math.Abs(r.share-tc.share) > 1e-9 {
+			t.Errorf("of 100 who take part and 100 newcomers %v are wanted: share %v, newcomers up to %v", tc.want, r.share,
+				came)
 		}
 		if r.call(roundStart+12_200, whole, tc.want, 0); r.coming() > tc.want+0.5 {
 			t.Errorf("%v are wanted, %v are coming", tc.want, r.coming())
@@ -83,7 +88,8 @@ func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 func TestARoundGoesOnUnderADebt(t *testing.T) {
 	x := Prospect{
 		Flow: &Flow{}, Rounds: &Rounds{}, Rate: 1000, Total: 100, Limit: 1000,
-		Debt: true, Random: true, Lot: Lot{Term: wire.Term{N: 1, Nonce: 1}, Room: 7}, Tally: Tally{Active: 100, Admitted: 100, Life: time.Minute},
+		Debt: true, Random: true, Lot: Lot{Term: wire.Term{N: 1, Nonce: 1}, Room: 7},
+		Tally: Tally{Active: 100, Admitted: 100, Life: time.Minute},
 	}
 	view := func(s fleettime.Time) *wire.View {
 		return x.View(fleettime.Mono(s)*fleettime.Mono(time.Second), roundStart+s*1000)

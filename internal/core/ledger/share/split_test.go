@@ -37,12 +37,12 @@ var (
 
 // Numbers worked out by hand.
 func TestTheNumbersOfTheDesign(t *testing.T) {
-	t.Run("16:33:20, at 16:31 Nairobi 50 and Dublin 50, 1000 slots: 500 and 500", func(t *testing.T) {
+	t.Run("16:33:20, at 16:31 Nairobi 50 and Dublin 50, 1000 permits: 500 and 500", func(t *testing.T) {
 		if got := Split(1000, []float64{50, 50}); !slices.Equal(got, []int{500, 500}) {
 			t.Error(got)
 		}
 	})
-	t.Run("16:34:xx, at 16:32 Nairobi 45 and Dublin 55, 1000 slots: 450 and 550", func(t *testing.T) {
+	t.Run("16:34:xx, at 16:32 Nairobi 45 and Dublin 55, 1000 permits: 450 and 550", func(t *testing.T) {
 		if got := Split(1000, []float64{45, 55}); !slices.Equal(got, []int{450, 550}) {
 			t.Error(got)
 		}
@@ -54,12 +54,12 @@ func TestTheNumbersOfTheDesign(t *testing.T) {
 		}
 	})
 	whole := estimate.Sum(dublin, nairobi)
-	t.Run("201 active of 200: -1 slots, nobody eligible", func(t *testing.T) {
+	t.Run("201 active of 200: -1 permits, nobody eligible", func(t *testing.T) {
 		if got := Eligible(200-201, whole); !slices.Equal(got, []int{0, 0, 0}) {
 			t.Error(got)
 		}
 	})
-	t.Run("148 active of 200: 52 slots, eligible 2, 50, 0", func(t *testing.T) {
+	t.Run("148 active of 200: 52 permits, eligible 2, 50, 0", func(t *testing.T) {
 		if got := Eligible(200-148, whole); !slices.Equal(got, []int{2, 50, 0}) {
 			t.Error(got)
 		}
@@ -169,7 +169,10 @@ func TestPlaceGivesEverySlotOnce(t *testing.T) {
 			start := fleettime.Time(0)
 			for range rapid.IntRange(0, 6).Draw(t, "slices") {
 				start += fleettime.Time(rapid.Int64Range(0, 5000).Draw(t, "gap"))
-				s := estimate.Slice{Start: start, Width: rapid.Int64Range(1, 90_000).Draw(t, "width"), N: float64(rapid.IntRange(0, 80).Draw(t, "people"))}
+				s := estimate.Slice{
+					Start: start, Width: rapid.Int64Range(1, 90_000).Draw(t, "width"),
+					N: float64(rapid.IntRange(0, 80).Draw(t, "people")),
+				}
 				lines[d] = append(lines[d], s)
 				start = s.End()
 			}
@@ -193,29 +196,29 @@ func TestPlaceHeldPutsPermitsBeforePeopleWhoAreThere(t *testing.T) {
 	old := estimate.Histogram{{Start: 0, Width: 1000, N: 10}}
 	young := estimate.Histogram{{Start: 5000, Width: 1000, N: 4}}
 	at := func(ms ...fleettime.Time) []fleettime.Time { return ms }
+	lines := []estimate.Histogram{young, old}
 	for _, c := range []struct {
 		name  string
 		n     int
 		held  [][]fleettime.Time
 		heldN []uint64
-		lines []estimate.Histogram
 		want  []int
 	}{
-		{"nobody is held", 4, [][]fleettime.Time{nil, nil}, []uint64{0, 0}, []estimate.Histogram{young, old}, []int{0, 4}},
-		{"who is held comes first", 3, [][]fleettime.Time{at(5100, 5200, 5300), nil}, []uint64{3, 0}, []estimate.Histogram{young, old}, []int{3, 0}},
-		{"of those who are held the oldest", 2, [][]fleettime.Time{at(5100, 5200), at(100)}, []uint64{2, 1}, []estimate.Histogram{young, old}, []int{1, 1}},
-		{"the rest goes by the line", 6, [][]fleettime.Time{at(5100, 5200), nil}, []uint64{2, 0}, []estimate.Histogram{young, old}, []int{2, 4}},
-		{"nobody is counted twice", 14, [][]fleettime.Time{at(5100, 5200), nil}, []uint64{2, 0}, []estimate.Histogram{young, old}, []int{4, 10}},
-		{"more are held than are named", 5, [][]fleettime.Time{at(5100), nil}, []uint64{4, 0}, []estimate.Histogram{young, old}, []int{4, 1}},
-		{"nothing to divide", 0, [][]fleettime.Time{at(5100), nil}, []uint64{1, 0}, []estimate.Histogram{young, old}, []int{0, 0}},
+		{"nobody is held", 4, [][]fleettime.Time{nil, nil}, []uint64{0, 0}, []int{0, 4}},
+		{"who is held comes first", 3, [][]fleettime.Time{at(5100, 5200, 5300), nil}, []uint64{3, 0}, []int{3, 0}},
+		{"the oldest of the held", 2, [][]fleettime.Time{at(5100, 5200), at(100)}, []uint64{2, 1}, []int{1, 1}},
+		{"the rest goes by the line", 6, [][]fleettime.Time{at(5100, 5200), nil}, []uint64{2, 0}, []int{2, 4}},
+		{"nobody is counted twice", 14, [][]fleettime.Time{at(5100, 5200), nil}, []uint64{2, 0}, []int{4, 10}},
+		{"more are held than are named", 5, [][]fleettime.Time{at(5100), nil}, []uint64{4, 0}, []int{4, 1}},
+		{"nothing to divide", 0, [][]fleettime.Time{at(5100), nil}, []uint64{1, 0}, []int{0, 0}},
 	} {
-		if got := PlaceHeld(c.n, c.held, c.heldN, c.lines, []float64{1, 1}); !slices.Equal(got, c.want) {
+		if got := PlaceHeld(c.n, c.held, c.heldN, lines, []float64{1, 1}); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
-func TestPlaceHeldGivesEverySlotOnce(t *testing.T) {
+func TestPlaceHeldGivesEveryPermitOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(-2, 300).Draw(t, "n")
 		k := rapid.IntRange(1, 4).Draw(t, "k")

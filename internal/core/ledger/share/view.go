@@ -104,7 +104,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	x.Flow.Sample(now, &x.Tally, known)
 	v := &wire.View{
 		At: ft, Cutoff: estimate.Open, Park: estimate.Open,
-		Slots: x.avail(), Active: x.Tally.Active,
+		Free: x.avail(), Active: x.Tally.Active,
 		Mu:    x.Flow.mu(now, x.Tally.Admitted),
 		Theta: x.Flow.theta(now, &x.Tally, known),
 		Line:  estimate.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
@@ -226,7 +226,7 @@ func (x *Prospect) upTo(whole estimate.Histogram, n float64) fleettime.Time {
 // SameView reports whether two views have the same effect on visitors and edges.
 func SameView(a, b *wire.View) bool {
 	if a.Since != b.Since || a.Changed != b.Changed || a.Cutoff != b.Cutoff || a.Called != b.Called || a.Park != b.Park ||
-		a.Slots != b.Slots || a.Active != b.Active {
+		a.Free != b.Free || a.Active != b.Active {
 		return false
 	}
 	paces := estimate.Later(a.Paces, b.At.Sub(a.At))

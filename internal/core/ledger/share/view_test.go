@@ -72,10 +72,19 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 		{name: "more are overdue elsewhere than here", line: line(ones...), free: 40, overdue: -7, want: 40},
 		{name: "all are overdue", line: line(ones...), free: 40, overdue: 1e9, want: 200},
 		{name: "no permit is free: the first is ready", line: line(ones...), free: 0, want: 1},
-		{name: "the first polled elsewhere, and entered there", line: line(ones...), moved: line(-1, -1, -1, -1, -1, 0, 1, 1), free: 40, want: 43},
-		{name: "many joined in one instant, some are held", line: line(0, 500), free: 3, held: at(1.9, 1.9, 1.9, 1.9), want: 450},
+		{
+			name: "the first polled elsewhere, and entered there", line: line(ones...), moved: line(-1, -1, -1, -1, -1, 0, 1, 1),
+			free: 40, want: 43,
+		},
+		{
+			name: "many joined in one instant, some are held", line: line(0, 500), free: 3, held: at(1.9, 1.9, 1.9, 1.9),
+			want: 450,
+		},
 	} {
-		x := Prospect{Flow: &Flow{}, Rounds: &Rounds{}, Lines: []estimate.Histogram{tc.line, tc.moved}, Supply: tc.free, Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: tc.held, Overdue: tc.overdue}
+		x := Prospect{
+			Flow: &Flow{}, Rounds: &Rounds{}, Lines: []estimate.Histogram{tc.line, tc.moved}, Supply: tc.free, Rate: 1000,
+			Total: 1000, Limit: 1000, HeldJoined: tc.held, Overdue: tc.overdue,
+		}
 		v := x.View(0, 1000*second)
 		if got := int(tc.line.Before(v.Cutoff) + 0.5); got != tc.want {
 			t.Errorf("%s: the first %d are called, want %d", tc.name, got, tc.want)

@@ -65,8 +65,8 @@ func fields(object any) (out []field) {
 			{"suspended", &v.Suspended, !v.Suspended},
 		}
 		for t := range room.Overridable() {
-			_, said := v.Overrides[t.Key]
-			out = append(out, field{t.Key, override{v, t}, !said})
+			_, overridden := v.Overrides[t.Key]
+			out = append(out, field{t.Key, override{v, t}, !overridden})
 		}
 		return append(out, field{key: "id", to: &v.ID})
 	default:

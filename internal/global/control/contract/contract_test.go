@@ -252,7 +252,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	own[any](t, x, h, "POST", "/vestibule/apply", string(dry))
-	testkit.Eventually(t, "the fleet is told", func() bool {
+	testkit.Eventually(t, "the fleet is shown", func() bool {
 		fleet := own[struct {
 			Leader      string
 			DataCenters []struct {
@@ -483,7 +483,7 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 		TotalActive int `json:"total_active_users"`
 		Duration    int `json:"session_duration"`
 	}
-	var told struct {
+	var output struct {
 		Made, Put, Edited, Got, Deleted made
 		Twice, Gone                     *refusal
 		Zone, Account                   []string
@@ -500,34 +500,34 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 			Listed                                   []string
 		}
 	}
-	if err := json.Unmarshal(out, &told); err != nil {
+	if err := json.Unmarshal(out, &output); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	id := told.Made.ID
+	id := output.Made.ID
 	want := made{id, "shop", "/sale", 300, 10}
-	if len(id) != 32 || told.Put != want {
-		t.Errorf("made %+v, put %+v", told.Made, told.Put)
+	if len(id) != 32 || output.Put != want {
+		t.Errorf("made %+v, put %+v", output.Made, output.Put)
 	}
-	if want.TotalActive = 400; told.Edited != want || told.Got != want || told.Deleted.ID != id {
-		t.Errorf("edited %+v, got %+v, deleted %+v", told.Edited, told.Got, told.Deleted)
+	if want.TotalActive = 400; output.Edited != want || output.Got != want || output.Deleted.ID != id {
+		t.Errorf("edited %+v, got %+v, deleted %+v", output.Edited, output.Got, output.Deleted)
 	}
-	if !reflect.DeepEqual(told.Twice, &refusal{400, []int{1002}}) ||
-		!reflect.DeepEqual(told.Gone, &refusal{404, []int{1001}}) {
-		t.Errorf("a second one of its name: %+v, gone: %+v", told.Twice, told.Gone)
+	if !reflect.DeepEqual(output.Twice, &refusal{400, []int{1002}}) ||
+		!reflect.DeepEqual(output.Gone, &refusal{404, []int{1001}}) {
+		t.Errorf("a second one of its name: %+v, gone: %+v", output.Twice, output.Gone)
 	}
-	if names := []string{"demo", "shop"}; !slices.Equal(told.Zone, names) || !slices.Equal(told.Account, names) {
-		t.Errorf("%v, %v", told.Zone, told.Account)
+	if names := []string{"demo", "shop"}; !slices.Equal(output.Zone, names) || !slices.Equal(output.Account, names) {
+		t.Errorf("%v, %v", output.Zone, output.Account)
 	}
-	if told.Status.Status != "not_queueing" || !strings.Contains(told.Preview.URL, "/preview/") ||
-		len(told.Settings) != 3 {
-		t.Errorf("%+v %+v %+v", told.Status, told.Preview, told.Settings)
+	if output.Status.Status != "not_queueing" || !strings.Contains(output.Preview.URL, "/preview/") ||
+		len(output.Settings) != 3 {
+		t.Errorf("%+v %+v %+v", output.Status, output.Preview, output.Settings)
 	}
-	for i, s := range told.Settings {
+	for i, s := range output.Settings {
 		if s.Bypass == nil || *s.Bypass {
 			t.Errorf("settings %d: %+v", i, s)
 		}
 	}
-	r := told.Rules
+	r := output.Rules
 	if len(r.Listed) != 1 || r.Listed[0].Description != "edited" || r.Listed[0].Version != "2" ||
 		!reflect.DeepEqual(r.Edited, r.Listed) {
 		t.Errorf("one rule: %+v, %+v", r.Edited, r.Listed)
@@ -536,7 +536,7 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 		r.Deleted[0].Description != "two" {
 		t.Errorf("rules %+v, of which %+v are left", r.Replaced, r.Deleted)
 	}
-	e := told.Events
+	e := output.Events
 	if e.Made.Name != "launch" || e.Made.TotalActive != 500 ||
 		e.Put != (event{e.Made.ID, "launch", false, 600, e.Put.Duration}) || !e.Edited.Suspended || e.Got != e.Edited {
 		t.Errorf("an event was made as %+v, put %+v, edited %+v, got %+v", e.Made, e.Put, e.Edited, e.Got)

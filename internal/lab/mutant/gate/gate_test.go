@@ -26,8 +26,8 @@ import (
 	"vestibule/internal/lab/sim"
 )
 
-// The rules of the hard limit are removed one by one. Tests must detect each removal: a named test, and for most of them
-// a simulated world with a broken promise (see package mutant and decision 17). `make mutants` runs all of it.
+// The rules of the hard limit are removed one by one. Tests must detect each removal: a named test, and for most of
+// them a simulated world with a broken promise (see package mutant and decision 17). `make mutants` runs all of it.
 //
 //	go run ./internal/lab/mutant/overlay -out .tools/mutants
 //	go test -tags mutants -overlay .tools/mutants/overlay.json -v ./internal/lab/mutant/gate -run '/no-permit$'
@@ -89,8 +89,8 @@ func TestTests(t *testing.T) {
 	}
 }
 
-// Each mutant with a target breaks a promise in one of its worlds. None of the worlds up to that one does with all rules
-// in force; without a mutant, none of all.
+// Each mutant with a target breaks a promise in one of its worlds. None of the worlds up to that one does with all
+// rules in force; without a mutant, none of all.
 func TestWorlds(t *testing.T) {
 	proof := map[string]int{} // by target: the last seed that was needed
 	for _, m := range mutant.All() {
@@ -188,7 +188,8 @@ type broken struct {
 	fault string
 }
 
-// play runs worlds in parallel, from seed 1, and returns those with a broken promise. Without all it stops at the first.
+// play runs worlds in parallel, from seed 1, and returns those with a broken promise. Without all it stops at the
+// first.
 func play(h sim.Target, seeds int, all bool) []broken {
 	found := make([]broken, seeds)
 	var next atomic.Int64

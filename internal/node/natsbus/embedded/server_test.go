@@ -130,12 +130,12 @@ func TestAServerThatLeavesLoopbackGetsAPassword(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stranger, err := nats.Connect("nats://127.0.0.1:" + u.Port())
+		other, err := nats.Connect("nats://127.0.0.1:" + u.Port())
 		if got := err == nil; got == c.password {
 			t.Errorf("%s: a stranger is in: %v", c.listen, got)
 		}
-		if stranger != nil {
-			stranger.Close()
+		if other != nil {
+			other.Close()
 		}
 		closer.Close(quiet)
 	}
@@ -181,14 +181,14 @@ func TestAServerAsksForItsPassword(t *testing.T) {
 			start(t, embedded.Options{Domain: "leaf", Hubs: []string{"nats-leaf://vestibule:" + secret + "@" + leafs}})
 			eventually(t, "the leaf node that knows the password has joined", func() bool { return server.Others() == 1 })
 			var said testkit.Log
-			stranger, err := embedded.Start(embedded.Options{
+			other, err := embedded.Start(embedded.Options{
 				Name: "stranger", Dir: t.TempDir(), Domain: "stranger", Hubs: []string{"nats-leaf://" + leafs},
 				Log: slog.New(slog.NewTextHandler(&said, nil)),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer stranger.Stop()
+			defer other.Stop()
 			eventually(t, "a leaf node that does not is answered",
 				func() bool { return said.Has("Authorization Violation") || server.Others() == 2 })
 			if got := server.Others() == 2; got == asks {

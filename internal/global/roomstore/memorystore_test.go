@@ -11,8 +11,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// shelf is a store in memory. before, if set, is called before every operation and returns its fate.
-type shelf struct {
+// memoryStore is a store in memory. before, if set, is called before every operation and returns its fate.
+type memoryStore struct {
 	limit  int
 	before func(op, key string) fate
 
@@ -38,22 +38,22 @@ const (
 	stale       // the answer is the one before
 )
 
-var errShelf = errors.New("the shelf does not answer")
+var errStore = errors.New("the store does not answer")
 
-func newShelf() *shelf {
-	return &shelf{limit: 1 << 20, docs: map[string]entry{}, past: map[string]entry{}}
+func newMemoryStore() *memoryStore {
+	return &memoryStore{limit: 1 << 20, docs: map[string]entry{}, past: map[string]entry{}}
 }
 
-func (s *shelf) fate(op, key string) fate {
+func (s *memoryStore) fate(op, key string) fate {
 	if s.before == nil {
 		return done
 	}
 	return s.before(op, key)
 }
 
-func (s *shelf) Limit() int { return s.limit }
+func (s *memoryStore) Limit() int { return s.limit }
 
-func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+func (s *memoryStore) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	f := s.fate("get", key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,15 +63,15 @@ func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	case stale:
 		e = s.past[key]
 	default:
-		return nil, 0, errShelf
+		return nil, 0, errStore
 	}
 	return e.data, e.revision, nil
 }
 
-func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
+func (s *memoryStore) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	f := s.fate("put", key)
 	if f == failed {
-		return 0, errShelf
+		return 0, errStore
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,14 +86,14 @@ func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64)
 	s.past[key] = have
 	s.docs[key] = entry{slices.Clone(data), s.revision, time.Now()}
 	if f == silent {
-		return 0, errShelf
+		return 0, errStore
 	}
 	return s.revision, nil
 }
 
-func (s *shelf) List(context.Context, string) (map[string]wire.Written, error) {
+func (s *memoryStore) List(context.Context, string) (map[string]wire.Written, error) {
 	if s.fate("list", "") != done {
-		return nil, errShelf
+		return nil, errStore
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,9 +106,9 @@ func (s *shelf) List(context.Context, string) (map[string]wire.Written, error) {
 	return out, nil
 }
 
-func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
+func (s *memoryStore) Delete(_ context.Context, key string, revision uint64) error {
 	if s.fate("delete", key) != done {
-		return errShelf
+		return errStore
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
 	return nil
 }
 
-// lose empties the shelf; revisions restart.
-func (s *shelf) lose() {
+// lose empties the store; revisions restart.
+func (s *memoryStore) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.docs, s.past, s.revision = map[string]entry{}, map[string]entry{}, 0
