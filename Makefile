@@ -262,10 +262,9 @@ mutants: ## remove each rule of the hard limit; a named test and simulated world
 	$(GO) test -count=1 -v -timeout 3h -tags mutants -overlay $(TOOLS)/mutants/overlay.json ./internal/lab/mutant/gate
 
 .PHONY: figures
-figures: ## print the figures of the simulator's experiments, each next to its goal (minutes)
-	$(GO) build -o bin/vestibule ./cmd/vestibule
+figures: ## print the figures of the simulator's experiments, those with names that contain ONLY, each next to its goal (minutes)
 	@mkdir -p $(TOOLS)
-	bin/vestibule simulate figures --json $(TOOLS)/figures.jsonl
+	$(GO) test -count=1 -v -timeout 2h -run TestFigures ./internal/lab/sim -args -figures -only '$(ONLY)' -json $(TOOLS)/figures.jsonl
 
 .PHONY: bench
 bench: packages ## print the figures of the benchmarks, each next to its goal
