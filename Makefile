@@ -274,7 +274,7 @@ bench: packages ## print the figures of the benchmarks, each next to its goal
 # docs/figures.json has the rows of the document. Change it for rows that neither command measures.
 .PHONY: record
 record: ## take what make figures and make bench measured last over into docs/FIGURES.md; read the diff before you commit it
-	$(GO) run ./internal/lab/figures/update $(wildcard $(TOOLS)/figures.jsonl $(TOOLS)/bench.jsonl)
+	$(GO) test -count=1 -v ./internal/lab/figures -run TestTheDocument -rewrite -args $(wildcard $(TOOLS)/figures.jsonl $(TOOLS)/bench.jsonl)
 
 # Debian packages to compare the edge with. Missing ones are skipped with a message.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
