@@ -262,10 +262,9 @@ mutants: ## remove each rule of the hard limit; a named test and simulated world
 	$(GO) test -count=1 -v -timeout 3h -tags mutants -overlay $(TOOLS)/mutants/overlay.json ./internal/lab/mutant/gate
 
 .PHONY: figures
-figures: ## print the figures of the simulator's experiments, each next to its goal (minutes)
-	$(GO) build -o bin/vestibule ./cmd/vestibule
+figures: ## print the figures of the simulator's experiments, those with names that contain ONLY, each next to its goal (minutes)
 	@mkdir -p $(TOOLS)
-	bin/vestibule simulate figures --json $(TOOLS)/figures.jsonl
+	$(GO) test -count=1 -v -timeout 2h -run TestFigures ./internal/lab/sim -args -figures -only '$(ONLY)' -json $(TOOLS)/figures.jsonl
 
 .PHONY: bench
 bench: packages ## print the figures of the benchmarks, each next to its goal
@@ -275,7 +274,7 @@ bench: packages ## print the figures of the benchmarks, each next to its goal
 # docs/figures.json has the rows of the document. Change it for rows that neither command measures.
 .PHONY: record
 record: ## take what make figures and make bench measured last over into docs/FIGURES.md; read the diff before you commit it
-	$(GO) run ./internal/lab/figures/update $(wildcard $(TOOLS)/figures.jsonl $(TOOLS)/bench.jsonl)
+	$(GO) test -count=1 -v ./internal/lab/figures -run TestTheDocument -rewrite -args $(wildcard $(TOOLS)/figures.jsonl $(TOOLS)/bench.jsonl)
 
 # Debian packages to compare the edge with. Missing ones are skipped with a message.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis

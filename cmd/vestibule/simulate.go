@@ -133,7 +133,7 @@ func newSimulateCmd() *cobra.Command {
 	}
 	x.flags(cmd.Flags())
 	offer(cmd, "without", sim.Enemies()...)
-	cmd.AddCommand(newShrinkCmd(), newFiguresCmd())
+	cmd.AddCommand(newShrinkCmd())
 	return cmd
 }
 

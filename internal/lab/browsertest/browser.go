@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -41,14 +40,10 @@ func Main(m *testing.M) int {
 // Open returns a started browser with a new profile. It has no deadline: [See], [Do] and [Look] have one each.
 func Open(t *testing.T) context.Context {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed (Debian package chromium): the waiting page was not seen in a browser")
-	}
 	if !shared.on {
 		return OpenWith(t)
 	}
-	browser, err := ofAll(path)
+	browser, err := ofAll(testkit.Program(t, "chromium"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +54,7 @@ func Open(t *testing.T) context.Context {
 // OpenWith returns a new browser for this test only, started with extra options.
 func OpenWith(t *testing.T, o ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed (Debian package chromium): the waiting page was not seen in a browser")
-	}
-	ctx, end, err := start(path, t.TempDir(), o...)
+	ctx, end, err := start(testkit.Program(t, "chromium"), t.TempDir(), o...)
 	t.Cleanup(end)
 	if err != nil {
 		t.Fatal(err)

@@ -41,16 +41,17 @@ var closures = []closure{
 	},
 	{
 		"older", "all coordinators are killed, and the store comes back older", both(30*time.Second, 30*time.Second), false,
-		storeLost(true),
+		storesLost(coordinates, syscall.SIGKILL, storeNodes, true),
 	},
 	{
 		"empty", "all coordinators are killed, and the store comes back empty", both(30*time.Second, 30*time.Second), false,
-		storeLost(false),
+		storesLost(coordinates, syscall.SIGKILL, storeNodes, false),
 	},
 	{"recover", "the same, then vestibule fleet recover", both(20*time.Second, 20*time.Second), false, recovered},
 	{
 		"regional", "the regionals of the first data centre are stopped, and its NATS loses its folder",
-		both(30*time.Second, 10*time.Second), false, regionalLost,
+		both(30*time.Second, 10*time.Second), false,
+		storesLost(firstRegional, syscall.SIGTERM, named("nats-"+places[0]), false),
 	},
 	{"killed", "all processes are killed", both(10*time.Second, 10*time.Second), false, restarted(syscall.SIGKILL, ours)},
 	{
@@ -94,6 +95,12 @@ func anEdge(n *node) bool    { return n.role == "edge" && isFirstEdge(n.place, n
 
 func isFirstEdge(place, name string) bool { return place == places[0] && strings.HasSuffix(name, "-1") }
 func coordinates(n *node) bool            { return n.role == "global" || n.role == "regional" }
+func firstRegional(n *node) bool          { return n.role == "regional" && n.place == places[0] }
+func storeNodes(n *node) bool             { return n.role == "nats" }
+
+func named(names ...string) func(*node) bool {
+	return func(n *node) bool { return slices.Contains(names, n.name) }
+}
 
 // chosen returns the present nodes that are chosen.
 func (f *fleet) chosen(which func(*node) bool) []*node {
@@ -255,12 +262,11 @@ func restarted(sig syscall.Signal, which func(*node) bool) func(context.Context,
 	}
 }
 
-func storeNodes(n *node) bool { return n.role == "nats" }
-
-// storeLost kills all coordinators while the store is lost, or replaced by an older one.
-func storeLost(older bool) func(context.Context, *trial) (time.Duration, error) {
+// storesLost ends coordinators while stores are lost, or replaced by older ones.
+func storesLost(who func(*node) bool, sig syscall.Signal, which func(*node) bool, older bool,
+) func(context.Context, *trial) (time.Duration, error) {
 	return func(ctx context.Context, t *trial) (since time.Duration, err error) {
-		stores := t.chosen(storeNodes)
+		stores := t.chosen(which)
 		if older {
 			for _, n := range stores {
 				if err := t.backUp(ctx, n); err != nil {
@@ -271,11 +277,11 @@ func storeLost(older bool) func(context.Context, *trial) (time.Duration, error) 
 			since = t.since()
 		}
 		var all sync.WaitGroup
-		var lost, killed error
-		all.Go(func() { killed = t.restart(ctx, t.chosen(coordinates), syscall.SIGKILL, 3*time.Second) })
+		var lost, ended error
+		all.Go(func() { ended = t.restart(ctx, t.chosen(who), sig, 3*time.Second) })
 		all.Go(func() { lost = t.loseStores(ctx, stores, time.Second) })
 		all.Wait()
-		return since, errors.Join(killed, lost)
+		return since, errors.Join(ended, lost)
 	}
 }
 
@@ -296,7 +302,7 @@ func backupOf(n *node) string {
 
 // recovered loses the store with all coordinators, and declares that no session of before is left.
 func recovered(ctx context.Context, t *trial) (time.Duration, error) {
-	if _, err := storeLost(false)(ctx, t); err != nil {
+	if _, err := storesLost(coordinates, syscall.SIGKILL, storeNodes, false)(ctx, t); err != nil {
 		return 0, err
 	}
 	sleep(ctx, settling)
@@ -307,18 +313,6 @@ func recovered(ctx context.Context, t *trial) (time.Duration, error) {
 		}
 	}
 	return since, nil
-}
-
-// regionalLost stops the regionals of a data centre and loses its store.
-func regionalLost(ctx context.Context, t *trial) (time.Duration, error) {
-	var all sync.WaitGroup
-	var lost, stopped error
-	all.Go(func() { stopped = t.restart(ctx, t.of("regional", places[0]), syscall.SIGTERM, 3*time.Second) })
-	all.Go(func() {
-		lost = t.loseStores(ctx, t.chosen(func(n *node) bool { return n.name == "nats-"+places[0] }), time.Second)
-	})
-	all.Wait()
-	return 0, errors.Join(stopped, lost)
 }
 
 // missedEdge loses an edge for a minute while its regionals and global are replaced.
@@ -360,7 +354,7 @@ func diskFull(names ...string) func(context.Context, *trial) (time.Duration, err
 	return func(ctx context.Context, t *trial) (time.Duration, error) {
 		var all sync.WaitGroup
 		var errs [8]error
-		for i, n := range t.chosen(func(n *node) bool { return slices.Contains(names, n.name) }) {
+		for i, n := range t.chosen(named(names...)) {
 			all.Go(func() { errs[i] = t.fillDisk(ctx, n, 15*time.Second) })
 		}
 		all.Wait()

@@ -27,7 +27,7 @@ var crowds = flag.Bool("crowds", false, "run TestCrowds (`make crowd`)")
 
 // TestCrowds runs the crowds of sim.Crowds as HTTP clients with separate cookies and connections against four edges in
 // two data centres. It compares every forecast with the actual wait and prints the figures of each crowd next to their
-// goals. The same figures on virtual time: vestibule simulate figures --only crowd.
+// goals. The same figures on virtual time: `make figures ONLY=crowds`.
 func TestCrowds(t *testing.T) {
 	if !*crowds {
 		t.Skip("`make crowd` runs it")

@@ -1,15 +1,12 @@
-// Package figures keeps the figures of docs/FIGURES.md. docs/figures.json has their names, goals and values, and the
-// document is rendered from it. Commands that measure write lines of [Measured] to a file, and the command update takes
-// them over. A row whose figures no command writes yet has its text in the data.
+// Package figures keeps the figures of docs/FIGURES.md. docs/figures.json has their names, goals and values, and the test
+// renders the document from it. Commands that measure write lines of [Measured] to a file, and `make record` takes them
+// over. A row whose figures no command writes yet has its text in the data.
 package figures
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -70,16 +67,6 @@ func Decode(data []byte) (*Document, error) {
 	return d, nil
 }
 
-// Encode encodes docs/figures.json.
-func (d *Document) Encode() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(d)
-	return b.Bytes(), err
-}
-
 // Keys returns the keys of all rows.
 func (d *Document) Keys() map[string]bool {
 	keys := map[string]bool{}
@@ -92,84 +79,6 @@ func (d *Document) Keys() map[string]bool {
 	}
 	return keys
 }
-
-// Take takes measured figures over, and returns the keys that no row has.
-func (d *Document) Take(measured []Measured) (others []string) {
-	keys := d.Keys()
-	for _, m := range measured {
-		if !keys[m.Key] {
-			others = append(others, m.Key)
-			continue
-		}
-		if d.Measured == nil {
-			d.Measured = map[string]Measured{}
-		}
-		d.Measured[m.Key] = m
-	}
-	return others
-}
-
-// Render returns the document.
-func (d *Document) Render() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Figures\n\n%s\n", d.Text)
-	for _, s := range d.Sections {
-		if s.Title != "" {
-			fmt.Fprintf(&b, "\n## %s\n", s.Title)
-		}
-		lead := s.Text
-		if s.Date != "" {
-			lead = strings.TrimSpace("On " + short(s.Date) + " unless noted. " + lead)
-		}
-		if lead != "" {
-			fmt.Fprintf(&b, "\n%s\n", lead)
-		}
-		fmt.Fprintf(&b, "\n%s\n%s\n", strings.Join(s.Columns, " | "), strings.Repeat("---|", len(s.Columns)-1)+"---")
-		for _, r := range s.Rows {
-			fmt.Fprintln(&b, strings.TrimRight(strings.Join(d.cells(&s, r), " | "), "\n"))
-		}
-		if s.After != "" {
-			fmt.Fprintf(&b, "\n%s\n", s.After)
-		}
-	}
-	return b.String()
-}
-
-// cells returns the cells of a row with the measured figures and their date.
-func (d *Document) cells(s *Section, r Row) []string {
-	cells, date := append([]string{}, r.Cells...), r.Date
-	if seen, on := d.seen(r.From); seen != "" {
-		date = on
-		for i, c := range s.Columns {
-			if c == "seen" {
-				cells[i] = seen
-			}
-		}
-	}
-	if date != "" && date != s.Date {
-		cells[0] += " (" + short(date) + ")"
-	}
-	return cells
-}
-
-// seen returns the measured figures of a row and the date of the oldest; "" if one is missing.
-func (d *Document) seen(keys []string) (text, date string) {
-	var all []string
-	for _, key := range keys {
-		m, ok := d.Measured[key]
-		if !ok {
-			return "", ""
-		}
-		if m.Missed {
-			m.Seen = "**" + m.Seen + "**"
-		}
-		all, date = append(all, m.Seen), min(cmp.Or(date, m.Date), m.Date)
-	}
-	return strings.Join(all, "; "), date
-}
-
-// short returns a date without its year.
-func short(date string) string { return strings.TrimPrefix(date, "2026-") }
 
 // Machine returns the name of the processor and the number of cores.
 func Machine() string {
@@ -202,22 +111,4 @@ func Write(file string, measured []Measured) error {
 		}
 	}
 	return os.WriteFile(file, b.Bytes(), 0o600)
-}
-
-// Read reads the figures of a file that Write wrote.
-func Read(file string) (all []Measured, err error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	for {
-		var m Measured
-		if err := d.Decode(&m); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		all = append(all, m)
-	}
 }

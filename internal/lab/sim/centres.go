@@ -259,13 +259,6 @@ func (cs *centres) next(r *dataCentre) (next func() bool) {
 // of returns the data centre of a fault.
 func (cs *centres) of(f *fault) *dataCentre { return cs.all[f.who%len(cs.all)] }
 
-// end ends the leading aggregator of a data centre; another begins after d.
-func (cs *centres) end(r *dataCentre, d time.Duration) {
-	cs.tracef("the aggregator of %s crashes", r.name)
-	r.newest().gone = true
-	cs.in(d, func() { cs.start(r, false) })
-}
-
 // crashLeader ends the leading aggregator of a data centre; another one takes over.
 func (cs *centres) crashLeader(f *fault) {
 	r := cs.of(f)

@@ -22,6 +22,7 @@ type Config struct {
 	Probation time.Duration `without:"probation"` // of the first stamp; 0 for none
 	Cap       bool          // partition_policy cap
 	Random    bool          // queueing_method random, unless an operator overrides it
+	WebPush   bool          // web_push
 
 	Demand  Demand
 	People  People

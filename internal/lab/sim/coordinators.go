@@ -184,13 +184,6 @@ func (gs *coordinators) next() bool {
 	return true
 }
 
-// end ends the coordinator; another begins after d.
-func (gs *coordinators) end(d time.Duration) {
-	gs.tracef("the coordinator crashes")
-	gs.newest().gone = true
-	gs.in(d, func() { gs.start(false) })
-}
-
 // crashLeader ends the leading coordinator; another one takes over.
 func (gs *coordinators) crashLeader(f *fault) {
 	if n := gs.newest(); !n.gone {

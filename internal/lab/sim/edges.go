@@ -212,16 +212,6 @@ func (es *edges) accepted(id uint64, home ticket.DC, until uint32) bool {
 // of returns the edge of a fault.
 func (es *edges) of(f *fault) *edgeNode { return es.all[f.who%len(es.all)] }
 
-// end ends the process of an edge; its long-polled visitors lose the connection and ask again.
-func (es *edges) end(n *edgeNode) {
-	if n.down {
-		return
-	}
-	es.tracef("%s crashes", n)
-	n.down = true
-	es.hangUp(n)
-}
-
 // leave shuts an edge down with a goodbye.
 func (es *edges) leave(n *edgeNode) {
 	es.tracef("%s ends", n)

@@ -44,9 +44,6 @@ func (m *meters) begin() {
 	*m = meters{kernel: m.kernel, doc: m.doc, oracle: m.oracle}
 }
 
-// listen begins to evaluate what newcomers are shown.
-func (m *meters) listen() { m.words, m.hears = &Words{}, true }
-
 // putOut records that an active visitor has to wait.
 func (m *meters) putOut(v *visitor) {
 	if v.heard != nil {

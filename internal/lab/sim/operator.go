@@ -72,7 +72,7 @@ func (o *roomDoc) inForce(at fleettime.Time, bound time.Duration) *room.Room {
 			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: o.k.cfg.Total,
 			NewUsersPerMinute: o.k.cfg.Rate,
 			QueueingMethod:    o.method, QueueAll: o.queueAll, Suspended: o.suspended, NoRenewal: o.noRenewal,
-			Rules: rulesOf(o.rules), WebPush: o.k.cfg.People.Subscribe > 0,
+			Rules: rulesOf(o.rules), WebPush: o.k.cfg.WebPush,
 		}
 		if o.name != "" {
 			s.Name, s.Identity = o.name, firstName

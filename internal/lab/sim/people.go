@@ -42,9 +42,6 @@ type People struct {
 	Quit  float64 `without:"quit"`  // share of leaving visitors that log out
 	Bound bool    `without:"bound"` // tickets are bound to networks
 	Roam  float64 `without:"bound"` // share of requests before which the visitor moves to another network, with Bound
-
-	// Share of waiting visitors that subscribe and close the page, and of those that do not come when they are called.
-	Subscribe, Never float64
 }
 
 // DefaultPeople returns visitors of six pages, one every 20 s.
@@ -61,8 +58,8 @@ type visitors struct {
 	all    []visitor
 	free   []int32 // free slots of all
 	asking rules.Scratch
-	pushes subscribers
-	quiet  bool // no visitors and no requests any more
+	quiet  bool               // no visitors and no requests any more
+	closes func(i int32) bool // at a waiting page: a visitor subscribes, and closes it; nil for none
 }
 
 // visitor is one person with a browser.
@@ -484,7 +481,7 @@ func (vs *visitors) answer(i int32, d *admission.Decision) {
 		vs.end(i)
 		return
 	}
-	if vs.pushes.subscribes(i) {
+	if vs.closes != nil && vs.closes(i) {
 		return
 	}
 	vs.oracle.setWaiting(v, true)

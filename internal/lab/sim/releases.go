@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"vestibule/internal/core/admission"
@@ -125,41 +124,4 @@ func (j *oracle) checkPasses() {
 			j.fail("release %d is for %d visitors: %d were admitted and %d more may be", id, r.n, r.in, may[id])
 		}
 	}
-}
-
-// quietRelease draws a room, a fleet without faults and one release from a seed: visitors come to a paused room for 75
-// s, and some of those waiting are released.
-func quietRelease(seed uint64) (w *World, n int) {
-	rng := rand.New(rand.NewPCG(seed, 0x72656c65617365))
-	c := Defaults()
-	c.Seed, c.Length = seed, 80*time.Second
-	c.Centres, c.Edges = 1+rng.IntN(4), 1+rng.IntN(5)
-	c.Total, c.Rate = 1000, 1000
-	c.Demand.PerMinute = 100 + 900*rng.Float64()
-	c.People.Patience = 0
-	c.Network.WAN = time.Duration(5+rng.IntN(100)) * time.Millisecond
-	w, n = New(c), 1+int(c.Demand.PerMinute/2*rng.Float64())
-	w.in(0, func() {
-		w.operator.control.Pause = &room.Pause{Mark: room.Mark{Since: int64(w.fleetTime())}}
-		w.operator.publish()
-	})
-	w.in(75*time.Second, func() { w.operator.releaseNext(n) })
-	return w, n
-}
-
-// releasesInPeace measures whether releases without faults admit their exact number, and how long that takes from the
-// write.
-func releasesInPeace(f *Finding, seeds uint64) {
-	fewer, took, people := 0, time.Duration(0), 0
-	for seed := range seeds {
-		w, n := quietRelease(seed)
-		f.run(w)
-		r := w.oracle.releases[1]
-		people += r.in
-		if took = max(took, time.Duration(r.last-r.at)); r.in != n {
-			fewer++
-		}
-	}
-	f.add("", fewer == 0 && took <= 3*time.Second, "%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds,
-		people, took.Seconds())
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -72,16 +71,4 @@ func (tl *timeline) each(d time.Duration, do func()) {
 	var again func()
 	again = func() { do(); tl.in(d, again) }
 	tl.in(d, again)
-}
-
-// again calls do again and again, as often as perSecond on average.
-func (tl *timeline) again(rng *rand.Rand, from, until time.Duration, perSecond float64, do func()) {
-	var next func()
-	next = func() {
-		if tl.now <= int64(until) {
-			do()
-			tl.in(time.Duration(rng.ExpFloat64()/perSecond*1e9), next)
-		}
-	}
-	tl.in(from, next)
 }

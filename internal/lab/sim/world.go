@@ -156,7 +156,6 @@ func New(cfg Config) *World {
 	w.members = &membership{fleet: w.fleet, memberList: w.list, oracle: w.oracle}
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}
 	w.visitors = &visitors{fleet: w.fleet, oracle: w.oracle, meters: w.meters}
-	w.visitors.pushes.visitors = w.visitors
 	w.arrivals = &arrivals{visitors: w.visitors}
 	w.atFault, w.edges.answer, w.edges.hangUp = w.books, w.visitors.answerHeld, w.visitors.dropHeld
 	w.edges.report = w.centres.takeReport

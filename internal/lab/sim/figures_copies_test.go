@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"testing"
 	"time"
 
 	"vestibule/internal/core/admission"
@@ -250,6 +251,14 @@ func tabs(f *Finding, seed uint64, session time.Duration) (out int, longest time
 	})
 	f.run(w)
 	return out, longest, part
+}
+
+// TestRequestsAtOnceAreOneSession: fifty parallel requests of a page take one permit.
+func TestRequestsAtOnceAreOneSession(t *testing.T) {
+	t.Parallel()
+	if f := measured(parallelAsOne); !f.Met || f.Fault != "" {
+		t.Errorf("%s: %s", f.Seen, f.Fault)
+	}
 }
 
 // parallelAsOne sends fifty parallel requests with one ticket, twice: when its turn has come, and when its session

@@ -182,3 +182,39 @@ func (w *World) foreign() ticket.Ticket {
 	ft := w.fleetTime()
 	return ticket.Ticket{ID: w.rng.Uint64() | 1, Joined: ft, Seen: uint32(ft.Second())}
 }
+
+// again calls do again and again, as often as perSecond on average.
+func (tl *timeline) again(rng *rand.Rand, from, until time.Duration, perSecond float64, do func()) {
+	var next func()
+	next = func() {
+		if tl.now <= int64(until) {
+			do()
+			tl.in(time.Duration(rng.ExpFloat64()/perSecond*1e9), next)
+		}
+	}
+	tl.in(from, next)
+}
+
+// end ends the process of an edge; its long-polled visitors lose the connection and ask again.
+func (es *edges) end(n *edgeNode) {
+	if n.down {
+		return
+	}
+	es.tracef("%s crashes", n)
+	n.down = true
+	es.hangUp(n)
+}
+
+// end ends the coordinator; another begins after d.
+func (gs *coordinators) end(d time.Duration) {
+	gs.tracef("the coordinator crashes")
+	gs.newest().gone = true
+	gs.in(d, func() { gs.start(false) })
+}
+
+// end ends the leading aggregator of a data centre; another begins after d.
+func (cs *centres) end(r *dataCentre, d time.Duration) {
+	cs.tracef("the aggregator of %s crashes", r.name)
+	r.newest().gone = true
+	cs.in(d, func() { cs.start(r, false) })
+}

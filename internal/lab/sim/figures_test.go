@@ -1,25 +1,92 @@
 package sim
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"strings"
+	"testing"
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/figures"
 )
 
-// Figure is one measurable property of the whole system, its goal, and the experiment that measures it.
-type Figure struct {
-	Name    string
-	Goal    string
-	measure func(f *Finding)
-	bound   string // the limiting resource, if not obvious
+var (
+	measure = flag.Bool("figures", false, "run TestFigures (`make figures`)")
+	only    = flag.String("only", "", "TestFigures: the figures whose names contain this")
+	written = flag.String("json", "", "TestFigures: also write them to this file, for docs/FIGURES.md")
+)
+
+// TestFigures prints the figures of experiments with fixed seeds, each beside its goal. It fails if a promise is broken.
+// A missed goal is printed, and marked in docs/FIGURES.md.
+func TestFigures(t *testing.T) {
+	if !*measure {
+		t.Skip("`make figures` runs it")
+	}
+	var all []figures.Measured
+	for _, x := range experiments() {
+		if !strings.Contains(x.name, *only) {
+			continue
+		}
+		f := measured(x.measure)
+		verdict := "met"
+		switch {
+		case f.Fault != "":
+			verdict = "BROKEN " + f.Fault
+			t.Errorf("%s: %s", x.name, f.Fault)
+		case x.goal == "":
+			verdict = "(no goal)"
+		case !f.Met:
+			verdict = "NOT MET"
+		}
+		if x.goal != "" {
+			verdict = "goal: " + x.goal + "   " + verdict
+		}
+		fmt.Printf("%s\n    %s   %s\n", x.name, f.Seen, verdict)
+		if bound := f.Bound + x.bound; bound != "" {
+			fmt.Printf("    %s\n", bound)
+		}
+		all = append(all, figures.Measured{Key: "simulate " + x.name, Seen: f.Seen, Missed: x.goal != "" && !f.Met})
+	}
+	if len(all) == 0 {
+		t.Fatalf("no figure's name contains %q", *only)
+	}
+	if *written != "" && !t.Failed() {
+		if err := figures.Write(*written, all); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
-// Show runs the experiment.
-func (x *Figure) Show() Finding {
-	f := measured(x.measure)
-	f.Bound += x.bound
-	return f
+// TestKeysOfFigures: every key of the simulator in docs/figures.json is the name of a figure.
+func TestKeysOfFigures(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../../docs/figures.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := figures.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, x := range experiments() {
+		names["simulate "+x.name] = true
+	}
+	for key := range d.Keys() {
+		if strings.HasPrefix(key, "simulate ") && !names[key] {
+			t.Errorf("the simulator has no figure %q", key)
+		}
+	}
+}
+
+// experiment measures one property of the whole system.
+type experiment struct {
+	name    string
+	goal    string // "" for none
+	measure func(f *Finding)
+	bound   string // the limiting resource, if not obvious
 }
 
 // Finding is the result of an experiment.
@@ -65,12 +132,11 @@ func (f *Finding) take(r *Result) *Result {
 	return r
 }
 
-// Figures returns all figures, in the order of display. Each has its own experiments with fixed seeds: equal code gives
-// equal figures.
-func Figures() []Figure {
+// experiments returns all of them, in the order of display. Each has its own fixed seeds: equal code gives equal figures.
+func experiments() []experiment {
 	const edges, centre = "use of T, every edge crashes once in 10 min and is back after ",
 		"use of T, one of three data centres cut off for 12 min, "
-	return []Figure{
+	return []experiment{
 		{"use of T, no faults", ">= 0.99", func(f *Finding) { useOf(f, 0.99, false, nil) }, ""},
 		{edges + "2 s, serve", ">= 0.99", func(f *Finding) { useOf(f, 0.99, false, crashEveryEdge(2*time.Second)) }, ""},
 		{edges + "2 s, cap", ">= 0.99", func(f *Finding) { useOf(f, 0.99, true, crashEveryEdge(2*time.Second)) }, ""},
