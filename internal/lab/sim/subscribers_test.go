@@ -78,7 +78,7 @@ func (s *subscribers) subscribes(i int32) bool {
 	s.edges.wake(n)
 	s.of[t.ID] = i
 	s.book.Set(s.fleetTime(), s.room, t.ID, 1, &push.Record{
-		Place: t.Place(), Told: push.Confirmed,
+		Place: t.Place(), Notified: push.Confirmed,
 		Sealed: []byte{1},
 	})
 	return true
