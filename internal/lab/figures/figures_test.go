@@ -16,7 +16,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-var rewrite = flag.Bool("rewrite", false, "take over the figures in the files of the arguments, and write the documents")
+var rewrite = flag.Bool("rewrite", false,
+	"take over the figures in the files of the arguments, and write the documents")
 
 const docs = "../../../docs/"
 

@@ -22,8 +22,8 @@ func crowds(f *Finding, seeds int) {
 	f.add("", worst <= 1 && cover <= 0.08 && vain == 0 && rises == 0, "%.2f, %.2f, %d, %d", worst, cover, vain, rises)
 }
 
-// takeovers are crowds in which all leaders are replaced while no session has ended yet, or in the middle. Nobody moves:
-// a new regional counts the sessions that moved away again until their tickets expire.
+// takeovers are crowds in which all leaders are replaced while no session has ended yet, or in the middle. Nobody
+// moves: a new regional counts the sessions that moved away again until their tickets expire.
 func takeovers() []Crowd {
 	var out []Crowd
 	for _, x := range Crowds() {
@@ -181,7 +181,10 @@ func anyRooms() []anyRoom {
 // crowd draws a crowd. In every second one, visitors move between the data centres.
 func (k *anyRoom) crowd(seed uint64) Crowd {
 	rng := rand.New(rand.NewPCG(seed, 0x63726f77))
-	x := Crowd{Name: k.name, Move: 0.2 * float64(seed%2), Total: 100 + rng.IntN(400), Session: time.Duration(15+rng.IntN(45)) * time.Second}
+	x := Crowd{
+		Name: k.name, Move: 0.2 * float64(seed%2), Total: 100 + rng.IntN(400),
+		Session: time.Duration(15+rng.IntN(45)) * time.Second,
+	}
 	x.Pages, x.Think = between(rng, 2, 6), time.Duration(between(rng, 2, 10)*float64(time.Second))
 	x.People, x.Over = int(float64(x.Total)*between(rng, 1.5, 4)), time.Duration(15+rng.IntN(45))*time.Second
 	x.Rate = 30 * x.Total

@@ -22,8 +22,8 @@ type seen struct {
 	real, pages  float64 // true number of waiting visitors, and waiting pages
 }
 
-// compare compares the time from fill on with the same time in which something happens. Chance moves the estimate of one
-// run by some per cent, so there are several.
+// compare compares the time from fill on with the same time in which something happens. Chance moves the estimate of
+// one run by some per cent, so there are several.
 func compare(f *Finding, config func(seed uint64) Config, happen func(w *World)) (with, without seen) {
 	for seed := range uint64(6) {
 		for i, s := range []*seen{&without, &with} {

@@ -18,8 +18,8 @@ var (
 	written = flag.String("json", "", "TestFigures: also write them to this file, for docs/FIGURES.md")
 )
 
-// TestFigures prints the figures of experiments with fixed seeds, each beside its goal. It fails if a promise is broken.
-// A missed goal is printed, and marked in docs/FIGURES.md.
+// TestFigures prints the figures of experiments with fixed seeds, each beside its goal. It fails if a promise is
+// broken. A missed goal is printed, and marked in docs/FIGURES.md.
 func TestFigures(t *testing.T) {
 	if !*measure {
 		t.Skip("`make figures` runs it")
@@ -132,7 +132,8 @@ func (f *Finding) take(r *Result) *Result {
 	return r
 }
 
-// experiments returns all of them, in the order of display. Each has its own fixed seeds: equal code gives equal figures.
+// experiments returns all of them, in the order of display. Each has its own fixed seeds: equal code gives equal
+// figures.
 func experiments() []experiment {
 	const edges, centre = "use of T, every edge crashes once in 10 min and is back after ",
 		"use of T, one of three data centres cut off for 12 min, "
@@ -145,7 +146,8 @@ func experiments() []experiment {
 			edges + "10 s, serve", "", func(f *Finding) {
 				useOf(f, 0, false, crashEveryEdge(10*time.Second))
 			},
-			"an edge that is silent for longer than its lease may be renewing: what was last seen there counts until one session after it is back",
+			"an edge that is silent for longer than its lease may be renewing: what was last seen there counts until one " +
+				"session after it is back",
 		},
 		{centre + "serve", ">= 0.95", func(f *Finding) { useOf(f, 0.95, false, cutOneCentre) }, ""},
 		{centre + "cap", ">= 0.95", func(f *Finding) { useOf(f, 0.95, true, cutOneCentre) }, ""},
@@ -157,7 +159,8 @@ func experiments() []experiment {
 			"use of T, coordinator dead for 10 min, cap", "", func(f *Finding) {
 				useOf(f, 0, true, loseGlobal)
 			},
-			"under cap nobody is let in once the leases of the data centres have ended, after 60 s; that is what cap means, and standbys are for",
+			"under cap nobody is let in once the leases of the data centres have ended, after 60 s; that is what cap means, " +
+				"and standbys are for",
 		},
 		{"use of T, coordinator dead for an hour, serve; people put out", ">= 0.97; 0", hourWithoutGlobal, ""},
 		{
@@ -172,7 +175,8 @@ func experiments() []experiment {
 		{
 			"an edge crashes and restarts, everybody leaves: slots in use again after", "<= session_duration + 30 s",
 			restartedEdge,
-			"a ticket is valid for a tenth of session_duration longer, 20 s at most; what the crashed edge may have stamped is reserved for one lease more",
+			"a ticket is valid for a tenth of session_duration longer, 20 s at most; what the crashed edge may have stamped " +
+				"is reserved for one lease more",
 		},
 		{
 			"serve, a data centre is cut off and its visitors move to others: peak sessions / T / overcommit told", "<= 1 / 0",
@@ -188,7 +192,11 @@ func experiments() []experiment {
 			"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %",
 			flood, "",
 		},
-		{"1,000 replays/s of 100 old tickets over four edges for 5 min beside 450 people who wait: change of throughput / of people told of for each who waits / of the estimate for each", ">= -5 % / <= 5 % / <= 5 %", replayed, ""},
+		{
+			"1,000 replays/s of 100 old tickets over four edges for 5 min beside 450 people who wait: change of throughput / " +
+				"of people told of for each who waits / of the estimate for each",
+			">= -5 % / <= 5 % / <= 5 %", replayed, "",
+		},
 		{"50 clients with one waiting ticket in 10 networks, any of 4 edges, sessions of 60 s: inside with it 15 s / 30 s / 60 s / 120 s after its turn by ticket_binding", "fewer than with none; 1 after 60 s", func(f *Finding) {
 			boundCopies(f, false)
 		}, ""},
@@ -196,7 +204,13 @@ func experiments() []experiment {
 			"the same, the ticket of a session", "fewer than with none; 1 after 60 s", func(f *Finding) { boundCopies(f, true) },
 			"",
 		},
-		{"a browser for an hour: 20 tabs, 50 requests at once, every tenth answer lost, others late, any edge with every request; sessions of 10 s / 60 s / 5 min: put out; counted twice for at most", "0; the life of a ticket", manyTabs, "a version that is shown after a newer one was renewed elsewhere, because an answer was lost or late, is charged beside it until that one expires"},
+		{
+			"a browser for an hour: 20 tabs, 50 requests at once, every tenth answer lost, others late, any edge with every " +
+				"request; sessions of 10 s / 60 s / 5 min: put out; counted twice for at most",
+			"0; the life of a ticket", manyTabs,
+			"a version that is shown after a newer one was renewed elsewhere, because an answer was lost or late, is charged " +
+				"beside it until that one expires",
+		},
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne, ""},
 		{
 			"forecast at joining over simulated sales: median of its error / share of waits inside the range",
@@ -219,14 +233,31 @@ func experiments() []experiment {
 			"crowds into rooms drawn at random, 30 of each kind: share of waits inside the range", "0.80 +- 0.08",
 			func(f *Finding) { anyCrowds(f, 30) }, "",
 		},
-		{"an event with 200,000 people in the pre-queue over 5 data centres, whose coordinator is replaced 3 s before the start: first admission after the start; before it; peak sessions / T, admissions in 60 s / R", "<= 2 s; none; <= 1.000 / <= 1.000", eventStart, ""},
-		{"an event with 200,000 people in the pre-queue over 5 data centres that begins with a draw, whose coordinator is replaced 3 s before entries close: first admission after the start; let in before they were called by the place that was drawn; peak sessions / T, admissions in 60 s / R", "<= 2 s; <= 0.1 %; <= 1.000 / <= 1.000", drawStart, ""},
-		{"a room whose method is random, a line of a minute: share called within so many rounds off the law of the rounds by; throughput beside fifo; the median told off that of the waits by; waits inside the range", "<= 2 %; >= 0.99; <= 0.10; 0.80 +- 0.05", randomRounds, ""},
+		{
+			"an event with 200,000 people in the pre-queue over 5 data centres, whose coordinator is replaced 3 s before the " +
+				"start: first admission after the start; before it; peak sessions / T, admissions in 60 s / R",
+			"<= 2 s; none; <= 1.000 / <= 1.000", eventStart, "",
+		},
+		{
+			"an event with 200,000 people in the pre-queue over 5 data centres that begins with a draw, whose coordinator is " +
+				"replaced 3 s before entries close: first admission after the start; let in before they were called by the place " +
+				"that was drawn; peak sessions / T, admissions in 60 s / R",
+			"<= 2 s; <= 0.1 %; <= 1.000 / <= 1.000", drawStart, "",
+		},
+		{
+			"a room whose method is random, a line of a minute: share called within so many rounds off the law of the rounds " +
+				"by; throughput beside fifo; the median told off that of the waits by; waits inside the range",
+			"<= 2 %; >= 0.99; <= 0.10; 0.80 +- 0.05", randomRounds, "",
+		},
 		{
 			"let in the next N (1 to 500) of a room that is paused, nothing fails: releases that let in fewer; all within",
 			"0; 3 s", func(f *Finding) { releasesInPeace(f, 1000) }, "",
 		},
-		{"half of those in line subscribe and close the page, half of these never come back: use of T; waits of the others beside a fleet that these never came to", ">= 0.95; +- 5 %", awayUntilCalled, ""},
+		{
+			"half of those in line subscribe and close the page, half of these never come back: use of T; waits of the others " +
+				"beside a fleet that these never came to",
+			">= 0.95; +- 5 %", awayUntilCalled, "",
+		},
 		{"50 visitors/s who take a slot and leave: throughput left to the others", ">= 80 %", abandoners, ""},
 	}
 }

@@ -60,7 +60,8 @@ func eventStart(f *Finding) {
 	})
 	r := f.run(w)
 	f.opened(first, *waiting, r, true, map[bool]string{false: "none", true: "some"}[first > 0 && first < int64(opens)])
-	f.Bound = fmt.Sprintf("order spread p50 / p99 %.1f s / %.1f s: who is called at the start comes within a refresh of 15 to 25 s", r.OrderP50, r.OrderP99)
+	f.Bound = fmt.Sprintf("order spread p50 / p99 %.1f s / %.1f s: who is called at the start comes within a refresh of "+
+		"15 to 25 s", r.OrderP50, r.OrderP99)
 }
 
 // drawStart has visitors gather for an event with a draw. The coordinator is replaced shortly before entries close, and
@@ -94,6 +95,7 @@ func drawStart(f *Finding) {
 	r := f.run(w)
 	share := float64(early) / float64(max(1, in))
 	f.opened(first, *waiting, r, share <= 0.001 && in > 10_000, fmt.Sprintf("%.2f %% of %d", 100*share, in))
-	f.Bound = fmt.Sprintf("%d were drawn; places between the order drawn and the order of entering p50 / p99 %.0f / %.0f: who is called at the start comes within a refresh of 15 to 25 s",
+	f.Bound = fmt.Sprintf("%d were drawn; places between the order drawn and the order of entering p50 / p99 %.0f / "+
+		"%.0f: who is called at the start comes within a refresh of 15 to 25 s",
 		drawn, quantile(off, 0.5), quantile(off, 0.99))
 }
