@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -40,19 +39,7 @@ func TestNodesShareAListenerForMonitoring(t *testing.T) {
 	}
 	defer running(m.Run)()
 	defer http.DefaultClient.CloseIdleConnections()
-	get := func(path string) (int, string) {
-		t.Helper()
-		r, err := http.Get(m.URL() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.StatusCode, string(body)
-	}
+	get := func(path string) (int, string) { t.Helper(); return fetch(t, http.DefaultClient, m.URL()+path) }
 	readiness := func() (int, Readiness) {
 		t.Helper()
 		var r Readiness

@@ -229,19 +229,7 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 		}, func() Readiness { return ready }, func() any { return map[string]int{"edges": 3} })
 	}()
 	client := &http.Client{}
-	get := func(path string) (int, string) {
-		t.Helper()
-		r, err := client.Get(d.URL() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.StatusCode, string(body)
-	}
+	get := func(path string) (int, string) { t.Helper(); return fetch(t, client, d.URL()+path) }
 	for _, c := range []struct {
 		path, has string
 		code      int
@@ -310,4 +298,19 @@ func TestVariablesOfTheClientAreNotThoseOfANode(t *testing.T) {
 	if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), "VESTIBULE_TOKENS: ") {
 		t.Errorf("%v", faults)
 	}
+}
+
+// fetch returns the status and the body of an answer.
+func fetch(t *testing.T, client *http.Client, url string) (int, string) {
+	t.Helper()
+	r, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(body)
 }

@@ -48,8 +48,8 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// A panic in a request, also under the engine's lock, leaves the gate usable, and so does a result that no list has.
-func TestAPanicLeavesTheGateUsable(t *testing.T) {
+func newGate(t *testing.T) *Gate {
+	t.Helper()
 	g, err := New(Options{
 		Engine: admission.Config{
 			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
@@ -60,6 +60,12 @@ func TestAPanicLeavesTheGateUsable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return g
+}
+
+// A panic in a request, also under the engine's lock, leaves the gate usable, and so does a result that no list has.
+func TestAPanicLeavesTheGateUsable(t *testing.T) {
+	g := newGate(t)
 	for what, call := range map[string]func(){
 		"a held visitor": func() {
 			g.Engine.hold(t.Context(), 1, ticket.Ticket{}, admission.Decision{}, netip.Prefix{}, 1,
@@ -81,16 +87,7 @@ func TestAPanicLeavesTheGateUsable(t *testing.T) {
 
 // TestASlowResponseBringsATicketOfItsTime: the browser may have presented others until then.
 func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
-	g, err := New(Options{
-		Engine: admission.Config{
-			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
-			Rand: rand.New(rand.NewPCG(1, 2)),
-		},
-		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := newGate(t)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -30,8 +30,14 @@ func barrier(t *testing.T, from, to *natsbus.Conn) {
 	t.Helper()
 	ch, cancel := listen(t, to, "sync.test")
 	defer cancel()
-	eventually(t, "messages go from one to the other", func() bool {
-		if err := from.Publish("sync.test", nil); err != nil {
+	arrives(t, from, "sync.test", ch)
+}
+
+// arrives publishes a message until ch has it.
+func arrives(t *testing.T, from *natsbus.Conn, subject string, ch <-chan heard) {
+	t.Helper()
+	eventually(t, "a message arrives", func() bool {
+		if err := from.Publish(subject, nil); err != nil {
 			return false
 		}
 		select {

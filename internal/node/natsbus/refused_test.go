@@ -74,17 +74,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	if why := conn.Refused(); why != "" {
 		t.Errorf("refused while connected again: %q", why)
 	}
-	eventually(t, "a message arrives", func() bool {
-		if err := conn.Publish("x", nil); err != nil {
-			return false
-		}
-		select {
-		case <-ch:
-			return true
-		default:
-			return false
-		}
-	})
+	arrives(t, conn, "x", ch)
 }
 
 // A node that starts before its user exists connects later.
