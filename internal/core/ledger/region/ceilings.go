@@ -19,8 +19,9 @@ import (
 // ceilingsFor is how long stored ceilings are relied on, in seconds: a store that comes back older has none.
 const ceilingsFor = 20
 
-// maxCeilings bounds the stored ceilings. With more, none are stored.
-const maxCeilings = 1 << 17
+// maxCeilings bounds the stored ceilings, one per room and edge: they are measured and written at once. With more, none
+// are stored.
+const maxCeilings = 1 << 13
 
 // ceiling bounds what a reporting edge may have in a room.
 type ceiling struct {
@@ -142,9 +143,9 @@ func (c *ceiling) raise(rate int64, free wire.PermitCounts) {
 	c.next.Rate = next(c.next.Rate, rate, c.wanted.Rate, free.Rate)
 }
 
-// waitsForCeiling reports whether an edge waits for a higher ceiling in the room.
-func (b *roomLedger) waitsForCeiling() bool {
-	return slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
+// waitsForCeiling reports whether an edge waits for a higher ceiling in the room. None does while none are stored.
+func (r *registry) waitsForCeiling(b *roomLedger) bool {
+	return r.fitCeilings() && slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.ceiling.waits() })
 }
 
 // raiseCeilings sets the next ceilings of the room.
@@ -196,7 +197,7 @@ func (r *registry) listCeilings(timed bool) (out []*edge) {
 			out = append(out, e)
 		}
 	}
-	if len(out)*len(r.rooms.list) > maxCeilings {
+	if !r.fitCeilings() {
 		out = nil
 	}
 	for _, e := range r.roster.edges {
@@ -207,9 +208,13 @@ func (r *registry) listCeilings(timed bool) (out []*edge) {
 
 // misses reports whether a reporting edge is to be listed and is not, or the reverse.
 func (r *registry) misses() bool {
-	return slices.ContainsFunc(r.roster.edges, func(e *edge) bool { return e.reporting() && e.listedNext != r.boundable(e) }) &&
-		len(r.roster.edges)*len(r.rooms.list) <= maxCeilings
+	fit := r.fitCeilings()
+	return slices.ContainsFunc(r.roster.edges,
+		func(e *edge) bool { return e.reporting() && e.listedNext != (fit && r.boundable(e)) })
 }
+
+// fitCeilings reports whether the ceilings of all rooms and edges are few enough to be stored.
+func (r *registry) fitCeilings() bool { return len(r.roster.edges)*len(r.rooms.list) <= maxCeilings }
 
 // boundable reports whether the sessions of a reporting edge are known: it also renews those of other processes of its
 // name, whose visitors come to it.

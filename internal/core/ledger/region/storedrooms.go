@@ -33,7 +33,7 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 		ceilingsEnd == 0 && s.durable.CeilingsUntil != 0 || ceilingsEnd != 0 && a.lifecycle.misses()
 	due := anew
 	for _, b := range a.rooms.list {
-		due = due || b.waitsForCeiling()
+		due = due || a.lifecycle.waitsForCeiling(b)
 		h := &b.loan
 		h.guard = h.floor
 		due = due || b.bound != b.storedBound
@@ -46,7 +46,7 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 	var rooms []wire.StoredRoom
 	for _, b := range a.rooms.list {
 		h := &b.loan
-		if len(edges) != 0 && (anew || b.waitsForCeiling()) {
+		if len(edges) != 0 && (anew || a.lifecycle.waitsForCeiling(b)) {
 			b.raiseCeilings()
 		}
 		ceilings := b.listCeilings(edges)
