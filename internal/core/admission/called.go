@@ -1,9 +1,9 @@
 package admission
 
 import (
-	"slices"
 	"time"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 )
 
@@ -11,26 +11,37 @@ import (
 // place. It keeps its own place, and enters first on its return.
 const overdueAfter = 10 * time.Second
 
-// calledLog remembers the admission cutoffs of the last seconds. The zero value remembers none.
+// calledLog remembers the admission cutoffs of the last seconds: of each second the furthest one. Numbers of different
+// moments may move the cutoff back for less than a second, and called visitors are still to come. The zero value
+// remembers none.
 type calledLog struct {
-	least  [int(overdueAfter/time.Second) + 1]fleettime.Time // least cutoff in each second; a ring
-	second int64                                             // the newest of them
-	cutoff fleettime.Time                                    // in force
+	furthest [int(overdueAfter/time.Second) + 2]fleettime.Time // cutoff in each second; a ring
+	second   int64                                             // the newest of them
+	cutoff   fleettime.Time                                    // in force
 }
 
 // note records the cutoff in force from ft on.
 func (c *calledLog) note(ft, cutoff fleettime.Time) {
-	n, second := int64(len(c.least)), max(c.second, ft.Second())
+	n, second := int64(len(c.furthest)), max(c.second, ft.Second())
 	if second-c.second > n {
 		*c = calledLog{second: second} // of the time between nothing is known
 	}
 	for c.second < second {
 		c.second++
-		c.least[c.second%n] = c.cutoff
+		c.furthest[c.second%n] = c.cutoff
 	}
-	c.least[second%n] = min(c.least[second%n], cutoff)
+	c.furthest[second%n] = max(c.furthest[second%n], cutoff)
 	c.cutoff = cutoff
 }
 
-// since returns the place before which every visitor has been called for at least overdueAfter; 0 for none.
-func (c *calledLog) since() fleettime.Time { return slices.Min(c.least[:]) }
+// since returns the place before which every visitor has been called in each second of overdueAfter; 0 for none. The
+// current second does not count: at its begin the cutoff may be back.
+func (c *calledLog) since() fleettime.Time {
+	called := estimate.Open
+	for i, cutoff := range c.furthest {
+		if int64(i) != c.second%int64(len(c.furthest)) {
+			called = min(called, cutoff)
+		}
+	}
+	return called
+}

@@ -202,6 +202,42 @@ func TestVisitorsThatLeaveTheDataCentreAreReported(t *testing.T) {
 	}
 }
 
+// TestOverdueVisitorsAreReportedSoon: a visitor that polled at two edges counts as overdue at one and below zero at the
+// other. The sum at global is wrong until both reports have arrived, so a regional does not wait for its next report.
+func TestOverdueVisitorsAreReportedSoon(t *testing.T) {
+	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	p := wire.DefaultParams()
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: p, ClusterID: 1, Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleettime.Never)
+	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute}})
+	seq := uint64(1)
+	hear := func(overdue int64) {
+		seq++
+		agg.Observe(now, wire.Report{From: "d1", Instance: 7, LeaseEpoch: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Rooms: []wire.RoomReport{{Room: sale, Overdue: overdue}}})
+		if d, ok := agg.Unsaved(); ok {
+			agg.Saved(now, d.Version)
+		}
+		agg.Grants(now)
+	}
+	hear(1) // joins
+	hear(1) // is alive
+	for _, tc := range []struct {
+		overdue int64
+		soon    bool
+	}{{1, false}, {2, true}, {2, false}, {-1, true}} {
+		for range 3 { // until a report has no news
+			now = now.Add(time.Second)
+			agg.Grants(now)
+			agg.Report(now)
+		}
+		due := agg.ReportDue()
+		hear(tc.overdue)
+		if soon := agg.ReportDue() < due && agg.ReportDue() <= now.Add(p.SyncFast/4); soon != tc.soon {
+			t.Errorf("with %d overdue visitors the next report is due in %v, want it soon: %v", tc.overdue, agg.ReportDue().Sub(now), tc.soon)
+		}
+	}
+}
+
 // TestARosterIsCountedWhole: of two silent edges one had renewed its sessions long after the other. Both count, and
 // so do sessions on probation, which end a few seconds after admission, before those on the roster.
 func TestARosterIsCountedWhole(t *testing.T) {

@@ -73,6 +73,9 @@ func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		b := a.rooms.openReported(r.Room, m)
+		if acc := b.accounts.of(e); acc != nil && acc.demand.Overdue != r.Overdue {
+			a.up.reportSoon(now, endGap) // those of all edges change together, and only their sum is right
+		}
 		b.applyReport(now, wrote, by, e, m, r)
 		a.stored.raiseMovedIn(int64(b.terminations.movedIn))
 		a.up.reportEnds(now, b)

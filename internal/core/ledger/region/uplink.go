@@ -60,8 +60,8 @@ func (u *uplink) isolated(now fleettime.Mono) bool {
 	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnanswered)
 }
 
-// endGap is the number of intervals Params.SyncGap before a report that only ended sessions cause: a visitor waits for
-// the slot, and ends within a tenth of a second share a report.
+// endGap is the number of intervals Params.SyncGap before a report that only ended sessions or overdue visitors cause: a
+// visitor waits for the slot, and changes within a tenth of a second share a report.
 const endGap = 5
 
 // reportEnds makes the next report due soon if there are ends to report.

@@ -22,6 +22,7 @@ const (
 	callAhead = 0.5  // seconds of admissions called before permits are free: until the next view arrives
 	passAhead = 1.0  // seconds of admissions by which held visitors may pass others
 	parkAhead = 12.0 // seconds of admissions held at the edges
+	burstRest = 0.1  // permits of a burst that may wait for its first admissions, as a part of these
 	headHeld  = 1000 // of the line, held even if their turn is not near: limits may be raised, and a release may begin
 )
 
@@ -203,12 +204,17 @@ func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64)
 	}
 }
 
-// upTo returns the place of the last of n visitors. Places within a slice of the line are unknown, except those of held
-// visitors: if many visitors joined in one instant, none may stand before the place that is n by number alone.
+// upTo returns the place of the last of n visitors. Within a slice of the line only the places of held visitors are
+// known: of these, as many are called as permits are left for the slice. If that is a small part of a burst, the slice
+// waits until the visitors before it have entered: by then its own are held.
 func (x *Prospect) upTo(whole estimate.Histogram, n float64) fleettime.Time {
-	at := whole.At(n)
+	at := whole.At(n) // the place of the next visitor
 	in := whole.SliceOf(at)
-	k := max(0, int(n-whole.Before(in.Start))) // of the visitors in the slice
+	before := whole.Before(in.Start)
+	k := max(0, int(n-before)) // of the visitors in the slice
+	if k > 0 && float64(k) <= burstRest*(before-max(0, x.Overdue)) {
+		return in.Start - 1
+	}
 	first, _ := slices.BinarySearch(x.HeldJoined, in.Start)
 	held := x.HeldJoined[first:]
 	for i, joined := range held[:min(k, len(held))] {
@@ -217,10 +223,14 @@ func (x *Prospect) upTo(whole estimate.Histogram, n float64) fleettime.Time {
 			break
 		}
 	}
-	if m := min(k, len(held)); m > 0 {
-		at = max(at, held[m-1])
+	switch m := min(k, len(held)); m {
+	case 0:
+		return at - 1
+	case k:
+		return held[m-1]
+	default:
+		return max(at-1, held[m-1])
 	}
-	return at
 }
 
 // SameView reports whether two views have the same effect on visitors and edges.

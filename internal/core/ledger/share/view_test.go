@@ -80,6 +80,9 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 			name: "many joined in one instant, some are held", line: line(0, 500), free: 3, held: at(1.9, 1.9, 1.9, 1.9),
 			want: 450,
 		},
+		{name: "the last permit of many is for one of two in a slice", line: line(append(ones[:39:39], 2, 1)...), free: 40, want: 39},
+		{name: "more permits are for a slice", line: line(append(ones[:20:20], 40)...), free: 40, want: 40},
+		{name: "those before a slice are overdue", line: line(append(ones[:39:39], 2)...), free: 1, overdue: 39, want: 40},
 	} {
 		x := Prospect{
 			Flow: &Flow{}, Rounds: &Rounds{}, Lines: []estimate.Histogram{tc.line, tc.moved}, Supply: tc.free, Rate: 1000,
@@ -89,8 +92,35 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 		if got := int(tc.line.Before(v.Cutoff) + 0.5); got != tc.want {
 			t.Errorf("%s: the first %d are called, want %d", tc.name, got, tc.want)
 		}
+		if next := tc.line.At(float64(tc.want)); v.Cutoff >= next && v.Cutoff < tc.line[len(tc.line)-1].End()-1 && tc.line.SliceOf(next).Start == next {
+			t.Errorf("%s: the cutoff is %d, the place of the next visitor", tc.name, v.Cutoff)
+		}
 		if tc.want < 100 && len(tc.held) > 0 && v.Cutoff >= tc.held[0] {
 			t.Errorf("%s: a held visitor behind is called", tc.name)
+		}
+	}
+}
+
+// TestHeldVisitorsOfASliceAreCalledByPlace: as many as there are permits for the slice, wherever in it they stand.
+func TestHeldVisitorsOfASliceAreCalledByPlace(t *testing.T) {
+	for _, tc := range []struct {
+		free int64
+		held []fleettime.Time
+		want fleettime.Time
+	}{
+		{free: 1, held: []fleettime.Time{1100, 1200, 1300, 1900}, want: 1100},
+		{free: 2, held: []fleettime.Time{1100, 1200, 1300, 1900}, want: 1200},
+		{free: 3, held: []fleettime.Time{1800, 1900}, want: 1900},
+		{free: 3, held: []fleettime.Time{1100, 1200}, want: 1749},
+		{free: 2, want: 1499},
+		{free: 4, held: []fleettime.Time{1100, 1200, 1300, 1900}, want: 1999},
+	} {
+		x := Prospect{
+			Flow: &Flow{}, Rounds: &Rounds{}, Lines: []estimate.Histogram{{{Start: 1000, Width: 1000, N: 4}}},
+			Supply: tc.free, Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: tc.held, Wanted: 1,
+		}
+		if v := x.View(0, 10_000); v.Cutoff != tc.want {
+			t.Errorf("%d permits, %v held: the cutoff is %d, want %d", tc.free, tc.held, v.Cutoff, tc.want)
 		}
 	}
 }
