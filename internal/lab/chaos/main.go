@@ -69,7 +69,9 @@ var scenarios = map[string]scenario{
 	},
 	"closures": {
 		"losses after which data centres admit nobody for a while, those whose names match -only", deploy, closeAll,
-		[]string{"-visitors=600", "-new-users-per-minute=300", "-session-duration=40s"},
+		[]string{
+			"-visitors=800", "-total-active-users=400", "-new-users-per-minute=600", "-session-duration=40s",
+		},
 	},
 	"upgrade": {
 		"nodes of the build in -old are replaced by this one, and back", deploy, upgrades,
