@@ -73,17 +73,19 @@ func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		b := a.rooms.openReported(r.Room, m)
-		if acc := b.accounts.of(e); acc != nil && acc.demand.Overdue != r.Overdue {
-			a.up.reportSoon(now, endGap) // those of all edges change together, and only their sum is right
+		if b.applyReport(now, wrote, by, e, m, r) {
+			a.up.reportSoon(now, endGap) // overdue visitors of all edges change together, and only their sum is right
 		}
-		b.applyReport(now, wrote, by, e, m, r)
 		a.stored.raiseMovedIn(int64(b.terminations.movedIn))
 		a.up.reportEnds(now, b)
 	}
 }
 
-// applyReport updates the counters of an edge in one room. The report was written between wrote and by.
-func (b *roomLedger) applyReport(now, wrote, by fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
+// applyReport updates the counters of an edge in one room. The report was written between wrote and by. The result says
+// whether the number of overdue visitors changed.
+func (b *roomLedger) applyReport(
+	now, wrote, by fleettime.Mono, e *edge, m *report, r *wire.RoomReport,
+) (overdueChanged bool) {
 	acc := b.reported(e)
 	acc.sessions.applyReport(&b.counts, r.Sessions)
 	acc.permits.Sessions.Recover(r.Permits.Sessions)
@@ -95,6 +97,7 @@ func (b *roomLedger) applyReport(now, wrote, by fleettime.Mono, e *edge, m *repo
 	spent := ledger.Growth(&acc.spent, r.Spent)
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
+	overdueChanged = acc.demand.Overdue != r.Overdue
 	acc.demand = ledger.DemandOf(r)
 	b.passes.toEdges.ApplyReport(&acc.passes, r)
 	if acc.report == nil {
@@ -122,6 +125,7 @@ func (b *roomLedger) applyReport(now, wrote, by fleettime.Mono, e *edge, m *repo
 		b.recordEnd(end, true)
 	}
 	b.dirty, b.stale = true, true
+	return overdueChanged
 }
 
 // applyMoves records stamped tickets and cancels double counts. The report was written between earliest and latest.
