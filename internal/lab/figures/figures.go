@@ -67,6 +67,15 @@ func Decode(data []byte) (*Document, error) {
 	return d, nil
 }
 
+// Read reads and decodes docs/figures.json, which is the named file.
+func Read(file string) (*Document, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return Decode(data)
+}
+
 // Keys returns the keys of all rows.
 func (d *Document) Keys() map[string]bool {
 	keys := map[string]bool{}

@@ -3,7 +3,6 @@ package sim
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -62,11 +61,7 @@ func TestFigures(t *testing.T) {
 // TestKeysOfFigures: every key of the simulator in docs/figures.json is the name of a figure.
 func TestKeysOfFigures(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../../docs/figures.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := figures.Decode(data)
+	d, err := figures.Read("../../../docs/figures.json")
 	if err != nil {
 		t.Fatal(err)
 	}
