@@ -32,7 +32,7 @@ func New(o Options) (*Server, error) {
 		Log: s.log, Floor: s.newestRooms, Restoring: s.restoring.Load, Keep: node.WriteFile, Journal: o.Audit,
 	})
 	s.candidate = node.NewCandidate(node.CandidateOptions{
-		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 1024, Dropped: s.metrics.dropped,
+		Lease: o.Lease, Clock: o.Clock, Log: s.log, Dropped: s.metrics.dropped,
 		Regressions: s.metrics.regressions,
 	})
 	var err error

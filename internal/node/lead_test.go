@@ -58,7 +58,7 @@ func (w *won) candidateOf(t *testing.T, c *Clock) (*Candidate, *Fleet) {
 		t.Fatal(err)
 	}
 	return NewCandidate(CandidateOptions{
-		Lease: w, Clock: c, Log: slog.New(slog.DiscardHandler), Inbox: 2,
+		Lease: w, Clock: c, Log: slog.New(slog.DiscardHandler),
 		Dropped:     prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped_total", Help: "h"}),
 		Regressions: prometheus.NewCounter(prometheus.CounterOpts{Name: "regressions_total", Help: "h"}),
 	}), f
@@ -137,7 +137,7 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		go func() {
 			done <- candidate.Run(ctx, f, func(ctx context.Context, term *Term) error {
 				term.Brief(l)
-				for i := range 3 {
+				for i := range inboxSize + 1 {
 					term.Offer(func() { taken = append(taken, i) })
 				}
 				led = term.Drive(ctx, l, &lock, func() (time.Duration, error) {
@@ -148,11 +148,15 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 			})
 		}()
 		synctest.Wait()
-		if l.until != 1 || l.rooms != 1 || !slices.Equal(taken, []int{0, 1}) || testutil.ToFloat64(candidate.Dropped) != 1 ||
-			pumps.Load() < 2 {
-			t.Errorf("lease until %d, rooms set %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, "+
-				"2 at least",
-				l.until, l.rooms, taken, testutil.ToFloat64(candidate.Dropped), pumps.Load())
+		if l.until != 1 || l.rooms != 1 || testutil.ToFloat64(candidate.Dropped) != 1 {
+			t.Errorf("lease until %d, rooms set %d times, %v dropped; want 1, 1, 1", l.until, l.rooms,
+				testutil.ToFloat64(candidate.Dropped))
+		}
+		if len(taken) != inboxSize || !slices.IsSorted(taken) {
+			t.Errorf("took %d messages, in order: %v; want %d, true", len(taken), slices.IsSorted(taken), inboxSize)
+		}
+		if n := pumps.Load(); n < 2 || n > inboxSize/inboxBatch+1 {
+			t.Errorf("pumped %d times for %d messages at once; want 2 to %d", n, inboxSize, inboxSize/inboxBatch+1)
 		}
 		before := pumps.Load()
 		w.extends <- 9

@@ -237,6 +237,7 @@ func (l *leadership) onSaved(version uint64, err error) error {
 		return fmt.Errorf("store promises: %w", err)
 	}
 	l.s.fresh = false
+	l.s.metrics.stored.Inc()
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.agg.Saved(l.s.Clock.Now(), version)

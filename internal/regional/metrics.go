@@ -16,6 +16,7 @@ type metrics struct {
 	dropped prometheus.Counter
 
 	regressions  prometheus.Counter
+	stored       prometheus.Counter
 	unknownEdges prometheus.Counter
 	invalid      *prometheus.CounterVec
 	sent         *prometheus.CounterVec
@@ -41,6 +42,10 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		regressions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_store_regressions_total",
 			Help: "Times that this regional came to lead from a store that did not know of a term that was seen.",
+		}),
+		stored: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_regional_promises_stored_total",
+			Help: "Writes of promises to the store.",
 		}),
 		unknownEdges: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_unknown_edges_total",
@@ -90,7 +95,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		copied: d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.",
 			"room"),
 	}
-	reg.MustRegister(m.dropped, m.regressions, m.unknownEdges, m.invalid, m.sent, m.sync, m)
+	reg.MustRegister(m.dropped, m.regressions, m.stored, m.unknownEdges, m.invalid, m.sent, m.sync, m)
 	for _, what := range []string{"report", "grant"} {
 		m.invalid.WithLabelValues(what)
 		for _, result := range node.Results {

@@ -69,7 +69,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.metrics = newMetrics(o.Reg, s)
 	s.candidate = node.NewCandidate(node.CandidateOptions{
-		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 4096, Dropped: s.metrics.dropped,
+		Lease: o.Lease, Clock: o.Clock, Log: s.log, Dropped: s.metrics.dropped,
 		Regressions: s.metrics.regressions,
 	})
 	var err error

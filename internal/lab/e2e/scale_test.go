@@ -15,13 +15,15 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/figures"
+	"vestibule/internal/lab/visitor"
 )
 
-// scaleRooms is the number of rooms in TestScale; 0 skips it.
-var scaleRooms = flag.Int("scale", 0, "rooms whose cost TestScale measures (`make scale`)")
+var (
+	scaleRooms = flag.Int("scale", 0, "rooms whose cost TestScale measures; 0 skips it (`make scale`)")
+	scaleEdges = flag.Int("edges", 50, "edges of its data centre")
+)
 
 const (
-	scaleEdges  = 50
 	scaleBusy   = 20                    // rooms with traffic, and visitors inside
 	scaleEvery  = 20 * time.Millisecond // between two requests of a visitor
 	scaleLength = 30 * time.Second      // of each measurement
@@ -66,17 +68,18 @@ func scale(t *testing.T, rooms int) (perRequest time.Duration) {
 	if rooms == room.MaxRooms {
 		return 0
 	}
-	for i := range scaleEdges - 1 {
+	for i := range *scaleEdges - 1 {
 		startEdge(t, bin, dir, nats, "dublin", fmt.Sprint("edge-", i+2), quickEdge)
 	}
 	leased := func() bool {
-		return gauge(t, nodes[1], `vestibule_regional_edges{state="alive"}`) == scaleEdges &&
+		return gauge(t, nodes[1], `vestibule_regional_edges{state="alive"}`) == *scaleEdges &&
 			gauge(t, nodes[1], `vestibule_regional_edges{state="dead"}`) == 0
 	}
 	until(t, "all edges have a lease", leased)
 	pause(t.Context(), 10*time.Second) // first permits, first views
 	perRequest = costOfTraffic(t, edge, paths)
-	costOfIdleness(t, append(nodes, edge))
+	storeWrites(t, nodes[1], "idle", func() { costOfIdleness(t, append(nodes, edge)) })
+	storeWrites(t, nodes[1], fmt.Sprintf("newcomers in %d rooms", scaleBusy), func() { costOfNewcomers(t, edge, nodes[1], paths) })
 	if !leased() {
 		t.Log("Leases lapsed meanwhile: this machine was too busy, the figures are not those of an idle fleet.")
 	}
@@ -116,6 +119,43 @@ func costOfTraffic(t *testing.T, edge *command, paths []string) time.Duration {
 		t.Errorf("%d requests of people inside did not reach the site", n)
 	}
 	return cost
+}
+
+// storeWrites prints how often the regional writes to its store while something happens.
+func storeWrites(t *testing.T, regional *command, what string, happens func()) {
+	t.Helper()
+	const name = "vestibule_regional_promises_stored_total"
+	before, begun := gauge(t, regional, name), time.Now()
+	happens()
+	t.Logf("store writes of the data centre, %s: %.1f per second (goal: 10)", what,
+		float64(gauge(t, regional, name)-before)/time.Since(begun).Seconds())
+}
+
+// costOfNewcomers lets more newcomers into the first rooms than the rooms admit, and prints the use of the processor by the
+// regional.
+func costOfNewcomers(t *testing.T, edge, regional *command, paths []string) {
+	t.Helper()
+	before, begun := cpuOf(t, regional), time.Now()
+	var asked atomic.Int64
+	var all sync.WaitGroup
+	for i := range scaleBusy {
+		g := newGuest(t, edge.at["url"]+paths[i%len(paths)], &http.Transport{})
+		all.Go(func() {
+			tick := time.NewTicker(scaleEvery)
+			defer tick.Stop()
+			for time.Since(begun) < scaleLength {
+				<-tick.C
+				stranger := guest{visitor.Visitor{Client: g.Client, Site: g.Site}, g.url}
+				stranger.Host = fmt.Sprintf("a-%d.example", i%len(paths))
+				stranger.inside()
+				asked.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	passed := time.Since(begun).Seconds()
+	t.Logf("%.0f newcomers a second, %s: %.2f %% of a core", float64(asked.Load())/passed, regional.name,
+		100*(cpuOf(t, regional)-before).Seconds()/passed)
 }
 
 // costOfIdleness prints the use of the processor by idle nodes.

@@ -1,14 +1,16 @@
 package region
 
 import (
+	"slices"
+
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/ledger/share"
 	"vestibule/internal/core/wire"
 )
 
-// account has the permits and counters of one edge instance in one room. roomLedger.account opens it. rooms.close
-// deletes it with the edge, closeAccount once the edge has dropped the room.
+// account has the permits and counters of one edge instance in one room. roomLedger.account opens it. close deletes it,
+// with the edge or once the edge has dropped the room.
 //
 // Invariant, for a live edge: since its last report it has used at most the unused permits of T that it held then,
 // and renewed at most renewCeil-renewed sessions.
@@ -58,6 +60,20 @@ type account struct {
 	changed     bool                   // set by markChanged
 	viewChanged bool                   // set by markViewChanged
 	queued      bool                   // set by edge.enqueue
+}
+
+// close deletes the account.
+func (a *account) close() {
+	same := func(o *account) bool { return o == a }
+	e, b := a.edge, a.ledger
+	e.accounts, b.accounts = slices.DeleteFunc(e.accounts, same), slices.DeleteFunc(b.accounts, same)
+	if a.queued {
+		a.queued, e.changed = false, slices.DeleteFunc(e.changed, same)
+	}
+	if a.drops {
+		e.dropping--
+		b.stale = true
+	}
 }
 
 // markViewChanged queues the view of the room for the edge.

@@ -11,25 +11,6 @@ import (
 // accounts are those of the edges in one room, by name and instance of the edge.
 type accounts []*account
 
-// of returns the account of an edge, nil where it has none in the room.
-func (as accounts) of(e *edge) *account {
-	if len(as) <= 8 { // faster than comparing names
-		for _, acc := range as {
-			if acc.edge == e {
-				return acc
-			}
-		}
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(as, e, compareAccount)
-	if !ok {
-		return nil
-	}
-	return as[i]
-}
-
-func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
-
 // lent returns the permits that edges may use: the permits of T that are not known to be spent, and all permits of R
 // that they hold.
 func (as accounts) lent() (credit, rate int64) {

@@ -89,11 +89,11 @@ func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime
 		}
 	}
 	l.roster.remove(func(e *edge) bool {
-		if !e.over() || l.rooms.counted(e) {
+		if !e.over() || e.counted() {
 			return false
 		}
 		l.stored.removeEntry(e)
-		l.rooms.close(e)
+		e.close()
 		return true
 	})
 	if l.rooms.passed == math.MaxInt64 && synced {
@@ -134,7 +134,7 @@ func (l *lifecycle) trackReturn(now fleettime.Mono) {
 	heard, silent := false, false
 	for _, e := range l.roster.edges {
 		heard = heard || e.reporting()
-		silent = silent || (e.state == dead && l.rooms.hasSilent(e))
+		silent = silent || (e.state == dead && e.hasSilent())
 	}
 	switch {
 	case !heard:

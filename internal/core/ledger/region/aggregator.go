@@ -151,7 +151,7 @@ func (a *Aggregator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	a.stored.raiseLife(uint32(a.rooms.longestLife(now) / time.Second))
 	for _, b := range a.rooms.list {
 		for _, e := range a.roster.edges {
-			if acc := b.accounts.of(e); acc != nil || e.state == alive && !b.gone {
+			if acc := e.account(b.ID); acc != nil || e.state == alive && !b.gone {
 				b.account(e).markChanged()
 			}
 		}

@@ -169,7 +169,7 @@ func (b *roomLedger) listCeilings(listed []*edge) []wire.PermitCounts {
 	}
 	out := make([]wire.PermitCounts, len(listed))
 	for i, e := range listed {
-		if acc := b.accounts.of(e); e.missing() {
+		if acc := e.account(b.ID); e.missing() {
 			out[i] = e.ceilings[b.ID]
 		} else if acc != nil {
 			out[i] = acc.ceiling.next
@@ -223,7 +223,7 @@ func (r *registry) boundable(e *edge) bool {
 		return false
 	}
 	return !slices.ContainsFunc(r.roster.named(e.name), func(o *edge) bool {
-		return o != e && (!o.over() || r.rooms.counted(o))
+		return o != e && (!o.over() || o.counted())
 	})
 }
 
@@ -299,7 +299,8 @@ func (s *silence) tightenCeilings(ft fleettime.Time, e *edge) {
 	if !known || slices.ContainsFunc(s.roster.edges, func(o *edge) bool { return o != e && o.missing() }) {
 		return
 	}
-	for b, acc := range s.rooms.accounts(e) {
+	for _, acc := range e.accounts {
+		b := acc.ledger
 		p := &acc.reserved
 		free, _ := b.unallocated()
 		if n := max(0, p.spent+free); p.silent && n < p.spent {

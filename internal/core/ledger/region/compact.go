@@ -45,10 +45,10 @@ func (g *compactor) compact(now fleettime.Mono) (sum *edge, folded []*edge) {
 		if e.state != left || e.name == wire.Gone {
 			continue
 		}
-		for _, acc := range g.rooms.accounts(e) {
+		for _, acc := range e.accounts {
 			n += len(acc.sessions.expiries)
 		}
-		if g.canCompact(now, e) {
+		if e.canCompact(now) {
 			folded = append(folded, e)
 		}
 	}
@@ -65,7 +65,7 @@ func (g *compactor) compact(now fleettime.Mono) (sum *edge, folded []*edge) {
 	}
 	g.roster.remove(func(e *edge) bool { return slices.Contains(folded, e) })
 	for _, e := range folded {
-		g.rooms.close(e)
+		e.close()
 	}
 	sum.summary = slices.DeleteFunc(sum.summary,
 		func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
@@ -74,12 +74,12 @@ func (g *compactor) compact(now fleettime.Mono) (sum *edge, folded []*edge) {
 
 // canCompact reports whether an edge that left will not report again, and nothing is reserved for it. An edge that
 // was declared lost may report again.
-func (g *compactor) canCompact(now fleettime.Mono, e *edge) bool {
+func (e *edge) canCompact(now fleettime.Mono) bool {
 	if e.reservedLost || e.replyDue || now.Sub(e.receivedAt) < compactEvery {
 		return false // the reply to its goodbye is due, or its last report is in flight
 	}
-	for b, acc := range g.rooms.accounts(e) {
-		if acc.reserved.silent || b.counts.freed == 0 {
+	for _, acc := range e.accounts {
+		if acc.reserved.silent || acc.ledger.counts.freed == 0 {
 			return false // sessions are reserved, or counting has not begun
 		}
 	}
@@ -89,7 +89,8 @@ func (g *compactor) canCompact(now fleettime.Mono, e *edge) bool {
 // merge adds the sessions of an edge to the summary.
 func (g *compactor) merge(sum, e *edge) {
 	last := int64(0)
-	for b, acc := range g.rooms.accounts(e) {
+	for _, acc := range e.accounts {
+		b := acc.ledger
 		to := b.account(sum)
 		if n := acc.reserved.count(&b.counts); n > 0 { // reserved sessions count until then
 			until := acc.reserved.until

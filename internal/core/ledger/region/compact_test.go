@@ -150,7 +150,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 			c.say("stays", 1, wire.Report{})
 		}
 		for _, e := range c.agg.roster.edges {
-			if acc := c.agg.rooms.byID[c.room].accounts.of(e); acc != nil {
+			if acc := e.account(c.room); acc != nil {
 				want = addSessions(want, acc.sessions.expiries, c.agg.rooms.byID[c.room].counts.freed)
 			}
 		}
@@ -175,7 +175,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 		for freed := uint32(c.time().Second()); freed < uint32(c.time().Second())+100; freed++ {
 			var sum []wire.Expiry
 			for _, e := range c.agg.roster.edges {
-				if acc := c.agg.rooms.byID[c.room].accounts.of(e); acc != nil {
+				if acc := e.account(c.room); acc != nil {
 					sum = addSessions(sum, acc.sessions.expiries, 0)
 				}
 			}

@@ -20,21 +20,18 @@ func (r *rooms) dropRemoved(at *snapshot) {
 		if !b.gone {
 			continue
 		}
-		b.accounts = slices.DeleteFunc(b.accounts, func(acc *account) bool {
+		for _, acc := range slices.Clone(b.accounts) {
 			e := acc.edge
 			if acc.drops || acc.counts() || acc.reserved.silent {
-				return false
+				continue
 			}
 			if e.over() || e.state == alive && acc.report == nil {
-				acc.unqueue()
-				return true
-			}
-			if e.state == alive && acc.isUnused() {
+				acc.close()
+			} else if e.state == alive && acc.isUnused() {
 				acc.drops, e.dropping, e.urgent = true, e.dropping+1, true
 				acc.markChanged()
 			}
-			return false
-		})
+		}
 	}
 }
 
@@ -44,43 +41,29 @@ func (a *account) isUnused() bool {
 	return a.report.Removed && a.credit() == 0 && p.Rate.Held() == 0
 }
 
-// unqueue removes the account from the list of those with news for the edge.
-func (a *account) unqueue() {
-	a.queued = false
-	a.edge.changed = slices.DeleteFunc(a.edge.changed, func(o *account) bool { return o == a })
-}
-
 // answered reports whether the edge has applied the grant that drops the room.
 func (a *account) answered() bool { return a.dropAt != 0 && a.dropAt <= a.edge.acked }
 
 // reported returns the account of an edge that reports the room. If the edge has dropped the room, the account
 // starts anew: its counters are those of the report.
 func (b *roomLedger) reported(e *edge) *account {
-	if acc := b.accounts.of(e); acc != nil && acc.answered() {
-		b.closeAccount(acc)
+	if acc := e.account(b.ID); acc != nil && acc.answered() {
+		acc.close()
 	}
 	return b.account(e)
 }
 
-// closeAccount deletes the account of an edge that has answered.
-func (b *roomLedger) closeAccount(acc *account) {
-	acc.edge.dropping--
-	acc.unqueue()
-	b.accounts = slices.DeleteFunc(b.accounts, func(o *account) bool { return o == acc })
-	b.stale = true
-}
-
-// closeDropped deletes the accounts of the rooms that an edge has dropped: its complete report does not have them.
-func (r *rooms) closeDropped(e *edge) {
+// closeDropped deletes the accounts of the rooms that the edge has dropped: its complete report does not have them.
+func (e *edge) closeDropped() {
 	if e.dropping == 0 {
 		return
 	}
-	for b, acc := range r.accounts(e) {
+	for _, acc := range slices.Clone(e.accounts) {
 		if !acc.answered() {
 			continue
 		}
-		b.closeAccount(acc)
-		if !b.gone && e.state == alive {
+		acc.close()
+		if b := acc.ledger; !b.gone && e.state == alive {
 			b.account(e) // for its view and revocations, once the edge has the room again
 		}
 	}

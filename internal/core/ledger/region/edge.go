@@ -117,6 +117,9 @@ type edge struct {
 	storeVersion uint64          // version of Durable with its newest roster entry: joining lasts until it is stored
 	summary      []wire.GoneEdge // of wire.Gone: the edges whose sessions it sums
 
+	// By room. roomLedger.account and account.close change it together with roomLedger.accounts.
+	accounts []*account
+
 	// What is sent to it. grant clears replyDue and urgent.
 	replyDue bool       // a reply to its report is due
 	urgent   bool       // a change cannot wait for its next report
@@ -131,6 +134,17 @@ func (e *edge) enqueue(a *account) {
 		e.changed = append(e.changed, a)
 	}
 }
+
+// account returns the account of the edge in a room; nil for none.
+func (e *edge) account(id room.ID) *account {
+	i, ok := slices.BinarySearchFunc(e.accounts, id, compareRoom)
+	if !ok {
+		return nil
+	}
+	return e.accounts[i]
+}
+
+func compareRoom(acc *account, id room.ID) int { return cmp.Compare(acc.ledger.ID, id) }
 
 func compareEdges(a, b *edge) int {
 	if a == b {
@@ -151,6 +165,21 @@ func (e *edge) compare(name string, instance uint64) int {
 func (e *edge) clearSilence() {
 	e.leased, e.until, e.ended = 0, 0, 0
 	e.waited, e.silent = 0, 0
+}
+
+// hasSilent reports whether the edge may be renewing sessions of any room.
+func (e *edge) hasSilent() bool {
+	return slices.ContainsFunc(e.accounts, func(acc *account) bool { return acc.reserved.silent })
+}
+
+// counted reports whether sessions or permits of the edge still count.
+func (e *edge) counted() bool { return slices.ContainsFunc(e.accounts, (*account).counts) }
+
+// close deletes the accounts of the edge.
+func (e *edge) close() {
+	for _, acc := range slices.Clone(e.accounts) {
+		acc.close()
+	}
 }
 
 // over reports whether the lease epoch has ended: the lease lapsed, or the edge said goodbye.

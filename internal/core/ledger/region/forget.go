@@ -77,9 +77,9 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 		a.roster.markEnded(e, latest)
 		switch {
 		case over && e.missing():
-			for b, acc := range a.rooms.accounts(e) {
+			for _, acc := range e.accounts {
 				acc.reserved = reserved{}
-				b.dirty, b.stale = true, true
+				acc.ledger.dirty, acc.ledger.stale = true, true
 			}
 			a.lifecycle.silence.holdUntil, e.reservedLost, e.ceilings = 0, false, nil
 			e.become(left)
@@ -88,8 +88,8 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, ov
 			a.lifecycle.endedNow(now, e)
 		}
 		out.Instances = append(out.Instances, e.instance)
-		for b, acc := range a.rooms.accounts(e) {
-			out.Sessions += acc.reserved.count(&b.counts)
+		for _, acc := range e.accounts {
+			out.Sessions += acc.reserved.count(&acc.ledger.counts)
 		}
 	}
 	for _, instance := range a.rooms.endOvercommit(now, &a.roster, name, instance, latest) {

@@ -197,7 +197,8 @@ func (l *lifecycle) endLostReservation(e *edge) {
 			other = o
 		}
 	}
-	for b, acc := range l.rooms.accounts(e) {
+	for _, acc := range e.accounts {
+		b := acc.ledger
 		p := &acc.reserved
 		if e.ceilings != nil {
 			b.rates.remove(e.num) // its report has them

@@ -51,8 +51,8 @@ func (a *account) pinAll(gone *edge) {
 			}
 		}
 	}
-	if gone != nil && b.accounts.of(gone) != nil {
-		unreported += b.accounts.of(gone).sessions.stamped(&b.counts) // the summary does not tell the edges of its sessions
+	if gone != nil && gone.account(b.ID) != nil {
+		unreported += gone.account(b.ID).sessions.stamped(&b.counts) // the summary does not tell the edges of its sessions
 	}
 	a.reserved.unreported = max(a.reserved.unreported, unreported)
 	for i := range b.ids.slots {

@@ -9,7 +9,7 @@ import (
 // report counts as done.
 func (l *lifecycle) lapse(now fleettime.Mono, e *edge) {
 	e.become(dead)
-	for _, acc := range l.rooms.accounts(e) {
+	for _, acc := range e.accounts {
 		acc.lapse(e.receivedAt.Add(l.lapseAfter()))
 	}
 	l.reserve(now, e)
@@ -23,7 +23,7 @@ func (l *lifecycle) endLeaseEpoch(now fleettime.Mono, e *edge, m *report, comple
 	}
 	over := e.over()
 	switch {
-	case m.Final && complete && (m.LeaseEpoch == e.leaseEpoch || m.Bye) && (m.Settles || l.rooms.isExact(e, m.AsOf)):
+	case m.Final && complete && (m.LeaseEpoch == e.leaseEpoch || m.Bye) && (m.Settles || e.isExact(m.AsOf)):
 		// A final report of an older lease epoch is not enough: the edge may have received the grant of the
 		// lapsed one since, and has to end that one too.
 		l.settleExact(now, e)
@@ -51,9 +51,9 @@ func (l *lifecycle) reserve(now fleettime.Mono, e *edge) {
 		gone = l.roster.find(wire.Gone, 0)
 	}
 	renews := !l.roster.hasEnded(e) || e.unconfirmed
-	for b, acc := range l.rooms.accounts(e) {
+	for _, acc := range e.accounts {
 		acc.reserve(now, lastExpiry)
-		if !b.Cap && renews {
+		if !acc.ledger.Cap && renews {
 			acc.pinAll(gone)
 		}
 	}
@@ -62,7 +62,7 @@ func (l *lifecycle) reserve(now fleettime.Mono, e *edge) {
 // settleExact applies the final numbers of an edge whose lease epoch has ended: nothing is reserved any more.
 func (l *lifecycle) settleExact(now fleettime.Mono, e *edge) {
 	l.rooms.removeOvercommit([]uint64{e.instance})
-	for _, acc := range l.rooms.accounts(e) {
+	for _, acc := range e.accounts {
 		acc.settle(now)
 	}
 }
@@ -70,7 +70,7 @@ func (l *lifecycle) settleExact(now fleettime.Mono, e *edge) {
 // leave handles the goodbye of an edge.
 func (l *lifecycle) leave(e *edge) {
 	e.become(left)
-	for _, acc := range l.rooms.accounts(e) {
+	for _, acc := range e.accounts {
 		t := &acc.permits.Sessions
 		t.Returned = max(t.Returned, t.Granted-acc.spent)
 		acc.clearDemand()
@@ -89,9 +89,9 @@ func (l *lifecycle) revive(e *edge) {
 
 // isExact reports whether a final report is still true when it arrives. Under partition_policy serve the edge may
 // continue to renew sessions. All renewals are counted as long as every freed second was over at the edge too.
-func (r *rooms) isExact(e *edge, asOf fleettime.Time) bool {
-	for b := range r.accounts(e) {
-		if !b.Cap && asOf.Second() < b.counts.freed-1 {
+func (e *edge) isExact(asOf fleettime.Time) bool {
+	for _, acc := range e.accounts {
+		if b := acc.ledger; !b.Cap && asOf.Second() < b.counts.freed-1 {
 			return false
 		}
 	}

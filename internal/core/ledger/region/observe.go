@@ -41,7 +41,7 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	a.count(now, e, &r)
 	if complete {
 		e.advance(&r)
-		a.rooms.closeDropped(e)
+		e.closeDropped()
 	}
 	a.lifecycle.endLeaseEpoch(now, e, &r, complete)
 	if r.Settles && a.lifecycle.isSettled(e) {

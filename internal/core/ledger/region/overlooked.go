@@ -2,6 +2,7 @@ package region
 
 import (
 	"fmt"
+	"slices"
 
 	"vestibule/internal/core/fleettime"
 )
@@ -15,20 +16,20 @@ func (c *centre) Overlooked(now fleettime.Mono, reported bool) string {
 		if reported && (n > 0 || rate > 0) {
 			return fmt.Sprintf("%d and %d permits of room %x are not returned", n, rate, uint64(b.ID))
 		}
+		for _, acc := range b.accounts {
+			if acc.edge.account(b.ID) != acc {
+				return fmt.Sprintf("%s does not list its account of room %x", acc.edge.name, uint64(b.ID))
+			}
+		}
 	}
 	for _, e := range c.roster.edges {
 		listed := map[*account]bool{}
 		for _, acc := range e.changed {
 			listed[acc] = true
 		}
-		n := 0
-		for id, b := range c.rooms.byID {
-			acc := b.accounts.of(e)
-			if acc == nil {
-				continue
-			}
-			n++
-			if acc.queued != listed[acc] || acc.edge != e || acc.ledger != b {
+		for _, acc := range e.accounts {
+			b, id := acc.ledger, acc.ledger.ID
+			if acc.queued != listed[acc] || acc.edge != e || c.rooms.byID[id] != b || !slices.Contains(b.accounts, acc) {
 				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.queued, listed[acc])
 			}
 			if !acc.queued &&

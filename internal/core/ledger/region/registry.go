@@ -35,7 +35,7 @@ func (r *registry) storeEnded(e *edge) {
 		latest = r.latest(r.advanced)
 	}
 	var rooms []wire.RosterRoom
-	for _, acc := range r.rooms.accounts(e) {
+	for _, acc := range e.accounts {
 		if acc.counts() {
 			rooms = append(rooms, acc.entry(r.advanced, latest))
 		}

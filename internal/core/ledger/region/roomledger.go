@@ -108,14 +108,17 @@ func (l *ticketLife) unknown() int64 {
 
 // account returns the account of an edge, and opens it if needed.
 func (b *roomLedger) account(e *edge) *account {
-	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
-	if !ok {
-		acc := &account{edge: e, ledger: b}
-		b.accounts = slices.Insert(b.accounts, i, acc)
-		acc.markChanged()
-		acc.markViewChanged()
+	inEdge, ok := slices.BinarySearchFunc(e.accounts, b.ID, compareRoom)
+	if ok {
+		return e.accounts[inEdge]
 	}
-	return b.accounts[i]
+	acc := &account{edge: e, ledger: b}
+	inRoom, _ := slices.BinarySearchFunc(b.accounts, e, func(acc *account, e *edge) int { return compareEdges(acc.edge, e) })
+	e.accounts = slices.Insert(e.accounts, inEdge, acc)
+	b.accounts = slices.Insert(b.accounts, inRoom, acc)
+	acc.markChanged()
+	acc.markViewChanged()
+	return acc
 }
 
 // tally returns the progress of the room in this data centre.

@@ -2,7 +2,6 @@ package region
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -31,16 +30,6 @@ func (r *rooms) openReported(id room.ID, m *report) *roomLedger {
 	b := r.open(id)
 	b.counts.start(max(m.earliest, r.watermark))
 	return b
-}
-
-// close deletes the accounts of an edge.
-func (r *rooms) close(e *edge) {
-	for _, b := range r.list {
-		if i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount); ok {
-			b.accounts = slices.Delete(b.accounts, i, i+1)
-		}
-	}
-	e.changed, e.dropping = nil, 0
 }
 
 // set replaces the room set.
@@ -111,37 +100,6 @@ func (r *rooms) longestLostWait() time.Duration {
 func (r *rooms) markAllStale() {
 	for _, b := range r.list {
 		b.stale = true
-	}
-}
-
-// hasSilent reports whether an edge may be renewing sessions of any room.
-func (r *rooms) hasSilent(e *edge) bool {
-	for _, acc := range r.accounts(e) {
-		if acc.reserved.silent {
-			return true
-		}
-	}
-	return false
-}
-
-// counted reports whether sessions or permits of an edge still count.
-func (r *rooms) counted(e *edge) bool {
-	for _, acc := range r.accounts(e) {
-		if acc.counts() {
-			return true
-		}
-	}
-	return false
-}
-
-// accounts returns the accounts of an edge, by room.
-func (r *rooms) accounts(e *edge) iter.Seq2[*roomLedger, *account] {
-	return func(yield func(*roomLedger, *account) bool) {
-		for _, b := range r.list {
-			if acc := b.accounts.of(e); acc != nil && !yield(b, acc) {
-				return
-			}
-		}
 	}
 }
 

@@ -83,7 +83,7 @@ func (es edges) mayHavePredecessor(e *edge, now int64) bool {
 func (es edges) acknowledgedEnds(b *roomLedger) uint64 {
 	known := b.terminations.n
 	for _, e := range es {
-		acc := b.accounts.of(e)
+		acc := e.account(b.ID)
 		switch {
 		case e.state == left:
 		case e.state != alive || acc == nil || acc.report == nil:

@@ -34,7 +34,7 @@ func (l *lifecycle) settles(now fleettime.Mono, e *edge) (already bool) {
 
 // isSettled reports whether the last report of an instance is stored, as far as a successor needs it.
 func (l *lifecycle) isSettled(e *edge) bool {
-	return e.state == left && (!l.rooms.counted(e) || l.stored.saved >= e.storeVersion)
+	return e.state == left && (!e.counted() || l.stored.saved >= e.storeVersion)
 }
 
 // storeFolders is the most time from a snapshot that an edge reports to a store that refuses older ones.

@@ -56,7 +56,8 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	if e.ended != 0 {
 		end = e.ended // unchanged by takeovers
 	}
-	for b, acc := range s.rooms.accounts(e) {
+	for _, acc := range e.accounts {
+		b := acc.ledger
 		if acc.reserved.silent && (ended || e.silent > b.lostWait()) {
 			if !ended {
 				b.dirty = b.overcommit.add(e, acc.reserved.sum()) || b.dirty // it may be alive after all
@@ -115,7 +116,7 @@ func (s *silence) countSilence(now fleettime.Mono, e *edge) {
 
 // closeLost makes a lost edge left, unless it may be renewing sessions.
 func (s *silence) closeLost(e *edge) {
-	if !s.rooms.hasSilent(e) {
+	if !e.hasSilent() {
 		e.become(left)
 	}
 }

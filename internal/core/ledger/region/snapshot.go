@@ -47,10 +47,10 @@ func (at *snapshot) surplus(b *roomLedger) (n, rate int64) {
 // divide decides how many permits every edge may hold in a room. It grants permits, sets the idle targets and allows
 // renewals. It never takes permits back. It reports whether a report to global is urgent. ft is fleet time.
 func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger, edges []*edge) (hurry bool) {
-	to := make([]*account, 0, len(edges))
-	for _, e := range edges {
+	to := make([]*account, 0, len(b.accounts))
+	for _, acc := range b.accounts {
 		// An edge that has not reported the room does not know it, or has dropped it: it would ignore the grant.
-		if acc := b.accounts.of(e); acc != nil && acc.report != nil && !acc.drops && e.state == alive {
+		if acc.report != nil && !acc.drops && acc.edge.state == alive {
 			to = append(to, acc)
 		}
 	}

@@ -57,9 +57,8 @@ func (c *centre) Ledger(id room.ID) Ledger {
 	l.Free, l.RateFree = at.free(b)
 	l.Reserved = l.Active - b.counts.total()
 	l.RateReserved = b.rates.sum()
-	for _, e := range c.roster.edges {
-		acc := b.accounts.of(e)
-		if acc == nil || (e.state != alive && e.state != joining) {
+	for _, acc := range b.accounts {
+		if !acc.edge.reporting() {
 			continue
 		}
 		l.Credit += max(0, acc.credit())

@@ -93,7 +93,8 @@ func (c *centre) Waits(now fleettime.Mono) []Wait {
 			}
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
-			for b, acc := range c.rooms.accounts(e) {
+			for _, acc := range e.accounts {
+				b := acc.ledger
 				if acc.reserved.silent {
 					w.Why = WaitSessions
 					w.Sessions += acc.reserved.count(&b.counts)
