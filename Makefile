@@ -23,7 +23,7 @@ PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core font
 RELEASE := v0.2.0-dev 7765575b
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
-# make browser-runs RUNS=5, make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.
+# make browser-runs RUNS=5, make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=draw ROOMS=5.
 SEEDS    ?= 500
 SMALL    ?= 10000
 FIRST    ?= 1
@@ -36,6 +36,7 @@ KILLING  ?= 2m
 RATE     ?= 2000
 VISITORS ?= 2000
 RUNS     ?= 20
+ROOMS    ?= 1
 ARGS     ?=
 ONLY     ?=
 
@@ -208,8 +209,8 @@ upgrade: ## upgrade a fleet of the last release node by node to this build, and 
 	$(GO) run ./internal/lab/chaos upgrade -seed $(SEED) -old $$old $(ARGS)
 
 .PHONY: crowd
-crowd: ## run crowds of real clients against four edges, and compare forecasts with actual waits (6 minutes)
-	$(GO) test -count=1 -v -parallel 3 -timeout 30m -run 'TestCrowds/$(ONLY)' ./internal/lab/e2e -args -crowds
+crowd: ## run ROOMS crowds of real clients of each kind against four edges, and compare forecasts with actual waits (17 minutes each)
+	$(GO) test -count=1 -v -parallel 3 -timeout 2h -run 'TestCrowds/$(ONLY)' ./internal/lab/e2e -args -crowds $(ROOMS)
 
 .PHONY: siege
 siege: ## attack an edge from one address in 19 ways, those that match ONLY, beside visitors, with both fronts (10 minutes)

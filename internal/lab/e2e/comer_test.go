@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/lab/sim"
 	"vestibule/internal/lab/visitor"
@@ -27,6 +28,11 @@ type comer struct {
 	heard sim.Hearing
 	place fleettime.Time // in the line, as last shown
 	from  time.Duration  // start of the answers by which the forecasts are judged
+
+	// In a draw.
+	asked   time.Time // the newest request before its event
+	receipt *draw.Receipt
+	rank    int // as last shown; 0 for never
 }
 
 func (r *crowdRoom) comer(h *hall, rng *rand.Rand, begin time.Time, page bool) *comer {
@@ -49,6 +55,9 @@ func (p *comer) ask(ctx context.Context, poll bool) (n visitor.Shown, inside boo
 	if p.rng.IntN(5) == 0 { // a load balancer sends the next request elsewhere
 		p.edge = p.rng.IntN(len(p.h.Edges))
 	}
+	if now := time.Now(); now.Before(p.r.begins) {
+		p.asked = now
+	}
 	a, err := p.AskJSON(ctx, p.h.Edges[p.edge].URL+"/", poll)
 	return a.Shown, a.Inside, err
 }
@@ -66,6 +75,9 @@ func (p *comer) record(n *visitor.Shown, answer bool) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	p.discard()
 	p.place = n.Standing()
+	if d := &n.Draw; d.Receipt != nil {
+		p.receipt, p.rank = d.Receipt, d.Place
+	}
 	t := sim.Telling{
 		At: p.since(), Answer: answer, Known: n.WaitTimeKnown, Wait: seconds(n.WaitTimeSeconds),
 		Low: seconds(n.WaitTimeLowSeconds), High: seconds(n.WaitTimeHighSeconds),

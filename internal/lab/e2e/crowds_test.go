@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,13 +24,13 @@ import (
 	"vestibule/internal/lab/visitor"
 )
 
-var crowds = flag.Bool("crowds", false, "run TestCrowds (`make crowd`)")
+var crowds = flag.Int("crowds", 0, "rooms of each crowd in TestCrowds; 0: it is skipped (`make crowd`)")
 
 // TestCrowds runs the crowds of sim.Crowds as HTTP clients with separate cookies and connections against four edges in
-// two data centres. It compares every forecast with the actual wait and prints the figures of each crowd next to their
-// goals. The same figures on virtual time: `make figures ONLY=crowds`.
+// two data centres. It compares every forecast with the actual wait and prints the figures of each crowd, and of all its
+// rooms, next to their goals. The same figures on virtual time: `make figures ONLY=crowds`.
 func TestCrowds(t *testing.T) {
-	if !*crowds {
+	if *crowds == 0 {
 		t.Skip("`make crowd` runs it")
 	}
 	bin := build(t)
@@ -37,7 +38,9 @@ func TestCrowds(t *testing.T) {
 	_, h.Info = demo(t, exec.CommandContext(t.Context(), filepath.Join(bin, "vestibule"), "demo",
 		"--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data"), "--edges", "2", "--origin", h.origin))
 	for i, c := range sim.Crowds() {
-		h.rooms = append(h.rooms, &crowdRoom{Crowd: c, name: fmt.Sprintf("crowd-%d", i)})
+		for n := range *crowds {
+			h.rooms = append(h.rooms, &crowdRoom{Crowd: c, name: fmt.Sprintf("crowd-%d-%d", i, n)})
+		}
 	}
 	h.edit(t, func() {})
 	for _, e := range h.Edges {
@@ -54,12 +57,26 @@ func TestCrowds(t *testing.T) {
 		}
 	}
 	pause(t.Context(), 3*time.Second) // permits are on their way to the edges
-	for _, r := range h.rooms {
-		t.Run(r.Name, func(t *testing.T) {
+	for rooms := range slices.Chunk(h.rooms, *crowds) {
+		t.Run(rooms[0].Name, func(t *testing.T) {
 			t.Parallel()
-			title := fmt.Sprintf("%s (T %d, R %d, sessions of %v)", r.Name, r.Total, r.Rate, r.Session)
-			t.Logf("%s\n%s\ngoals: error <= %.2f, range covers 0.72 to 0.88, \"next\" in vain 0, "+
-				"rises without the word 0, first answers corrected 0", title, r.play(t, h), r.Error)
+			var mu sync.Mutex
+			all, c := &sim.Words{}, rooms[0].Crowd
+			t.Cleanup(func() {
+				t.Logf("%s (T %d, R %d, sessions of %v), %d rooms\n%s\ngoals: error <= %.2f, range covers 0.72 to 0.88, "+
+					"\"next\" in vain 0, rises without the word 0, first answers corrected 0",
+					c.Name, c.Total, c.Rate, c.Session, len(rooms), all, c.Error)
+			})
+			for i, r := range rooms {
+				t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+					t.Parallel()
+					words := r.play(t, h)
+					t.Log(words)
+					mu.Lock()
+					defer mu.Unlock()
+					all.Add(words)
+				})
+			}
 		})
 	}
 }
@@ -80,6 +97,8 @@ type crowdRoom struct {
 	event string // in rooms.yaml, "" for none
 	// time since the start from which answers reflect the newest change of the limits; 0 for no change
 	heard atomic.Int64
+
+	begins time.Time // the event of a draw
 }
 
 // edit changes rooms, and writes all of them.
@@ -108,6 +127,7 @@ func (r *crowdRoom) play(t *testing.T, h *hall) *sim.Words {
 		r.announce(ctx, t, h)
 	}
 	words := &sim.Words{}
+	var order drawOrder
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	missing := 0
@@ -121,8 +141,15 @@ func (r *crowdRoom) play(t *testing.T, h *hall) *sim.Words {
 			}
 		}
 	})
-	for i := range r.People {
-		at := time.Duration(rng.Int64N(int64(r.Over)))
+	people := r.People
+	if r.Draw {
+		people += people / 20 // come around the start of the event
+	}
+	for i := range people {
+		at, late := time.Duration(rng.Int64N(int64(r.Over))), i >= r.People
+		if late {
+			at = r.begins.Sub(begin) - time.Second + time.Duration(rng.Int64N(int64(3*time.Second)))
+		}
 		p := r.comer(h, rand.New(rand.NewPCG(uint64(i), uint64(r.People))), begin, i%2 == 0)
 		all.Go(func() {
 			defer p.Client.CloseIdleConnections()
@@ -132,8 +159,11 @@ func (r *crowdRoom) play(t *testing.T, h *hall) *sim.Words {
 			switch {
 			case !ok:
 				missing++
-			case at >= r.From:
+			case at >= r.From && !late:
 				words.Entered(&p.heard, p.place, joined, entered)
+			}
+			if ok && r.Draw {
+				order = append(order, drawTurn{p.receipt, p.rank, p.asked.Add(drawAsked).After(r.begins), late, entered})
 			}
 			mu.Unlock()
 			if ok {
@@ -143,7 +173,10 @@ func (r *crowdRoom) play(t *testing.T, h *hall) *sim.Words {
 	}
 	all.Wait()
 	if missing > 0 {
-		t.Errorf("%d of %d people did not come in", missing, r.People)
+		t.Errorf("%d of %d people did not come in", missing, people)
+	}
+	if r.Draw {
+		t.Log(order.judge(recordOf(t, h.Edges[0].URL, r.name), r.Total))
 	}
 	return words
 }
@@ -152,7 +185,8 @@ func (r *crowdRoom) play(t *testing.T, h *hall) *sim.Words {
 func (r *crowdRoom) announce(ctx context.Context, t *testing.T, h *hall) {
 	const read = 5 * time.Second
 	now := time.Now().UTC()
-	start := now.Add(read + r.Start())
+	start := now.Add(read + r.Start()).Truncate(time.Second)
+	r.begins = start
 	at := func(when time.Time) string { return when.Format(time.RFC3339) }
 	h.edit(t, func() {
 		r.event = fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, "+

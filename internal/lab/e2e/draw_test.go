@@ -76,7 +76,7 @@ func TestADraw(t *testing.T) {
 	defer cancel()
 	people := gather(ctx, t, edges, begins)
 	var record *draw.Record
-	until(t, "the record is public", func() bool { record = recordOf(t, edges[0]); return record != nil })
+	until(t, "the record is public", func() bool { record = recordOf(t, edges[0], "sale"); return record != nil })
 	for _, p := range slices.Backward(append([]*command{origin}, nodes...)) {
 		p.stop(t)
 	}
@@ -248,9 +248,9 @@ func (h *cutoffs) until(at time.Time) (called fleettime.Time) {
 }
 
 // recordOf requests the public record of the draw from an edge, nil for none.
-func recordOf(t *testing.T, edge string) *draw.Record {
+func recordOf(t *testing.T, edge, room string) *draw.Record {
 	t.Helper()
-	f, err := page(client, edge+drawPath)
+	f, err := page(client, edge+"/.well-known/vestibule/draw?room="+room)
 	if err != nil || f.StatusCode != http.StatusOK {
 		return nil
 	}
@@ -261,7 +261,71 @@ func recordOf(t *testing.T, edge string) *draw.Record {
 	return r
 }
 
-const drawPath = "/.well-known/vestibule/draw?room=sale"
+// drawTurn is what one visitor of a drawn crowd got.
+type drawTurn struct {
+	receipt *draw.Receipt // nil for none
+	rank    int           // as shown; 0 for never
+	asked   bool          // within drawAsked before the event
+	late    bool          // joined after entries closed
+	entered time.Duration
+}
+
+// drawAsked is the time before the event within which an entrant must have asked, so that its rank counts at the start.
+const drawAsked = 10 * time.Second
+
+// drawOrder is a drawn crowd of which everybody entered.
+type drawOrder []drawTurn
+
+// drawnOrder is the judgement of a drawOrder.
+type drawnOrder struct {
+	first   int     // visitors that entered first
+	beyond  int     // of them, with a rank behind as many entrants that asked
+	late    int     // of them, latecomers
+	off     float64 // largest difference between the shown and the true rank, as a part of the entrants
+	unshown int     // entrants that entered later and were never shown their rank
+	forged  int     // entrants without a receipt that the record confirms
+}
+
+// judge compares the order of entering and the shown ranks with the record.
+func (o drawOrder) judge(record *draw.Record, first int) (j drawnOrder) {
+	j.first = first
+	o = slices.SortedFunc(slices.Values(o), func(a, b drawTurn) int { return cmp.Compare(a.entered, b.entered) })
+	var places, asked []time.Time
+	for _, p := range o {
+		switch {
+		case p.late:
+		case p.receipt == nil || record == nil || record.Draw().Check(p.receipt) != nil:
+			j.forged++
+		default:
+			if places = append(places, p.receipt.Place); p.asked {
+				asked = append(asked, p.receipt.Place)
+			}
+		}
+	}
+	slices.SortFunc(places, time.Time.Compare)
+	slices.SortFunc(asked, time.Time.Compare)
+	for i, p := range o {
+		switch {
+		case p.late && i < first:
+			j.late++
+		case p.late || p.receipt == nil:
+		case i < first && len(asked) >= first && p.receipt.Place.After(asked[first-1]):
+			j.beyond++
+		case i >= first && p.rank == 0:
+			j.unshown++
+		case p.rank != 0:
+			rank, _ := slices.BinarySearchFunc(places, p.receipt.Place, time.Time.Compare)
+			j.off = max(j.off, math.Abs(float64(p.rank-rank-1))/float64(len(places)))
+		}
+	}
+	return j
+}
+
+func (j drawnOrder) String() string {
+	return fmt.Sprintf("of the first %d inside, %d have a rank behind the first ones that asked in the last %v, and %d are "+
+		"latecomers (goals: 0, 0); the shown rank is off by %.1f %% at most (goal: 2 %%), %d saw none (goal: 0), the record "+
+		"does not confirm %d (goal: 0)", j.first, j.beyond, drawAsked, j.late, 100*j.off, j.unshown, j.forged)
+}
 
 // drawJudgement is the result of a draw.
 type drawJudgement struct {
@@ -374,5 +438,45 @@ func TestJudgeOfADraw(t *testing.T) {
 	if j.early != 1 || j.beyond != 1 || j.over != 1 || len(j.lost) != 3 || j.drawn != 2 || j.entered != 7 ||
 		!j.first.Equal(at(.1)) {
 		t.Errorf("judged %+v", j)
+	}
+}
+
+// TestJudgeOfAnOrder tests the oracle of drawn crowds with five entrants and a latecomer, of whom two enter at once.
+func TestJudgeOfAnOrder(t *testing.T) {
+	closes := time.UnixMilli(1_800_000_000_000).UTC()
+	secret := draw.Secret{1}
+	record := &draw.Record{
+		Algorithm: draw.Algorithm, Room: "r", Event: "e", Commit: secret.Commit(),
+		Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret),
+	}
+	var drawn drawOrder
+	for n := range 5 {
+		joined := closes.Add(-time.Second)
+		place := time.UnixMilli(int64(record.Draw().Place(uint64(n), fleettime.TimeOf(joined), 0))).UTC()
+		drawn = append(drawn, drawTurn{receipt: &draw.Receipt{Ticket: draw.Ticket(n), Joined: joined, Place: place}})
+	}
+	slices.SortFunc(drawn, func(a, b drawTurn) int { return a.receipt.Place.Compare(b.receipt.Place) })
+	for i := range drawn {
+		drawn[i].rank, drawn[i].asked, drawn[i].entered = i+1, true, time.Duration(i)*time.Second
+	}
+	late := drawTurn{late: true, entered: time.Minute}
+	for name, c := range map[string]struct {
+		change func(drawOrder)
+		want   drawnOrder
+	}{
+		"in order":             {func(drawOrder) {}, drawnOrder{}},
+		"the third passes":     {func(o drawOrder) { o[2].entered = -1 }, drawnOrder{beyond: 1}},
+		"the second is silent": {func(o drawOrder) { o[1].asked, o[1].entered, o[2].entered = false, 9*time.Second, 0 }, drawnOrder{}},
+		"a latecomer passes":   {func(o drawOrder) { o[5].entered = -1 }, drawnOrder{late: 1}},
+		"a wrong rank":         {func(o drawOrder) { o[3].rank = 2 }, drawnOrder{off: .4}},
+		"no rank":              {func(o drawOrder) { o[0].rank, o[3].rank = 0, 0 }, drawnOrder{unshown: 1}},
+		"no receipt":           {func(o drawOrder) { o[4].receipt = nil }, drawnOrder{forged: 1}},
+	} {
+		o := append(slices.Clone(drawn), late)
+		c.change(o)
+		c.want.first = 2
+		if got := o.judge(record, 2); got != c.want {
+			t.Errorf("%s: judged %+v, want %+v", name, got, c.want)
+		}
 	}
 }

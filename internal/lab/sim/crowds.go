@@ -80,6 +80,6 @@ func Crowds() []Crowd {
 	})
 	add("random, rush", 250, 15*s, byLot, func(x *Crowd) { x.Method = room.MethodRandom })
 	add("random, steady", 900, 135*s, byLot, func(x *Crowd) { x.Total, x.From, x.Method = 120, 45*s, room.MethodRandom })
-	add("draw", 290, 20*s, drawn, func(x *Crowd) { x.Draw = true })
+	add("draw", 250, 20*s, drawn, func(x *Crowd) { x.Total, x.Draw = 40, true })
 	return out
 }

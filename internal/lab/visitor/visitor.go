@@ -57,6 +57,7 @@ type Shown struct {
 	Draw struct {
 		Stage, Commit string
 		Receipt       *draw.Receipt
+		Place         int // rank among the entrants; 0 for unknown
 	}
 }
 
