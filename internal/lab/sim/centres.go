@@ -174,7 +174,7 @@ func (cs *centres) take(from *proc, r *dataCentre, hear func(core *region.Aggreg
 		if !n.gone {
 			cs.net.pass(from, &n.proc, func() {
 				hear(n.core, n.clock.read(cs.now))
-				cs.run(n)
+				cs.answer(&n.proc)
 			})
 		}
 	}

@@ -172,7 +172,7 @@ func (gs *coordinators) takeReport(from *regionProc, m *wire.Report) {
 		}
 		gs.net.pass(&from.proc, &n.proc, func() {
 			n.core.Observe(n.clock.read(gs.now), *m)
-			gs.run(n)
+			gs.answer(&n.proc)
 		})
 	}
 }

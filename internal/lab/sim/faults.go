@@ -64,6 +64,7 @@ type Faults struct {
 	OldImages  bool `without:"old-images,pasts"`  // with Pasts: an edge's disk comes back as it was a while before
 	Restart    bool `without:"restart"`           // every process ends and restarts on its machine
 	Forgetful  bool `without:"forgetful"`         // no process stores fleet time in its data folder
+	Busy       bool `without:"busy"`              // leaders answer several messages together
 	// wall clocks are off by up to 5 min, monotonic ones drift at their bound
 	Clocks bool `without:"clocks"`
 

@@ -49,6 +49,18 @@ func (k *kernel) due(p *proc, m fleettime.Mono) {
 	k.plan(at, func() { k.fire(p, gen) })
 }
 
+// busyFor is the longest time for which a busy leader takes messages before it answers them.
+const busyFor = 100 * time.Millisecond
+
+// answer runs a leader that got a message: at once or, if it is busy, with the messages of the next moments.
+func (k *kernel) answer(p *proc) {
+	if k.cfg.Faults.Busy && !k.calm && k.chaos.IntN(2) == 0 {
+		k.due(p, p.clock.read(k.now).Add(time.Duration(k.chaos.Int64N(int64(busyFor)))))
+		return
+	}
+	p.run()
+}
+
 // fire wakes a process up, unless it has been planned anew. A stopped process is waited for.
 func (k *kernel) fire(p *proc, gen uint64) {
 	switch {
