@@ -179,14 +179,14 @@ func unpackView(p *wirepb.View) (*View, error) {
 	return v, v.unpackRounds(p)
 }
 
-// unpackRounds decodes the rounds of a view.
+// unpackRounds decodes the rounds of a view. The one of a leader without fleet time begins at 0.
 func (v *View) unpackRounds(p *wirepb.View) error {
 	if len(p.RoundSeed) != len(p.RoundCalledMs) || len(p.RoundSeed) > draw.MaxRounds {
 		return fmt.Errorf("rounds: columns must be equally long and hold at most %d rounds", draw.MaxRounds)
 	}
 	for i, seed := range p.RoundSeed {
 		r := draw.Round{Seed: seed, Called: fleettime.Time(p.RoundCalledMs[i])}
-		if n := len(v.Rounds); r.Called <= 0 || n > 0 && r.Start() <= v.Rounds[n-1].Start() {
+		if n := len(v.Rounds); r.Called < 0 || n > 0 && r.Start() <= v.Rounds[n-1].Start() {
 			return fmt.Errorf("rounds[%d]: must be after the one before, got %d", i, r.Called)
 		}
 		v.Rounds = append(v.Rounds, r)

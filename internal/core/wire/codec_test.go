@@ -249,6 +249,10 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 	}{
 		{"nothing changed", report(func(*wirepb.Report) {}), ""},
 		{"nothing changed", grant(func(*wirepb.Grant) {}), ""},
+		{
+			"a round without fleet time",
+			grant(func(p *wirepb.Grant) { p.Rooms[0].View.RoundCalledMs[0] = 0 }), "",
+		},
 		{"report of version 2", report(func(p *wirepb.Report) { p.Version = 2 }), "unsupported version: 2"},
 		{"grant of version 0", grant(func(p *wirepb.Grant) { p.Version = 0 }), "unsupported version: 0"},
 		{"no name", report(func(p *wirepb.Report) { p.From = "" }), "name"},

@@ -141,6 +141,10 @@ func (d *Durable) LoseTrack() {
 	d.Version = max(d.Version, 1)
 	d.FloorsUntil = 0
 	d.Ceilings, d.CeilingsUntil = nil, 0
+	d.Rooms = slices.Clone(d.Rooms)
+	for i := range d.Rooms {
+		d.Rooms[i].Ceilings = nil
+	}
 	// An existing entry may have been waited for already.
 	d.Roster = slices.DeleteFunc(slices.Clone(d.Roster), func(r RosterEntry) bool { return r.Edge == UnknownPast })
 	d.Roster = append(d.Roster, RosterEntry{Edge: UnknownPast})

@@ -206,8 +206,25 @@ func TestLostStateHasNoFloors(t *testing.T) {
 		Version: 3, Rooms: []StoredRoom{{Room: 1, Floor: PermitCounts{Sessions: 5}, Ceilings: []PermitCounts{{Sessions: 2}}}},
 		FloorsUntil: 1_700_000_000, Ceilings: []CeilingEdge{{Edge: "d1", Instance: 1}}, CeilingsUntil: 1_700_000_000,
 	}
+	before := d.Rooms[0].Ceilings
 	if d.LoseTrack(); d.FloorsUntil != 0 || d.CeilingsUntil != 0 {
 		t.Errorf("the floors bind until %d, the ceilings until %d", d.FloorsUntil, d.CeilingsUntil)
+	}
+	data, err := EncodeWhole(&Promises{Durable: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodePromises(data)
+	if err != nil || !reflect.DeepEqual(got.Durable, d) {
+		t.Errorf("stored %+v, read %+v, %v", d, got, err)
+	}
+	// Builds of November 27 stored the ceilings of rooms without their edges.
+	d.Rooms[0].Ceilings = before
+	if data, err = EncodeWhole(&Promises{Durable: d}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = DecodePromises(data); err != nil || got.Durable.Rooms[0].Ceilings != nil {
+		t.Errorf("read %+v, %v", got, err)
 	}
 }
 

@@ -195,8 +195,24 @@ func (cs *centres) store(n *regionProc) {
 	}
 	if d, ok := n.core.Unsaved(); ok {
 		n.writing, n.kept = d.Version, d
-		cs.write(n, d, int64(time.Millisecond))
+		if cs.cfg.Network.Encode {
+			n.kept = stored(&d)
+		}
+		cs.write(n, n.kept, int64(time.Millisecond))
 	}
+}
+
+// stored returns promises after encoding and decoding.
+func stored(d *wire.Durable) wire.Durable {
+	data, err := wire.EncodeWhole(&wire.Promises{Durable: *d})
+	if err != nil {
+		panic(err)
+	}
+	p, err := wire.DecodePromises(data)
+	if err != nil {
+		panic(err)
+	}
+	return p.Durable
 }
 
 // write plans the completion of a write of d.

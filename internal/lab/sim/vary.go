@@ -211,6 +211,7 @@ func Small(seed uint64) Config {
 	c.Faults.Draws = !c.Faults.Events && rand.New(rand.NewPCG(seed, 0x64726177)).IntN(8) == 0
 	c.Faults.Rules = rand.New(rand.NewPCG(seed, 0x72756c65)).IntN(8) == 0
 	c.Faults.Busy = rand.New(rand.NewPCG(seed, 0x62757379)).IntN(4) == 0
+	c.Network.Encode = rand.New(rand.NewPCG(seed, 0x656e636f)).IntN(8) == 0
 	if rand.New(rand.NewPCG(seed, 0x64726f70)).IntN(5) == 0 {
 		c.Faults.Remove, c.Faults.Drop = true, true
 		c.Length += 80 * time.Second
