@@ -3,6 +3,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"vestibule/internal/lab/mutant"
 )
 
-// Every patch applies to the product. They contain every mutant, and no other one.
+// Every patch applies to the product, and the result compiles. They contain every mutant, and no other one.
 func TestThePatchesApplyAndHoldEveryMutant(t *testing.T) {
 	t.Chdir("../../../..")
 	dir := t.TempDir()
@@ -38,6 +39,11 @@ func TestThePatchesApplyAndHoldEveryMutant(t *testing.T) {
 		if !found[m.Name] {
 			t.Errorf("%s is in no patch", m.Name)
 		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "mutants", "-overlay",
+		filepath.Join(dir, "overlay.json"), "./internal/...")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
