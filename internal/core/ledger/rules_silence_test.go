@@ -51,11 +51,12 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			deliver d2 up
 			advance 2s`,
 		"an edge is lent no more than its stored ceiling": `
-			fleet total=60 rate=3600 edges=2
+			fleet total=10 rate=3600 edges=2
 			advance 2s
 			arrive d1 n=10
 			advance 10s clicking=5s
 			disk dublin stops
+			limits total=60 rate=3600
 			arrive d1 n=50
 			advance 3s
 			cut d1
@@ -79,6 +80,17 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 5s
 			arrive d2 n=60
 			advance 20s`,
+		"a ceiling has the sessions that the edge renews": `
+			fleet total=100 rate=12000 session=1m edges=2
+			advance 2s
+			arrive d1 n=50
+			arrive d2 n=50
+			advance 30s clicking=10s
+			cut d1
+			start dublin
+			advance 20s clicking=10s
+			arrive d2 n=100
+			advance 100s clicking=10s`,
 		"a ceiling has the sessions of the process before it": `
 			fleet total=200 rate=12000 session=1m edges=2
 			advance 2s

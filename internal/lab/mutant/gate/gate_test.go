@@ -34,7 +34,7 @@ import (
 //	VESTIBULE_MUTANT=no-permit go test ... -run TestReplay -args -target expiry -seed 3
 var (
 	overlay = flag.String("tests-overlay", ".tools/mutants/overlay.json", "overlay that the tests are built with")
-	seeds   = flag.Int("seeds", 64, "seeds of every target, from 1")
+	seeds   = flag.Int("seeds", 256, "seeds of every target, from 1")
 	replay  = flag.String("target", "", "target of TestReplay")
 	seed    = flag.Uint64("seed", 1, "its seed")
 )
