@@ -79,7 +79,11 @@ func encodeHead(p *Promises) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return deflate(data), nil
+	data = deflate(data)
+	if _, err := DecodePromises(data); err != nil { // a stored value that no leader can read closes the data centre
+		return nil, fmt.Errorf("encode what could not be read: %w", err)
+	}
+	return data, nil
 }
 
 // stable encodes equal messages to equal bytes.

@@ -200,6 +200,17 @@ func TestForeignPromisesAreRefused(t *testing.T) {
 	}
 }
 
+// What could not be read is not stored.
+func TestPromisesThatCannotBeReadAreNotEncoded(t *testing.T) {
+	p := &Promises{Durable: Durable{Version: 1, Roster: []RosterEntry{{Edge: "", Instance: 1}}}}
+	if _, err := EncodeHead(p); err == nil || !strings.Contains(err.Error(), "roster[0]: edge: must have 1") {
+		t.Errorf("a head: %v", err)
+	}
+	if _, err := EncodeWhole(p); err == nil {
+		t.Error("a whole value is encoded")
+	}
+}
+
 // A floor that was stored before a part of the store was lost proves nothing.
 func TestLostStateHasNoFloors(t *testing.T) {
 	d := Durable{
