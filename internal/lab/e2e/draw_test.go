@@ -400,14 +400,19 @@ func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cuto
 	return j
 }
 
-// TestJudgeOfADraw tests the oracle with a hand-made journal.
-func TestJudgeOfADraw(t *testing.T) {
-	closes := time.UnixMilli(1_800_000_000_000).UTC()
-	secret := draw.Secret{1}
-	record := &draw.Record{
+// handMade returns the record of a draw for tests of the oracles.
+func handMade() *draw.Record {
+	closes, secret := time.UnixMilli(1_800_000_000_000).UTC(), draw.Secret{1}
+	return &draw.Record{
 		Algorithm: draw.Algorithm, Room: "r", Event: "e", Commit: secret.Commit(),
 		Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret),
 	}
+}
+
+// TestJudgeOfADraw tests the oracle with a hand-made journal.
+func TestJudgeOfADraw(t *testing.T) {
+	record := handMade()
+	closes := record.Closes
 	at := func(s float64) time.Time { return closes.Add(draw.Lead + time.Duration(s*float64(time.Second))) }
 	// Late visitors are in the order of joining.
 	one := func(n int) *entrant {
@@ -443,12 +448,8 @@ func TestJudgeOfADraw(t *testing.T) {
 
 // TestJudgeOfAnOrder tests the oracle of drawn crowds with five entrants and a latecomer, of whom two enter at once.
 func TestJudgeOfAnOrder(t *testing.T) {
-	closes := time.UnixMilli(1_800_000_000_000).UTC()
-	secret := draw.Secret{1}
-	record := &draw.Record{
-		Algorithm: draw.Algorithm, Room: "r", Event: "e", Commit: secret.Commit(),
-		Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret),
-	}
+	record := handMade()
+	closes := record.Closes
 	var drawn drawOrder
 	for n := range 5 {
 		joined := closes.Add(-time.Second)

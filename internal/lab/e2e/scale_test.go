@@ -15,7 +15,6 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/figures"
-	"vestibule/internal/lab/visitor"
 )
 
 var (
@@ -77,44 +76,63 @@ func scale(t *testing.T, rooms int) (perRequest time.Duration) {
 	}
 	until(t, "all edges have a lease", leased)
 	pause(t.Context(), 10*time.Second) // first permits, first views
-	perRequest = costOfTraffic(t, edge, paths)
-	storeWrites(t, nodes[1], "idle", func() { costOfIdleness(t, append(nodes, edge)) })
-	storeWrites(t, nodes[1], fmt.Sprintf("newcomers in %d rooms", scaleBusy), func() { costOfNewcomers(t, edge, nodes[1], paths) })
+	people, regional := guests(t, edge, paths), nodes[1]
+	perRequest = costOfTraffic(t, edge, people)
+	storeWrites(t, regional, "idle", func() { costOfIdleness(t, append(nodes, edge)) })
+	storeWrites(t, regional, fmt.Sprintf("newcomers in %d rooms", scaleBusy), func() { costOfNewcomers(t, regional, people) })
 	if !leased() {
 		t.Log("Leases lapsed meanwhile: this machine was too busy, the figures are not those of an idle fleet.")
 	}
 	return perRequest
 }
 
-// costOfTraffic lets visitors into the first rooms, and returns the edge's CPU time for each of their requests.
-func costOfTraffic(t *testing.T, edge *command, paths []string) time.Duration {
+// guests returns visitors of the first rooms at an edge.
+func guests(t *testing.T, edge *command, paths []string) []*guest {
 	t.Helper()
 	people := make([]*guest, scaleBusy)
 	for i := range people {
-		g := newGuest(t, edge.at["url"]+paths[i%len(paths)], &http.Transport{})
-		g.Host = fmt.Sprintf("a-%d.example", i%len(paths))
-		until(t, "somebody is let in", g.inside)
-		people[i] = g
+		people[i] = newGuest(t, edge.at["url"]+paths[i%len(paths)], &http.Transport{})
+		people[i].Host = fmt.Sprintf("a-%d.example", i%len(paths))
 	}
-	var asked, outside atomic.Int64
+	return people
+}
+
+// askOften lets all people ask every scaleEvery for scaleLength, and returns how many requests that were, and the time.
+func askOften(people []*guest, ask func(g *guest)) (asked int64, passed time.Duration) {
+	var n atomic.Int64
 	var all sync.WaitGroup
-	before, begun := cpuOf(t, edge), time.Now()
+	begun := time.Now()
 	for _, g := range people {
 		all.Go(func() {
 			tick := time.NewTicker(scaleEvery)
 			defer tick.Stop()
 			for time.Since(begun) < scaleLength {
 				<-tick.C
-				if asked.Add(1); !g.inside() {
-					outside.Add(1)
-				}
+				ask(g)
+				n.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	cost, passed := (cpuOf(t, edge)-before)/time.Duration(asked.Load()), time.Since(begun)
+	return n.Load(), time.Since(begun)
+}
+
+// costOfTraffic lets visitors in, and returns the edge's CPU time for each of their requests.
+func costOfTraffic(t *testing.T, edge *command, people []*guest) time.Duration {
+	t.Helper()
+	for _, g := range people {
+		until(t, "somebody is let in", g.inside)
+	}
+	var outside atomic.Int64
+	before := cpuOf(t, edge)
+	asked, passed := askOften(people, func(g *guest) {
+		if !g.inside() {
+			outside.Add(1)
+		}
+	})
+	cost := (cpuOf(t, edge) - before) / time.Duration(asked)
 	t.Logf("CPU of the edge, %d people inside who ask: %.1f us per request at %.0f/s", scaleBusy, float64(cost)/1e3,
-		float64(asked.Load())/passed.Seconds())
+		float64(asked)/passed.Seconds())
 	if n := outside.Load(); n > 0 {
 		t.Errorf("%d requests of people inside did not reach the site", n)
 	}
@@ -131,31 +149,17 @@ func storeWrites(t *testing.T, regional *command, what string, happens func()) {
 		float64(gauge(t, regional, name)-before)/time.Since(begun).Seconds())
 }
 
-// costOfNewcomers lets more newcomers into the first rooms than the rooms admit, and prints the use of the processor by the
-// regional.
-func costOfNewcomers(t *testing.T, edge, regional *command, paths []string) {
+// costOfNewcomers makes every request one of a newcomer, more than the rooms admit, and prints the use of the processor by
+// the regional.
+func costOfNewcomers(t *testing.T, regional *command, people []*guest) {
 	t.Helper()
-	before, begun := cpuOf(t, regional), time.Now()
-	var asked atomic.Int64
-	var all sync.WaitGroup
-	for i := range scaleBusy {
-		g := newGuest(t, edge.at["url"]+paths[i%len(paths)], &http.Transport{})
-		all.Go(func() {
-			tick := time.NewTicker(scaleEvery)
-			defer tick.Stop()
-			for time.Since(begun) < scaleLength {
-				<-tick.C
-				stranger := guest{visitor.Visitor{Client: g.Client, Site: g.Site}, g.url}
-				stranger.Host = fmt.Sprintf("a-%d.example", i%len(paths))
-				stranger.inside()
-				asked.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	passed := time.Since(begun).Seconds()
-	t.Logf("%.0f newcomers a second, %s: %.2f %% of a core", float64(asked.Load())/passed, regional.name,
-		100*(cpuOf(t, regional)-before).Seconds()/passed)
+	before := cpuOf(t, regional)
+	asked, passed := askOften(people, func(g *guest) {
+		g.Forget()
+		g.inside()
+	})
+	t.Logf("%.0f newcomers a second, %s: %.2f %% of a core", float64(asked)/passed.Seconds(), regional.name,
+		100*(cpuOf(t, regional)-before).Seconds()/passed.Seconds())
 }
 
 // costOfIdleness prints the use of the processor by idle nodes.

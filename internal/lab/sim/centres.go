@@ -194,29 +194,16 @@ func (cs *centres) store(n *regionProc) {
 		return
 	}
 	if d, ok := n.core.Unsaved(); ok {
-		n.writing, n.kept = d.Version, d
-		if cs.cfg.Network.Encode {
-			n.kept = stored(&d)
-		}
-		cs.write(n, n.kept, int64(time.Millisecond))
+		cs.write(n, d, int64(time.Millisecond))
 	}
 }
 
-// stored returns promises after encoding and decoding.
-func stored(d *wire.Durable) wire.Durable {
-	data, err := wire.EncodeWhole(&wire.Promises{Durable: *d})
-	if err != nil {
-		panic(err)
-	}
-	p, err := wire.DecodePromises(data)
-	if err != nil {
-		panic(err)
-	}
-	return p.Durable
-}
-
-// write plans the completion of a write of d.
+// write begins to write d, and plans the completion.
 func (cs *centres) write(n *regionProc, d wire.Durable, delay int64) {
+	if cs.cfg.Network.Encode {
+		d = *cs.net.travel(&d).(*wire.Durable)
+	}
+	n.writing, n.kept = d.Version, d
 	delay += cs.rng.Int64N(int64(4*time.Millisecond)) + cs.slowDisk()
 	cs.in(time.Duration(delay), func() { cs.takeStored(n, d) })
 }
@@ -247,7 +234,6 @@ func (cs *centres) takeStored(n *regionProc, d wire.Durable) {
 		if newer, ok := n.core.Unsaved(); ok {
 			d = newer
 		}
-		n.writing, n.kept = d.Version, d
 		cs.write(n, d, int64(50*time.Millisecond))
 		return
 	}

@@ -10,7 +10,7 @@ import (
 type Network struct {
 	LAN, WAN time.Duration // mean one-way delay; single messages take half to twice as long
 	Loss     float64       `without:"loss"`   // fraction of lost messages
-	Encode   bool          `without:"encode"` // messages pass through the wire codec; slower
+	Encode   bool          `without:"encode"` // messages and promises pass through the wire codec; slower
 	Sealed   bool          `without:"sealed"` // tickets pass through the ticket codec as cookies; slower
 }
 
@@ -59,7 +59,7 @@ func send[M wire.Report | wire.Grant](nw *network, m *M, mean time.Duration, cut
 	nw.plan(at, do)
 }
 
-// travel returns a message after encoding and decoding.
+// travel returns a message, or promises, after encoding and decoding.
 func (nw *network) travel(msg any) any {
 	var data []byte
 	var err error
@@ -71,6 +71,13 @@ func (nw *network) travel(msg any) any {
 	case *wire.Grant:
 		if data, err = wire.EncodeGrant(m); err == nil {
 			msg, err = wire.DecodeGrant(data)
+		}
+	case *wire.Durable:
+		if data, err = wire.EncodeWhole(&wire.Promises{Durable: *m}); err == nil {
+			var p *wire.Promises
+			if p, err = wire.DecodePromises(data); err == nil {
+				msg = &p.Durable
+			}
 		}
 	}
 	if err != nil {
