@@ -22,8 +22,9 @@ var come = flag.Duration("come", 20*time.Second, "how long visitors of TestHisto
 
 // TestHistoryAgainstTheSitesLog plays a sale: visitors come faster than they may enter, and all enter in the end. What
 // the history tells of it is what the site's log tells: admissions, the mean and the highest number of sessions. The
-// goal is a difference of 1 %. An end is counted half a second late, and later on a busy machine: the mean is judged
-// only with sessions of a minute, as `make history` has them.
+// goal is a difference of 1 %, or of one session: the log does not know when the edge stamped a ticket, so a request
+// that takes long ends its session a second late. An end is counted half a second late, and later on a busy machine: the
+// mean is judged only with sessions of a minute, as `make history` has them.
 func TestHistoryAgainstTheSitesLog(t *testing.T) {
 	t.Parallel()
 	const rate, goal = 270, 0.01
@@ -139,7 +140,7 @@ func TestHistoryAgainstTheSitesLog(t *testing.T) {
 		if x.what == "mean sessions" && session < time.Minute {
 			continue // an end is counted up to seconds late on a busy machine
 		}
-		if !(off <= goal) {
+		if !(off <= goal || math.Abs(x.has-x.log) <= 1) {
 			t.Errorf("%s differ", x.what)
 		}
 	}
