@@ -158,8 +158,11 @@ func (ms *membership) remove(i int, forsaken bool) {
 	ms.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", ms.telling, centreName(i),
 		len(ms.versions)+1, forsaken)
 	if forsaken && ms.cfg.Faults.cutsCentres() {
-		c := &ms.oracle.centres[i]
-		c.forsaken, c.reachable = true, ms.now
+		for k, r := range ms.centres.all { // a copy may be the listed one
+			if c := &ms.oracle.centres[k]; r.name == centreName(i) {
+				c.forsaken, c.reachable = true, ms.now
+			}
+		}
 	}
 	ms.write(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
@@ -352,7 +355,8 @@ const rejoinAfter = 20 * time.Second
 // rejoin is the operator's reaction to a data centre that lost its store and all nodes that knew its cluster ID.
 func (cs *centres) rejoin(r *dataCentre) {
 	n := r.newest()
-	if r.copied || r.lost || n.gone || n.asleep > cs.now || r.failing > cs.now || n.core.Rejoin() != nil {
+	if r.copied || r.lost || n.gone || n.asleep > cs.now || r.failing > cs.now || cs.otherListed(r, n) ||
+		n.core.Rejoin() != nil {
 		return
 	}
 	cs.tracef("%s is said to be the data centre of the list", r.name)
@@ -365,4 +369,13 @@ func (cs *centres) rejoin(r *dataCentre) {
 		}
 	}
 	cs.start(r, false)
+}
+
+// otherListed reports whether the listed data centre of this name lives, and is another one.
+func (cs *centres) otherListed(r *dataCentre, n *regionProc) bool {
+	list := cs.list.at(n.members)
+	k := memberNamed(&list, r.name)
+	return k >= 0 && slices.ContainsFunc(cs.all, func(o *dataCentre) bool {
+		return o != r && !o.lost && o.name == r.name && o.stored.ClusterID == list.List[k].ClusterID
+	})
 }

@@ -75,14 +75,18 @@ type truth struct {
 // truths are those of all data centres.
 type truths []truth
 
-// of returns the index of a data centre, -1 for none.
-func (ts truths) of(home ticket.DC) int {
+// of returns the index of the data centre that accounts for a session with this home, as served by an edge of centre:
+// that one if it has this name, since a copy can be the listed one. It returns -1 for no data centre.
+func (ts truths) of(home ticket.DC, centre int32) int {
+	if ts[centre].home == home {
+		return int(centre)
+	}
 	return slices.IndexFunc(ts, func(c truth) bool { return c.home == home })
 }
 
 // held is a ticket, with its valid cookies and their origin.
 type held struct {
-	until []uint32  // newest expiry second by home, 0 for none
+	until []uint32  // newest expiry second by data centre, 0 for none
 	home  int       // data centre that accounts for the ticket: the home of its longest cookie; -1 before the first
 	edge  *edgeNode // that stamped the first cookie
 	away  bool      // one was stamped by an edge without a lease
@@ -115,7 +119,7 @@ func newOracle(fl *fleet) *oracle {
 	return j
 }
 
-// add adds a data centre. Tickets of the home of a copy belong to the original.
+// add adds a data centre.
 func (j *oracle) add(name string) {
 	j.centres = append(j.centres, truth{home: ticket.DCOf(name), bucket: map[int64][]uint64{}})
 	j.lines = append(j.lines, deed{})
@@ -160,18 +164,19 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 			}
 		}
 	}
-	home := j.centres.of(d.Ticket.Home)
+	home := j.centres.of(d.Ticket.Home, e.centre.id)
 	if home < 0 {
 		j.fail("a ticket of no data centre was served")
 		return
 	}
 	c, t := &j.centres[home], j.tickets[id]
 	if t == nil {
-		t = &held{until: make([]uint32, j.cfg.Centres), home: -1, edge: e}
+		t = &held{until: make([]uint32, len(j.centres)), home: -1, edge: e}
 	}
-	if until <= t.until[home] || int64(until) <= c.ended {
+	if until <= j.longestOf(t, c.home) || int64(until) <= c.ended {
 		return
 	}
+	t.until = append(t.until, make([]uint32, len(j.centres)-len(t.until))...) // copies came since
 	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal &&
 		until > last {
 		j.fail("%s renews a session until second %d that must end in second %d: renewal is switched off", e, until, last)
@@ -355,6 +360,16 @@ func (j *oracle) end(id uint64, home int) {
 	case !j.edges.accepted(id, j.centres[next].home, longest):
 		j.end(id, next)
 	}
+}
+
+// longestOf returns the newest expiry second of the cookies with this home, 0 for none.
+func (j *oracle) longestOf(t *held, home ticket.DC) (longest uint32) {
+	for i, until := range t.until {
+		if j.centres[i].home == home {
+			longest = max(longest, until)
+		}
+	}
+	return longest
 }
 
 // raise records an edit of the limits.
