@@ -195,6 +195,23 @@ func TestTheJudgeSees(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a session of a copy is counted there", func(t *testing.T) {
+		w := small()
+		w.members.copyCentre(&fault{last: time.Hour})
+		copied := w.oracle.centres[len(w.oracle.centres)-1:]
+		d := admission.Decision{Ticket: ticket.Ticket{ID: 1, Until: uint32(soon), Home: copied[0].home}}
+		served := func(e *edgeNode, atCopy, atOriginal int) {
+			w.oracle.issued(&visitor{edge: e}, d)
+			if copied[0].here != atCopy || w.oracle.centres[0].here != atOriginal {
+				t.Errorf("%d sessions at the copy and %d at the original, want %d and %d",
+					copied[0].here, w.oracle.centres[0].here, atCopy, atOriginal)
+			}
+		}
+		served(w.edges.all[len(w.edges.all)-1], 1, 0)
+		served(w.edges.all[0], 1, 0) // shown there
+		d.Ticket.Until += 5
+		served(w.edges.all[0], 0, 1) // renewed there
+	})
 	t.Run("sessions end", func(t *testing.T) {
 		for at, want := range map[int64]int{89: 2, 90: 1, 94: 1, 95: 0} {
 			w := small()
