@@ -220,9 +220,10 @@ func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session tim
 	c.waits = append(c.waits, w)
 	c.mu.Unlock()
 	long := session > longSession
-	for stay := time.Now().Add(time.Duration(rng.Float64() * float64(min(session,
-		longSession)))); time.Now().Before(stay) && ctx.Err() == nil; {
-		pause(ctx, min(session, longSession)/5)
+	length := min(session, longSession)
+	stay := time.Now().Add(time.Duration(rng.Float64() * float64(length)))
+	for left := time.Until(stay); left > 0 && ctx.Err() == nil; left = time.Until(stay) {
+		pause(ctx, min(left, length/5)) // whole steps would let all who entered at once leave at once
 		g.inside()
 	}
 	if long {
