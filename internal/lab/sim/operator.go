@@ -44,6 +44,8 @@ type roomDoc struct {
 	set      *room.Set
 	controls *room.Controls
 	binding  binding
+	// bindingSoon is the same at [fleettime.MaxError] from now.
+	bindingSoon binding
 }
 
 // settings are the inputs of a room set.
@@ -170,7 +172,7 @@ func (o *operator) lookAtClocks() {
 	}
 }
 
-// binding holds the limits in force by true time, until the next change, phase, or end of a control.
+// binding holds the limits in force at a time, until the next change, phase, or end of a control.
 type binding struct {
 	settings settings
 	control  room.Control
@@ -182,12 +184,20 @@ type binding struct {
 	unbound     bool
 }
 
-// limits returns the limits in force now: unbound is true under passthrough.
+// limits returns the limits that are in force by the clock of some node, whose error is at most [fleettime.MaxError]: the
+// higher ones near a change by the clock. unbound is true under passthrough.
 func (o *roomDoc) limits() (total, rate int, unbound bool) {
-	now, b := int64(o.k.fleetTime()), &o.binding
+	now := o.k.fleetTime()
+	b, soon := o.binding.at(o, now), o.bindingSoon.at(o, now.Add(fleettime.MaxError))
+	return max(b.total, soon.total), max(b.rate, soon.rate), b.unbound
+}
+
+// at returns the limits at a time, which ascends.
+func (b *binding) at(o *roomDoc, at fleettime.Time) *binding {
+	now := int64(at)
 	if b.until <= now || b.settings != o.settings() || b.control != o.control || b.event != o.event ||
 		b.board != o.draws.board {
-		r := o.inForce(fleettime.Time(now), 0)
+		r := o.inForce(at, 0)
 		*b = binding{
 			settings: o.made, control: o.control, event: o.event, board: o.draws.board, until: math.MaxInt64,
 			total: r.TotalActiveUsers, rate: r.NewUsersPerMinute,
@@ -201,7 +211,7 @@ func (o *roomDoc) limits() (total, rate int, unbound bool) {
 			}
 		}
 	}
-	return b.total, b.rate, b.unbound
+	return b
 }
 
 // isUnbound reports whether no limit of a room binds.
