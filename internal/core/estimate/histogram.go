@@ -106,6 +106,25 @@ func (h Histogram) Without(joined []fleettime.Time) Histogram {
 	return out
 }
 
+// From returns the histogram if only n of the visitors that joined before front are left. The slice that contains front
+// is split there: visitors beyond the n joined in its second part. The total is preserved.
+func (h Histogram) From(front fleettime.Time, n float64) Histogram {
+	for i, s := range h {
+		if s.End() <= front {
+			n -= s.N
+			continue
+		}
+		if s.Start >= front || s.N <= 0 {
+			return h
+		}
+		head, rest := s, s
+		head.Width, head.N = int64(front-s.Start), min(max(0, n), s.N)
+		rest.Start, rest.Width, rest.N = front, s.Width-head.Width, s.N-head.N
+		return slices.Concat(h[:i], Histogram{head, rest}, h[i+1:])
+	}
+	return h
+}
+
 // Head returns the shortest prefix of h that holds n visitors.
 func (h Histogram) Head(n float64) Histogram {
 	for i, s := range h {

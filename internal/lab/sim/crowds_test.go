@@ -70,6 +70,25 @@ func rushes() []Crowd {
 	return out
 }
 
+// flashes are the rushes if all visitors come within a second.
+func flashes() []Crowd {
+	out := rushes()
+	for i := range out {
+		out[i].Over, out[i].Name = time.Second, strings.Replace(out[i].Name, "rush", "flash", 1)
+	}
+	return out
+}
+
+// flashesTold counts the people that a forecast misleads if all come within a second.
+func flashesTold(f *Finding, seeds int) {
+	worst, soon := 0.0, 0.0
+	for _, x := range flashes() {
+		all := f.words(&x, x.Name, seeds)
+		worst, soon = max(worst, all.Error()), max(soon, all.MisledSoon())
+	}
+	f.add("", worst <= 0.12 && soon <= 0.05, "%.3f; %.1f %%", worst, 100*soon)
+}
+
 // rushesTold counts the people that a forecast misleads in a rush.
 func rushesTold(f *Finding, seeds int) {
 	worst, most, least := 0.0, 0.0, 0.0

@@ -110,6 +110,10 @@ type Words struct {
 	// wait, and less than half of it.
 	long, twice, half int
 
+	// Visitors that got a forecast ten seconds to a minute before they entered; those whom one told a wait that was off by
+	// over two times and five seconds.
+	near, off int
+
 	turns []turn    // of the newest run
 	late  []float64 // of earlier runs; see lateness
 
@@ -183,10 +187,16 @@ func (w *Words) Entered(h *Hearing, place fleettime.Time, joined, now time.Durat
 
 // misled adds the forecasts of a visitor that entered at now.
 func (w *Words) misled(all []told, now time.Duration) {
-	long, twice, half := 0, 0, 0
+	long, twice, half, near, off := 0, 0, 0, 0, 0
 	for _, t := range all {
 		switch wait := now - t.at; {
+		case wait <= 10*time.Second:
+			continue
 		case wait <= time.Minute:
+			near = 1
+			if t.wait > 2*wait+5*time.Second || t.wait < wait/2-5*time.Second {
+				off = 1
+			}
 			continue
 		case t.wait > 2*wait:
 			twice = 1
@@ -195,8 +205,12 @@ func (w *Words) misled(all []told, now time.Duration) {
 		}
 		long = 1
 	}
-	w.long, w.twice, w.half = w.long+long, w.twice+twice, w.half+half
+	w.long, w.twice, w.half, w.near, w.off = w.long+long, w.twice+twice, w.half+half, w.near+near, w.off+off
 }
+
+// MisledSoon returns the share of visitors that were told, ten seconds to a minute before they entered, a wait that was
+// off by over two times and five seconds.
+func (w *Words) MisledSoon() float64 { return float64(w.off) / float64(max(1, w.near)) }
 
 // Misled returns the shares of visitors that were told, more than a minute before they entered, more than twice their
 // wait, and less than half of it.
@@ -213,7 +227,7 @@ func (w *Words) Add(o *Words) {
 	w.steps, w.wait, w.ahead = w.steps+o.steps, w.wait+o.wait, w.ahead+o.ahead
 	w.aheadMost = max(w.aheadMost, o.aheadMost)
 	w.corrected += o.corrected
-	w.long, w.twice, w.half = w.long+o.long, w.twice+o.twice, w.half+o.half
+	w.long, w.twice, w.half, w.near, w.off = w.long+o.long, w.twice+o.twice, w.half+o.half, w.near+o.near, w.off+o.off
 	w.late = append(append(w.late, o.late...), o.lateness()...)
 	w.ratios = append(w.ratios, o.ratios...)
 	for k, n := range o.parts {
@@ -264,6 +278,9 @@ func (w *Words) String() string {
 	if w.long > 0 {
 		s += fmt.Sprintf("; of %d over a minute before they entered, told more than twice %d, less than half %d", w.long,
 			w.twice, w.half)
+	}
+	if w.near > 0 {
+		s += fmt.Sprintf("; of %d ten seconds or more before, off by over two times and 5 s %d", w.near, w.off)
 	}
 	if len(w.ratios) == 0 {
 		s += fmt.Sprintf("; later than in the order of the line p99 %.1f s", w.Late())

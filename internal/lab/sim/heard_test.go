@@ -141,6 +141,20 @@ func TestAPauseOfRIsForeseen(t *testing.T) {
 	}
 }
 
+// TestAFlashIsForeseen: visitors that come within one second are shown the visitors in front of them, and not those of
+// a whole second, until the last one of that second enters. While the first sessions of a room end, forecasts may be off:
+// how many visitors stay is not known yet.
+func TestAFlashIsForeseen(t *testing.T) {
+	t.Parallel()
+	for _, x := range flashes() {
+		var f Finding
+		all := f.words(&x, x.Name, 1)
+		if f.Fault != "" || all.Error() > 0.15 || all.MisledSoon() > 0.06 {
+			t.Errorf("%s; %s", f.Bound, f.Fault)
+		}
+	}
+}
+
 // The ages of sessions and of permits of R outlive the leaders: the edges know them.
 func TestForecastsAfterATakeover(t *testing.T) {
 	for _, x := range takeovers() {

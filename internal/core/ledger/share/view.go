@@ -56,13 +56,13 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	waiting := x.People()
 	here := estimate.Sum(x.Lines...).Clamp()
 	whole := here.Compact(wire.MaxSlices)
+	x.Overdue = x.Flow.overdue(now, x.Overdue)
 	v := x.describe(now, ft, here)
 	if x.Random {
 		x.callRounds(now, ft, v, here, waiting)
 	} else {
 		*x.Rounds = Rounds{}
 	}
-	x.Overdue = x.Flow.overdue(now, x.Overdue)
 	switch {
 	case x.closed():
 		x.shut(v, whole, waiting)
@@ -102,6 +102,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	all := estimate.Sum(append(x.Absent, here)...).Clamp()
 	known := all.Total()
 	all, joining := x.expect(ft, all, known)
+	all = all.From(x.front(), max(0, x.Overdue))
 	x.Flow.Sample(now, &x.Tally, known)
 	v := &wire.View{
 		At: ft, Cutoff: estimate.Open, Park: estimate.Open,
@@ -121,9 +122,19 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	return v
 }
 
-// rush bounds the expected first returns, as a part of T, beyond the number of visitors that wait already. The first
-// seconds of a flood of robots look like a rush: the bound limits their effect on the estimate.
-const rush = 1.0
+// front returns the place of the first visitor of the line that is not overdue: of the oldest held one, if most of the
+// first visitors are held. It returns 0 for unknown, and without an order of places.
+func (x *Prospect) front() fleettime.Time {
+	if x.Random || len(x.HeldJoined) == 0 || 2*x.Held < min(x.People(), headHeld) {
+		return 0
+	}
+	return x.HeldJoined[0]
+}
+
+// rush bounds the expected first returns, as a multiple of T, beyond the number of visitors that wait already. The first
+// seconds of a flood of robots look like a rush: the bound limits their effect on the estimate. Most of a rush may come
+// within the second before the first returns, and a forecast that is too short stays for the whole wait.
+const rush = 10.0
 
 // expect adds visitors that joined lately and have not polled again, and returns the rate at which visitors join.
 func (x *Prospect) expect(
