@@ -102,7 +102,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		}
 	}
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	doc, err := roomfile.Parse([]byte(text))
 	if list, ok := asFaults(err); ok {
@@ -114,7 +114,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	}
 	files := pagesOf(doc.Rooms, pages, &f)
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	var changes []api.AppliedChange
 	var unserved []string
@@ -151,7 +151,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		for _, r := range list {
 			f.add("/rooms_yaml", "%s", r.Error())
 		}
-		err = invalid(f)
+		err = f.err()
 	}
 	out := api.Applied{Applied: !dry, Changes: changes}
 	if len(unserved) > 0 {

@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/global/members"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -39,12 +40,31 @@ func Announce(
 	}, nil
 }
 
-// maybe returns the error of a write: after any error but [wire.ErrChanged] the store may have made the change.
+// maybe returns the error of a write: after any error but a refusal and [wire.ErrChanged] the store may have made the
+// change.
 func maybe(err error) error {
-	if err == nil || errors.Is(err, wire.ErrChanged) {
+	_, refused := errors.AsType[*members.RefusedError](err)
+	if err == nil || refused || errors.Is(err, wire.ErrChanged) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
+}
+
+// auditor adds the audit entries about changes of anything but rooms.
+type auditor struct {
+	journal *audit.Journal
+	log     *slog.Logger
+}
+
+// audited makes a change after its audit entry. The error is [roomstore.ErrUnknown] if the change may have been made.
+func (a auditor) audited(
+	ctx context.Context, now time.Time, target string, before, after any, change func() error,
+) error {
+	failed, err := Announce(ctx, a.journal, now, target, before, after)
+	if err != nil {
+		return err
+	}
+	return undone(ctx, a.log, target, failed, maybe(change()))
 }
 
 // undone adds to the audit stream that an announced change was not made because of err, and returns err. A change that

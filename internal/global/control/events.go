@@ -181,7 +181,7 @@ func (s *eventService) change(
 			settings.Events = append(settings.Events, g.event)
 			g.judge(&settings)
 			if s.draws.judge(g, old); len(g.faults) > 0 {
-				return invalid(g.faults)
+				return g.faults.err()
 			}
 			if len(g.page) > 0 {
 				d.AddPage("custom_page_html", g.page)

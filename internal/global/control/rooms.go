@@ -109,11 +109,7 @@ func kept(s *room.Settings) (notes []api.Note) {
 }
 
 func ineffective(pointer string, v any) api.Note {
-	n := api.Note{Code: codeKept, Message: fmt.Sprintf("%s %v is kept and has no effect yet", cmpName(pointer), v)}
-	n.Source = &struct {
-		Pointer string `json:"pointer"`
-	}{pointer}
-	return n
+	return noteAt(pointer, codeKept, fmt.Sprintf("%s %v is kept and has no effect yet", cmpName(pointer), v))
 }
 
 func (s *roomService) put(ctx context.Context, q *request) (any, error) {
@@ -156,7 +152,7 @@ func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, 
 		if name != r.Name && d.Room(name) != nil {
 			var f faults
 			f.add("/name", "name is the name of another room already")
-			return invalid(f)
+			return f.err()
 		}
 		return d.Replace(r.Name, settings)
 	})
@@ -193,10 +189,7 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		d.AddPage("custom_page_html", g.page)
 	}
 	g.judge()
-	if len(g.faults) > 0 {
-		return r, invalid(g.faults)
-	}
-	return r, nil
+	return r, g.faults.err()
 }
 
 // show returns a room as the API shows it, with every field.

@@ -73,7 +73,8 @@ func newServices(o Options) *services {
 	rooms := &catalog{
 		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin)}, page: o.Page, origin: o.Origin, outage: down,
 	}
-	overrides := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
+	entries := auditor{o.Audit, o.Log}
+	overrides := &controls{at, entries, rooms, o.Shared, o.Controls}
 	draws := &drawRules{at}
 	room := &roomService{rooms, at, overrides}
 	log := &auditService{rooms, o.Audit}
@@ -88,12 +89,12 @@ func newServices(o Options) *services {
 		releases:  &releaseService{rooms, at, overrides, o.Numbers},
 		status:    &statusService{rooms, at, overrides, o.Numbers, o.Board, o.Fleet},
 		stats:     &statsService{rooms, at, o.History, log, o.Log},
-		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
+		members:   &memberService{at, entries, &members.List{Docs: o.Shared}, o.Forget},
 		audit:     log,
-		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms, o.Link},
-		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Refuses, o.Log},
+		tokens:    &tokenService{newTokens(o.Docs, entries, down), o.Name, rooms, o.Link},
+		webhooks:  &webhookService{entries, rooms, at, notices.Webhooks{Docs: o.Docs}, o.Post, o.Refuses},
 		previews:  newPreviews(),
-		zone:      &zoneService{at, o.Docs, o.Audit, o.Log},
+		zone:      &zoneService{at, entries, o.Docs},
 		visitors:  &visitorService{rooms, o.Fleet, o.Find},
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
@@ -65,20 +65,13 @@ const tokenLife = 365 * 24 * time.Hour
 const never = "never"
 
 type tokens struct {
+	auditor
 	revoking sync.Mutex
 	docs     wire.DocumentStore
-	journal  *audit.Journal
-	log      *slog.Logger
 	now      func() time.Time
 	throttle *Throttle
 	outage   *outage
-	kept     *keptTokens
-}
-
-// keptTokens are the tokens that were valid lately. It is safe for concurrent use.
-type keptTokens struct {
-	mu sync.Mutex
-	by *simplelru.LRU[string, keptToken]
+	kept     *lru.Cache[string, keptToken] // those that were valid lately
 }
 
 type keptToken struct {
@@ -86,36 +79,12 @@ type keptToken struct {
 	at time.Time
 }
 
-func newKeptTokens() *keptTokens {
-	by, err := simplelru.NewLRU[string, keptToken](maxTokens, nil)
+func newTokens(docs wire.DocumentStore, log auditor, down *outage) *tokens {
+	kept, err := lru.New[string, keptToken](maxTokens)
 	if err != nil {
 		panic(err) // for a size below 1
 	}
-	return &keptTokens{by: by}
-}
-
-// keep remembers a valid token.
-func (k *keptTokens) keep(now time.Time, id string, t *token) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.by.Add(id, keptToken{*t, now})
-}
-
-// get returns a token that was valid lately, nil for none.
-func (k *keptTokens) get(now time.Time, id string) *token {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t, ok := k.by.Get(id)
-	if !ok || now.Sub(t.at) > keptFor {
-		return nil
-	}
-	return &t.token
-}
-
-func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger, down *outage) *tokens {
-	return &tokens{
-		docs: docs, journal: journal, log: log, now: time.Now, throttle: NewThrottle(), outage: down, kept: newKeptTokens(),
-	}
+	return &tokens{auditor: log, docs: docs, now: time.Now, throttle: NewThrottle(), outage: down, kept: kept}
 }
 
 // errToken rejects a token. It gives no reason, so that guesses reveal nothing.
@@ -168,7 +137,9 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 	stored, revision, err := t.getFor(ctx, m[1], reads)
 	kept := err != nil && reads
 	if kept {
-		stored = t.kept.get(now, m[1])
+		if was, ok := t.kept.Get(m[1]); ok && now.Sub(was.at) <= keptFor {
+			stored = &was.token
+		}
 	}
 	if err != nil && stored == nil {
 		return who, err
@@ -177,7 +148,7 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 		return who, t.failed(ctx, from, m[1])
 	}
 	if !kept {
-		t.kept.keep(now, m[1], stored)
+		t.kept.Add(m[1], keptToken{*stored, now})
 	}
 	if !kept && now.Sub(stored.Used) >= usedEvery {
 		stored.Used = now.UTC().Truncate(time.Second)
@@ -238,15 +209,11 @@ func (t *tokens) make(ctx context.Context, id string, of token) (value string, t
 	}
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 	of.Hash, of.Issued = hash(value), t.now().UTC().Truncate(time.Second)
-	tok = &of
-	failed, err := Announce(ctx, t.journal, t.now(), tokenTarget+id, nil, tok.audited())
-	if err != nil {
+	put := func() error { return t.put(ctx, id, &of, 0) }
+	if err := t.audited(ctx, t.now(), tokenTarget+id, nil, of.shown(), put); err != nil {
 		return "", nil, err
 	}
-	if err := undone(ctx, t.log, tokenTarget+id, failed, maybe(t.put(ctx, id, tok, 0))); err != nil {
-		return "", nil, err
-	}
-	return value, tok, nil
+	return value, &of, nil
 }
 
 // list returns the sorted ids of all tokens.
@@ -285,7 +252,7 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		}
 		if try == 0 {
 			adding, cancel := context.WithTimeout(ctx, 3*time.Second)
-			failed, e = Announce(adding, t.journal, t.now(), tokenTarget+id, stored.audited(), nil)
+			failed, e = Announce(adding, t.journal, t.now(), tokenTarget+id, stored.shown(), nil)
 			cancel()
 			if e != nil {
 				t.log.Error("control: a token is revoked without an entry in the audit stream", slog.String("token", id),
@@ -328,9 +295,6 @@ type auditedToken struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-func (t *token) audited() *auditedToken {
-	if t == nil {
-		return nil
-	}
+func (t *token) shown() *auditedToken {
 	return &auditedToken{t.Name, t.Role, t.Rooms, t.Expires}
 }

@@ -135,15 +135,11 @@ func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
 func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	var f faults
 	m := f.object("", q.body, "name", "role", "rooms", "expires_on")
-	name, ok := f.text("/name", m["name"])
-	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
-	if ok && (name == "" || len(name) > 64 || unprintable) {
-		f.add("/name", "name must be 1 to 64 bytes of readable text")
-	}
+	name := f.name(m["name"])
 	role, rooms := f.role(m["role"]), s.rooms.rooms(ctx, &f, m["rooms"])
 	expires := s.readExpiry(&f, m["expires_on"])
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	ids, err := s.tokens.list(ctx)
 	if err != nil {
@@ -151,7 +147,7 @@ func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	}
 	if len(ids) >= maxTokens {
 		f.add("", "there are %d tokens, which is the most: revoke some", len(ids))
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	id := rand.Text()[:tokenIDLen]
 	value, t, err := s.tokens.make(ctx, id, token{Name: name, Role: role, Rooms: rooms, Expires: expires})
@@ -226,6 +222,16 @@ func (s *tokenService) NextExpiry(ctx context.Context) (*Expiry, error) {
 	return next, nil
 }
 
+// name reads the name of a token or a webhook.
+func (f *faults) name(value json.RawMessage) string {
+	name, ok := f.text("/name", value)
+	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if ok && (name == "" || len(name) > 64 || unprintable) {
+		f.add("/name", "name must be 1 to 64 bytes of readable text")
+	}
+	return name
+}
+
 // role reads a role.
 func (f *faults) role(value []byte) Role {
 	role, ok := f.text("/role", value)
@@ -258,10 +264,7 @@ func (c *catalog) rooms(ctx context.Context, f *faults, value []byte) (ids []str
 		return nil
 	}
 	for i, name := range names {
-		r := state.Room(name)
-		if r == nil {
-			r = c.find(state, name)
-		}
+		r := c.named(state, name)
 		if r == nil {
 			f.add(fmt.Sprintf("/rooms/%d", i), "no room %q", short(name))
 			continue
