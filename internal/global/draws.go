@@ -18,23 +18,13 @@ import (
 	"vestibule/internal/node"
 )
 
-// Secrets is the store of draw secrets. Only globals read it, and nothing is removed from it.
-type Secrets interface {
-	// Get returns a document and its revision, (nil, 0) if there is none. The result may be stale.
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-
-	// Put writes a document read at revision, 0 for a new one. It returns wire.ErrChanged if the document has changed
-	// since. After any other error the write may or may not have happened.
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-}
-
 // drawer runs the draws of events: it announces each with a commit and publishes its record after entries close. Only
 // a leader has one. [draw.Board.Due] decides the next step. A secret and a record are written only if absent, so a
 // draw has one of each, even if leaders crash or overlap.
 type drawer struct {
 	docs    wire.Documents
-	secrets Secrets
-	journal *audit.Journal // nil for none
+	secrets wire.DocumentStore // of globals alone; no secret is removed from it
+	journal *audit.Journal     // nil for none
 	fleet   *node.Fleet
 	name    string // of this candidate
 	log     *slog.Logger
@@ -304,7 +294,7 @@ func (s *Server) lateDraws() (out []string) {
 // drawer returns the drawer of this candidate's term.
 func (s *Server) drawer() *drawer {
 	return &drawer{
-		docs: s.Docs, secrets: s.Secrets, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
+		docs: s.Docs, secrets: s.Own, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
 		clock: s.clock, waiting: s.waiting, beacon: s.Config.DrawBeacon, fetch: beacon.Mirrors(s.Config.DrawMirrors).Fetch,
 	}
 }

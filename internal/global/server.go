@@ -33,8 +33,7 @@ type Options struct {
 	Params  wire.Params
 	Bus     wire.Bus
 	Docs    wire.Documents
-	Secrets Secrets            // of draws
-	Own     wire.DocumentStore // of globals alone: webhooks and undelivered notices; nil for no notices
+	Own     wire.DocumentStore // of globals alone: secrets of draws, webhooks, undelivered notices; nil for none of these
 	Audit   *audit.Journal     // nil for none
 	History history.Store      // nil for none
 	// EnsurePushes makes the streams of notifications if they do not exist; nil for none.

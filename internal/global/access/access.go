@@ -34,10 +34,7 @@ type Options struct {
 
 // Access serves the pages of logins, and knows the sessions. It is safe for concurrent use.
 type Access struct {
-	docs    wire.DocumentStore
-	log     *slog.Logger
-	now     func() time.Time
-	token   func(ctx context.Context, id string) (control.Principal, bool, error)
+	Options
 	lately  *lru.Cache[string, seen] // sessions by the digest of their secret
 	oidc    *provider                // nil for none
 	pages   *template.Template
@@ -64,10 +61,7 @@ func New(o Options) *Access {
 	if err != nil {
 		panic(err) // for a size below 1
 	}
-	a := &Access{
-		docs: o.Docs, log: o.Log, now: o.Now, token: o.Token, lately: lately,
-		pages: template.Must(template.ParseFS(templates, "templates/*.html")),
-	}
+	a := &Access{Options: o, lately: lately, pages: template.Must(template.ParseFS(templates, "templates/*.html"))}
 	if o.OIDC != nil {
 		a.oidc = newProvider(*o.OIDC)
 	}
@@ -104,7 +98,7 @@ func (a *Access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // fail answers for an error of the store.
 func (a *Access) fail(w http.ResponseWriter, err error) {
-	a.log.Warn("access: a login page was not served: the store cannot be used", slog.Any("error", err))
+	a.Log.Warn("access: a login page was not served: the store cannot be used", slog.Any("error", err))
 	w.Header().Set("Retry-After", "2")
 	a.write(w, http.StatusServiceUnavailable, &view{
 		Page: "message", Title: "Not now", Text: "The store cannot be used now. Try again in a moment.",
@@ -130,13 +124,13 @@ func (a *Access) show(w http.ResponseWriter, status int, v view) error {
 func (a *Access) write(w http.ResponseWriter, status int, v *view) {
 	var out bytes.Buffer
 	if err := a.pages.ExecuteTemplate(&out, "layout", v); err != nil {
-		a.log.Error("access: a page is broken", slog.String("page", v.Page), slog.Any("error", err))
+		a.Log.Error("access: a page is broken", slog.String("page", v.Page), slog.Any("error", err))
 		status = http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if _, err := w.Write(out.Bytes()); err != nil {
-		a.log.Debug("access: answer not written", slog.Any("error", err))
+		a.Log.Debug("access: answer not written", slog.Any("error", err))
 	}
 }
 

@@ -109,7 +109,7 @@ func (a oidcPages) startOIDC(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a oidcPages) noProvider(w http.ResponseWriter, err error) error {
-	a.log.Warn("access: the OpenID Connect provider cannot be used",
+	a.Log.Warn("access: the OpenID Connect provider cannot be used",
 		slog.String("issuer", a.oidc.config.Issuer), slog.Any("error", err))
 	const text = "The login provider cannot be used now. Try again, or log in with a link: vestibule login --console"
 	return a.show(w, http.StatusBadGateway, view{Page: "message", Title: "Not now", Text: text})
@@ -119,7 +119,7 @@ func (a oidcPages) noProvider(w http.ResponseWriter, err error) error {
 // navigation that the provider began, and browsers withhold the session's cookie from that.
 func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	refuse := func(why string) error {
-		a.log.Warn("access: a login by OpenID Connect is refused",
+		a.Log.Warn("access: a login by OpenID Connect is refused",
 			slog.String("why", why), slog.String("from", control.Source(r.RemoteAddr)))
 		v := view{Page: "message", Title: "Not logged in", Text: "The login was refused: " + why + "."}
 		return a.show(w, http.StatusForbidden, v)
@@ -152,7 +152,7 @@ func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	if err := a.begin(w, r, session{Person: who}); err != nil {
 		return err
 	}
-	a.log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
+	a.Log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
 	return a.show(w, http.StatusOK, view{Page: "done", Title: "Logged in", Next: checkNext(parts[3])})
 }
 

@@ -26,19 +26,12 @@ const (
 	maxUntil         = 400 * 24 * time.Hour
 )
 
-// Shared are the documents that all nodes read.
-type Shared interface {
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-	Limit() int
-}
-
 // controls are the operators' temporary overrides of rooms, in the document that all nodes read.
 type controls struct {
 	clock
 	auditor
 	rooms  *catalog
-	shared Shared
+	shared wire.DocumentStore
 	known  func() *room.Controls // those that this node applies, nil for none
 }
 

@@ -40,7 +40,7 @@ type Options struct {
 	// Refuses returns why notices cannot be posted to a URL, nil if they can.
 	Refuses func(url string) error
 
-	Shared   Shared                // the document of the controls that nodes read
+	Shared   wire.DocumentStore    // the document of the controls that nodes read
 	Controls func() *room.Controls // those that this node applies, nil for none
 	Board    func() *draw.Board    // public state of draws, nil for none
 	Time     func() fleettime.Time // fleet time as this node knows it

@@ -7,9 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -23,6 +21,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/node"
 )
 
 // token is a stored token. Its key is its id.
@@ -93,15 +92,7 @@ var errToken = refusef(http.StatusUnauthorized, codeAuthentication,
 
 // get returns a stored token and its revision, nil for none.
 func (t *tokens) get(ctx context.Context, id string) (*token, uint64, error) {
-	data, revision, err := t.docs.Get(ctx, tokenKeys+id)
-	if err != nil || data == nil {
-		return nil, 0, err
-	}
-	var stored token
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, 0, fmt.Errorf("token %s: %w", id, err)
-	}
-	return &stored, revision, nil
+	return node.ReadJSON[token](ctx, t.docs, tokenKeys+id)
 }
 
 // getFor is get, with little patience for a request that only reads.
@@ -114,15 +105,6 @@ func (t *tokens) getFor(ctx context.Context, id string, reads bool) (stored *tok
 		return err
 	})
 	return stored, revision, err
-}
-
-func (t *tokens) put(ctx context.Context, id string, tok *token, revision uint64) error {
-	data, err := json.Marshal(tok)
-	if err != nil {
-		return err
-	}
-	_, err = t.docs.Put(ctx, tokenKeys+id, data, revision)
-	return err
 }
 
 // check returns the principal of a token. from is the address of the client. A valid token is accepted whatever else
@@ -152,7 +134,7 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 	}
 	if !kept && now.Sub(stored.Used) >= usedEvery {
 		stored.Used = now.UTC().Truncate(time.Second)
-		if err := t.put(ctx, m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+		if err := node.WriteJSON(ctx, t.docs, tokenKeys+m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
 			t.log.Warn("control: not noted that a token was used", slog.String("token", m[1]), slog.Any("error", err))
 		}
 	}
@@ -209,7 +191,7 @@ func (t *tokens) make(ctx context.Context, id string, of token) (value string, t
 	}
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 	of.Hash, of.Issued = hash(value), t.now().UTC().Truncate(time.Second)
-	put := func() error { return t.put(ctx, id, &of, 0) }
+	put := func() error { return node.WriteJSON(ctx, t.docs, tokenKeys+id, &of, 0) }
 	if err := t.audited(ctx, t.now(), tokenTarget+id, nil, of.shown(), put); err != nil {
 		return "", nil, err
 	}

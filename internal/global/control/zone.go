@@ -2,10 +2,10 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/node"
 )
 
 // zoneService keeps the settings of the zone for clients of the hosted product. They have no effect.
@@ -24,9 +24,9 @@ type zoneSettings struct {
 
 // read returns the stored settings; without any the defaults.
 func (s *zoneService) read(ctx context.Context) (z zoneSettings, revision uint64, err error) {
-	data, revision, err := s.docs.Get(ctx, zoneDocument)
-	if err == nil && data != nil {
-		err = json.Unmarshal(data, &z)
+	stored, revision, err := node.ReadJSON[zoneSettings](ctx, s.docs, zoneDocument)
+	if stored != nil {
+		z = *stored
 	}
 	return z, revision, err
 }
@@ -58,11 +58,6 @@ func (s *zoneService) put(ctx context.Context, q *request) (any, error) {
 	if after == before {
 		return out, nil
 	}
-	return out, s.audited(ctx, s.now(), "zone", &before, &after, func() error {
-		data, err := json.Marshal(after)
-		if err == nil {
-			_, err = s.docs.Put(ctx, zoneDocument, data, revision)
-		}
-		return err
-	})
+	put := func() error { return node.WriteJSON(ctx, s.docs, zoneDocument, after, revision) }
+	return out, s.audited(ctx, s.now(), "zone", &before, &after, put)
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
 )
 
 // Webhook is an address that notices are posted to. Its key in the store is its ID.
@@ -182,25 +182,12 @@ type Webhooks struct{ Docs wire.DocumentStore }
 
 // Get returns a webhook and its revision, nil for none.
 func (s Webhooks) Get(ctx context.Context, id string) (*Webhook, uint64, error) {
-	data, revision, err := s.Docs.Get(ctx, webhookKeys+id)
-	if err != nil || data == nil {
-		return nil, 0, err
-	}
-	w := &Webhook{}
-	if err := json.Unmarshal(data, w); err != nil {
-		return nil, 0, fmt.Errorf("webhook %s: %w", id, err)
-	}
-	return w, revision, nil
+	return node.ReadJSON[Webhook](ctx, s.Docs, webhookKeys+id)
 }
 
 // Put writes a webhook that was read at revision, 0 for a new one. It returns wire.ErrChanged if it has changed since.
 func (s Webhooks) Put(ctx context.Context, id string, w *Webhook, revision uint64) error {
-	data, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
-	_, err = s.Docs.Put(ctx, webhookKeys+id, data, revision)
-	return err
+	return node.WriteJSON(ctx, s.Docs, webhookKeys+id, w, revision)
 }
 
 // Delete removes a webhook that was read at revision.
