@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/node"
 )
 
@@ -80,7 +81,7 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if !p.recalled {
-		last, revision, err := node.ReadJSON[node.MembersStatus](ctx, p.docs, node.MembersStatusDocument)
+		last, revision, err := jsondoc.Read[node.MembersStatus](ctx, p.docs, node.MembersStatusDocument)
 		if p.recalled = err == nil || revision != 0; err != nil {
 			return fmt.Errorf("the state that a predecessor published: %w", err)
 		}
@@ -111,7 +112,7 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := node.WriteJSON(ctx, p.docs, node.MembersStatusDocument, st, revision); err != nil {
+	if err := jsondoc.Write(ctx, p.docs, node.MembersStatusDocument, st, revision); err != nil {
 		return err
 	}
 	p.status = same

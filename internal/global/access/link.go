@@ -9,7 +9,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
-	"vestibule/internal/node"
+	"vestibule/internal/global/jsondoc"
 )
 
 // link is the document of a one-time link. It is named by the digest of its secret.
@@ -38,7 +38,7 @@ func (a *Access) Link(ctx context.Context, token string) (path string, expires t
 	}
 	secret := random()
 	expires = now.Add(linkTime).UTC().Truncate(time.Second)
-	err = node.WriteJSON(ctx, a.Docs, linkKeys+digest(secret), link{Token: token, Expires: expires}, 0)
+	err = jsondoc.Write(ctx, a.Docs, linkKeys+digest(secret), link{Token: token, Expires: expires}, 0)
 	return linkPath + secret, expires, err
 }
 
@@ -47,7 +47,7 @@ func (a *Access) Link(ctx context.Context, token string) (path string, expires t
 func (a *Access) owner(
 	ctx context.Context, secret string,
 ) (who control.Principal, revision uint64, ok bool, err error) {
-	l, revision, err := node.ReadJSON[link](ctx, a.Docs, linkKeys+digest(secret))
+	l, revision, err := jsondoc.Read[link](ctx, a.Docs, linkKeys+digest(secret))
 	if err != nil || l == nil || !a.Now().Before(l.Expires) {
 		return who, 0, false, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
-	"vestibule/internal/node"
+	"vestibule/internal/global/jsondoc"
 )
 
 // session is the document of a login. It is named by the digest of its secret, which only the browser has.
@@ -58,7 +58,7 @@ func (a *Access) begin(w http.ResponseWriter, r *http.Request, s session) error 
 		return err
 	}
 	secret := random()
-	if err := node.WriteJSON(r.Context(), a.Docs, sessionKeys+digest(secret), s, 0); err != nil {
+	if err := jsondoc.Write(r.Context(), a.Docs, sessionKeys+digest(secret), s, 0); err != nil {
 		return err
 	}
 	setCookie(w, r, cookieName(r), secret, maxAge, http.SameSiteStrictMode)
@@ -162,7 +162,7 @@ type seen struct {
 
 // find reads a session; ok is false for none that is valid.
 func (a *Access) find(ctx context.Context, id string, now time.Time) (who control.Principal, ok bool, err error) {
-	s, revision, err := node.ReadJSON[session](ctx, a.Docs, sessionKeys+id)
+	s, revision, err := jsondoc.Read[session](ctx, a.Docs, sessionKeys+id)
 	if err != nil || s == nil || s.expired(now) {
 		return who, false, err
 	}
@@ -173,7 +173,7 @@ func (a *Access) find(ctx context.Context, id string, now time.Time) (who contro
 	}
 	if now.Sub(s.Seen) >= seenEvery {
 		s.Seen = now.UTC()
-		err := node.WriteJSON(ctx, a.Docs, sessionKeys+id, s, revision)
+		err := jsondoc.Write(ctx, a.Docs, sessionKeys+id, s, revision)
 		if err != nil && !errors.Is(err, wire.ErrChanged) {
 			return who, false, err
 		}

@@ -145,8 +145,6 @@ func restoreRevision(q *request) error {
 	if !q.may(control.Editor) {
 		return q.forbidden(control.Editor)
 	}
-	if err := q.change(http.MethodPost, revisionsPath(id)+"/"+q.PathValue("revision")+"/restore", nil, nil); err != nil {
-		return err
-	}
-	return q.to(roomPath(id) + "/changes?done=restored")
+	path := revisionsPath(id) + "/" + q.PathValue("revision") + "/restore"
+	return q.changeAnd(http.MethodPost, path, nil, roomPath(id)+"/changes?done=restored")
 }

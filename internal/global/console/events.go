@@ -244,13 +244,7 @@ func showNewEvent(q *request, status int, form *formView) error {
 func addEvent(q *request) error {
 	id := q.PathValue("id")
 	form := eventForm(roomPath(id)+"/events", "Create the event", &api.Event{})
-	if err := q.send(form, http.MethodPost, eventsPath(id), nil); err != nil {
-		return err
-	}
-	if form.faulty() {
-		return showNewEvent(q, http.StatusUnprocessableEntity, form)
-	}
-	return q.to(roomPath(id) + "/events?done=added")
+	return q.submit(form, http.MethodPost, eventsPath(id), nil, showNewEvent, roomPath(id)+"/events?done=added")
 }
 
 // changeEvent saves or deletes an event, as the field "do" says.
@@ -258,17 +252,8 @@ func changeEvent(q *request) error {
 	id := q.PathValue("id")
 	list, path := roomPath(id)+"/events", eventsPath(id)+"/"+q.PathValue("event")
 	if q.FormValue("do") == "delete" {
-		if err := q.change(http.MethodDelete, path, nil, nil); err != nil {
-			return err
-		}
-		return q.to(list + "?done=deleted")
+		return q.changeAnd(http.MethodDelete, path, nil, list+"?done=deleted")
 	}
 	form := eventForm(list+"/"+q.PathValue("event"), "Save", &api.Event{})
-	if err := q.send(form, http.MethodPatch, path, nil); err != nil {
-		return err
-	}
-	if form.faulty() {
-		return showEvent(q, http.StatusUnprocessableEntity, form)
-	}
-	return q.to(list + "?done=saved")
+	return q.submit(form, http.MethodPatch, path, nil, showEvent, list+"?done=saved")
 }

@@ -216,20 +216,6 @@ func serveFleet(q *request) error {
 	})
 }
 
-// streamFleet streams the values of the page of the fleet.
-func streamFleet(q *request) error {
-	if _, err := readFleet(q.call); err != nil { // may this operator see it?
-		return err
-	}
-	return q.c.stream(q, func() (values, []string, error) {
-		f, notes, err := newest(q, "fleet", readFleet)
-		if err != nil {
-			return nil, nil, err
-		}
-		return viewFleet(time.Now(), f).Values, notes, nil
-	})
-}
-
 // title returns a word or a sentence with a capital letter. The name of a setting stays as it is.
 func title(word string) string {
 	if word == "" {

@@ -120,7 +120,7 @@ func serveHistoryFile(q *request) error {
 	q.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	q.w.Header().Set("Content-Disposition", `attachment; filename="`+s.Room+`.csv"`)
 	if err := q.write(http.StatusOK, out.Bytes()); err != nil {
-		q.c.log.Debug("console: history not written", slog.Any("error", err))
+		q.c.Log.Debug("console: history not written", slog.Any("error", err))
 	}
 	return nil
 }

@@ -86,13 +86,16 @@ func changePage(q *request) error {
 		return err
 	}
 	id, do := q.PathValue("id"), q.PostFormValue("do")
-	if do == "publish" {
-		err := q.change(http.MethodPatch, roomsPath()+"/"+id, map[string]string{"custom_page_html": html}, nil)
+	refused := func(err error) error {
 		if control.Status(err) == http.StatusBadRequest {
 			return showPage(q, http.StatusUnprocessableEntity, &pageView{Fault: strings.Join(failureOf(err).Notes, "; ")})
 		}
+		return err
+	}
+	if do == "publish" {
+		err := q.change(http.MethodPatch, roomsPath()+"/"+id, map[string]string{"custom_page_html": html}, nil)
 		if err != nil {
-			return err
+			return refused(err)
 		}
 		return q.to(roomPath(id) + "/page?done=published")
 	}
@@ -115,11 +118,8 @@ func changePage(q *request) error {
 		PreviewURL string `json:"preview_url"`
 	}
 	err = q.call(http.MethodPost, roomsPath()+"/preview", map[string]string{"custom_html": html}, &made)
-	if control.Status(err) == http.StatusBadRequest {
-		return showPage(q, http.StatusUnprocessableEntity, &pageView{Fault: strings.Join(failureOf(err).Notes, "; ")})
-	}
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	v.Preview = made.PreviewURL
 	return showPage(q, http.StatusOK, v)

@@ -20,8 +20,8 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/global/roomstore"
-	"vestibule/internal/node"
 )
 
 // token is a stored token. Its key is its id.
@@ -92,7 +92,7 @@ var errToken = refusef(http.StatusUnauthorized, codeAuthentication,
 
 // get returns a stored token and its revision, nil for none.
 func (t *tokens) get(ctx context.Context, id string) (*token, uint64, error) {
-	return node.ReadJSON[token](ctx, t.docs, tokenKeys+id)
+	return jsondoc.Read[token](ctx, t.docs, tokenKeys+id)
 }
 
 // getFor is get, with little patience for a request that only reads.
@@ -134,7 +134,7 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 	}
 	if !kept && now.Sub(stored.Used) >= usedEvery {
 		stored.Used = now.UTC().Truncate(time.Second)
-		if err := node.WriteJSON(ctx, t.docs, tokenKeys+m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+		if err := jsondoc.Write(ctx, t.docs, tokenKeys+m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
 			t.log.Warn("control: not noted that a token was used", slog.String("token", m[1]), slog.Any("error", err))
 		}
 	}
@@ -191,7 +191,7 @@ func (t *tokens) make(ctx context.Context, id string, of token) (value string, t
 	}
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 	of.Hash, of.Issued = hash(value), t.now().UTC().Truncate(time.Second)
-	put := func() error { return node.WriteJSON(ctx, t.docs, tokenKeys+id, &of, 0) }
+	put := func() error { return jsondoc.Write(ctx, t.docs, tokenKeys+id, &of, 0) }
 	if err := t.audited(ctx, t.now(), tokenTarget+id, nil, of.shown(), put); err != nil {
 		return "", nil, err
 	}

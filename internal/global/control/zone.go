@@ -5,7 +5,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
+	"vestibule/internal/global/jsondoc"
 )
 
 // zoneService keeps the settings of the zone for clients of the hosted product. They have no effect.
@@ -24,7 +24,7 @@ type zoneSettings struct {
 
 // read returns the stored settings; without any the defaults.
 func (s *zoneService) read(ctx context.Context) (z zoneSettings, revision uint64, err error) {
-	stored, revision, err := node.ReadJSON[zoneSettings](ctx, s.docs, zoneDocument)
+	stored, revision, err := jsondoc.Read[zoneSettings](ctx, s.docs, zoneDocument)
 	if stored != nil {
 		z = *stored
 	}
@@ -58,6 +58,6 @@ func (s *zoneService) put(ctx context.Context, q *request) (any, error) {
 	if after == before {
 		return out, nil
 	}
-	put := func() error { return node.WriteJSON(ctx, s.docs, zoneDocument, after, revision) }
+	put := func() error { return jsondoc.Write(ctx, s.docs, zoneDocument, after, revision) }
 	return out, s.audited(ctx, s.now(), "zone", &before, &after, put)
 }

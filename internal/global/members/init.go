@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/node"
 )
 
@@ -24,12 +25,12 @@ func (r *Request) Answered() bool { return r.Done != "" || r.Error != "" }
 
 // ReadRequest returns the stored request, nil for none.
 func ReadRequest(ctx context.Context, docs wire.DocumentStore) (*Request, uint64, error) {
-	return node.ReadJSON[Request](ctx, docs, node.InitDocument)
+	return jsondoc.Read[Request](ctx, docs, node.InitDocument)
 }
 
 // Write writes the request over the one of a revision.
 func (r *Request) Write(ctx context.Context, docs wire.DocumentStore, revision uint64) error {
-	return node.WriteJSON(ctx, docs, node.InitDocument, r, revision)
+	return jsondoc.Write(ctx, docs, node.InitDocument, r, revision)
 }
 
 // ErrInitialized means that there is nothing to initialize.

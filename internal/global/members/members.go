@@ -11,6 +11,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/node"
 )
 
@@ -51,7 +52,7 @@ func (l *List) get(ctx context.Context) (*node.Members, uint64, error) {
 
 // status returns the last status published by the leading global; nil for none.
 func (l *List) status(ctx context.Context) (*node.MembersStatus, error) {
-	st, _, err := node.ReadJSON[node.MembersStatus](ctx, l.Docs, node.MembersStatusDocument)
+	st, _, err := jsondoc.Read[node.MembersStatus](ctx, l.Docs, node.MembersStatusDocument)
 	return st, err
 }
 

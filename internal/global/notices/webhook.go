@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
-	"vestibule/internal/node"
+	"vestibule/internal/global/jsondoc"
 )
 
 // Webhook is an address that notices are posted to. Its key in the store is its ID.
@@ -182,12 +182,12 @@ type Webhooks struct{ Docs wire.DocumentStore }
 
 // Get returns a webhook and its revision, nil for none.
 func (s Webhooks) Get(ctx context.Context, id string) (*Webhook, uint64, error) {
-	return node.ReadJSON[Webhook](ctx, s.Docs, webhookKeys+id)
+	return jsondoc.Read[Webhook](ctx, s.Docs, webhookKeys+id)
 }
 
 // Put writes a webhook that was read at revision, 0 for a new one. It returns wire.ErrChanged if it has changed since.
 func (s Webhooks) Put(ctx context.Context, id string, w *Webhook, revision uint64) error {
-	return node.WriteJSON(ctx, s.Docs, webhookKeys+id, w, revision)
+	return jsondoc.Write(ctx, s.Docs, webhookKeys+id, w, revision)
 }
 
 // Delete removes a webhook that was read at revision.
