@@ -81,24 +81,10 @@ func revokeToken(c *client, name string) error {
 	if err != nil {
 		return err
 	}
-	var found []api.Token
-	for _, t := range list {
-		if t.Id == name {
-			found = []api.Token{t}
-			break
-		}
-		if t.Name == name {
-			found = append(found, t)
-		}
+	t, err := oneOf("token", list, func(t *api.Token) (id, name string) { return t.Id, t.Name }, name)
+	if err != nil {
+		return err
 	}
-	switch len(found) {
-	case 0:
-		return noSuch("no token", name, list, func(t *api.Token) string { return t.Name }, ": see vestibule tokens list")
-	case 1:
-	default:
-		return fmt.Errorf("several tokens are named %s: give an ID, see vestibule tokens list", name)
-	}
-	t := &found[0]
 	return change(c, http.MethodDelete, ofOurs("tokens", t.Id), nil,
 		func(any) string { return fmt.Sprintf("revoked %s (%s)", t.Name, t.Id) })
 }
