@@ -66,7 +66,7 @@ func byNATS(cmd *cobra.Command) bool {
 // orNATS makes a command use the API or, if the user configures a connection, NATS.
 func (c *clientFlags) orNATS(
 	cmd *cobra.Command, cfg node.Config, byAPI func(c *client, args []string) error, direct runFunc,
-) *cobra.Command {
+) {
 	direct = configured(cmd, cfg, direct).RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if byNATS(cmd) {
@@ -75,7 +75,6 @@ func (c *clientFlags) orNATS(
 		return c.run(byAPI)(cmd, args)
 	}
 	c.add(cmd, cmd.Flags())
-	return cmd
 }
 
 // memberCommand makes a command change the list of data centres, if do is not nil, and show it.

@@ -46,25 +46,8 @@ const secretLost = time.Minute
 
 // ensure restores this node's registry if the store lost it.
 func (d *drawer) ensure(ctx context.Context) error {
-	known := d.fleet.Board()
-	if known == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, drawWithin)
-	defer cancel()
-	stored, revision, err := d.docs.Get(ctx, node.DrawsDocument)
-	if err != nil {
-		return err
-	}
-	if have, err := draw.DecodeBoard(stored); stored != nil && (err != nil || have.Version >= known.Version) {
-		return err // a document of a newer release is not overwritten
-	}
-	data, err := draw.EncodeBoard(known)
-	if err != nil {
-		return err
-	}
-	_, err = d.docs.Put(ctx, node.DrawsDocument, data, revision)
-	return err
+	version := func(b *draw.Board) uint64 { return b.Version }
+	return restore(ctx, d.docs, node.DrawsDocument, d.fleet.Board(), version, draw.DecodeBoard, draw.EncodeBoard)
 }
 
 // runDue does the due steps.
@@ -228,9 +211,7 @@ func (d *drawer) commit(ctx context.Context, now fleettime.Time, e draw.Event) (
 	}
 	if s == nil {
 		s = &draw.Secret{}
-		if _, err := rand.Read(s[:]); err != nil {
-			return nil, err
-		}
+		rand.Read(s[:]) // documented never to fail
 		if _, err := d.secrets.Put(ctx, key, s[:], revision); err != nil {
 			return nil, err // a secret made by another leader is found by the next attempt
 		}

@@ -66,11 +66,10 @@ func New(o Options) *Access {
 		a.oidc = newProvider(*o.OIDC)
 	}
 	mux := http.NewServeMux()
-	foreign := oidcPages{a}
 	for route, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /login": a.showLogin, "POST /logout": a.logout,
 		"GET " + linkPath + "{secret}": a.showLink, "POST " + linkPath + "{secret}": a.useLink,
-		"GET /oidc/start": foreign.startOIDC, "GET /oidc/callback": foreign.finishOIDC,
+		"GET /oidc/start": a.startOIDC, "GET /oidc/callback": a.finishOIDC,
 	} {
 		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(w, r); err != nil {
@@ -169,9 +168,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request) error {
 // random returns a secret of 256 bits.
 func random() string {
 	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		panic(err) // documented never to happen
-	}
+	rand.Read(secret) // documented never to fail
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"vestibule/internal/core/room"
@@ -22,14 +21,11 @@ import (
 func Announce(
 	ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any,
 ) (failed func(context.Context) error, err error) {
-	e := audit.Entry{ID: rand.Text()[:16], At: now.UTC(), By: roomstore.ByOf(ctx), Target: target}
-	if e.Before, err = raw(before); err != nil {
-		return nil, err
+	e, err := audit.Of(now, roomstore.ByOf(ctx), target, before, after)
+	if err == nil {
+		err = j.Add(ctx, e)
 	}
-	if e.After, err = raw(after); err != nil {
-		return nil, err
-	}
-	if err := j.Add(ctx, e); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
@@ -82,13 +78,6 @@ func undone(
 			slog.Any("error", e))
 	}
 	return err
-}
-
-func raw(v any) (json.RawMessage, error) {
-	if v == nil || reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil() {
-		return nil, nil
-	}
-	return json.Marshal(v)
 }
 
 func alone(data json.RawMessage) (*room.Settings, error) {

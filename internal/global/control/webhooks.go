@@ -212,10 +212,9 @@ func (s *webhookService) read(
 	if !rotate && !create {
 		return "", nil
 	}
-	if key, err = notices.NewKey(); err == nil {
-		w.Rotate(s.clock.now().UTC().Truncate(time.Second), key)
-	}
-	return key, err
+	key = notices.NewKey()
+	w.Rotate(s.clock.now().UTC().Truncate(time.Second), key)
+	return key, nil
 }
 
 // texts reads a list of strings; null is none.

@@ -55,12 +55,10 @@ func (Key) String() string { return keyPrefix + "…" }
 func (k Key) GoString() string { return k.String() }
 
 // NewKey returns a random key of 256 bits.
-func NewKey() (Key, error) {
+func NewKey() Key {
 	raw := make([]byte, 32)
-	if _, err := rand.Read(raw); err != nil {
-		return "", err
-	}
-	return Key(keyPrefix + base64.StdEncoding.EncodeToString(raw)), nil
+	rand.Read(raw) // documented never to fail
+	return Key(keyPrefix + base64.StdEncoding.EncodeToString(raw))
 }
 
 // bytes returns the key of the HMAC.

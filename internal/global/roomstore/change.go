@@ -123,13 +123,6 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // precedes reports whether next remembers every change made since s.
 func (s *State) precedes(next *State) bool {
 	if len(s.changes) == 0 {
