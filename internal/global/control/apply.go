@@ -105,11 +105,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		return nil, f.err()
 	}
 	doc, err := roomfile.Parse([]byte(text))
-	if list, ok := asFaults(err); ok {
-		for _, r := range list {
-			f.add("/rooms_yaml", "%s", r.Error())
-		}
-	} else if err != nil {
+	if err != nil && !f.inFile(err) {
 		return nil, err
 	}
 	files := pagesOf(doc.Rooms, pages, &f)
@@ -147,10 +143,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	if _, ok := errors.AsType[*dryRunError](err); ok {
 		err = nil
 	}
-	if list, ok := asFaults(err); ok {
-		for _, r := range list {
-			f.add("/rooms_yaml", "%s", r.Error())
-		}
+	if f.inFile(err) {
 		err = f.err()
 	}
 	out := api.Applied{Applied: !dry, Changes: changes}
@@ -158,6 +151,15 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		out.Unserved = &unserved
 	}
 	return tagged{out, base, nil}, err
+}
+
+// inFile adds the faults of a rooms file. It reports whether err is a list of them.
+func (f *faults) inFile(err error) bool {
+	list, ok := asFaults(err)
+	for _, r := range list {
+		f.add("/rooms_yaml", "%s", r.Error())
+	}
+	return ok
 }
 
 // applied returns the changes that a file makes.

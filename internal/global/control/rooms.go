@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strings"
 	"time"
@@ -112,17 +113,9 @@ func ineffective(pointer string, v any) api.Note {
 	return noteAt(pointer, codeKept, fmt.Sprintf("%s %v is kept and has no effect yet", cmpName(pointer), v))
 }
 
-func (s *roomService) put(ctx context.Context, q *request) (any, error) {
-	return s.update(ctx, q, true)
-}
-
-func (s *roomService) patch(ctx context.Context, q *request) (any, error) {
-	return s.update(ctx, q, false)
-}
-
-// update changes a room. With whole set, missing fields go back to their defaults.
-func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, error) {
-	name := ""
+// update changes a room. By PUT, missing fields go back to their defaults.
+func (s *roomService) update(ctx context.Context, q *request) (any, error) {
+	name, whole := "", q.Method == http.MethodPut
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, q)
 		if err != nil {

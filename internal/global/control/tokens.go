@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -196,20 +194,6 @@ func (t *tokens) make(ctx context.Context, id string, of token) (value string, t
 	return value, &of, nil
 }
 
-// list returns the sorted ids of all tokens.
-func (t *tokens) list(ctx context.Context) ([]string, error) {
-	keys, err := t.docs.List(ctx, tokenKeys+"*")
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]string, 0, len(keys))
-	for key := range keys {
-		ids = append(ids, strings.TrimPrefix(key, tokenKeys))
-	}
-	slices.Sort(ids)
-	return ids, nil
-}
-
 // revoke deletes a token, even if the audit stream cannot be written: a leaked token must not stay valid because of
 // that. The last keeper is refused.
 func (t *tokens) revoke(ctx context.Context, id string) error {
@@ -249,16 +233,12 @@ func (t *tokens) mayRevoke(ctx context.Context, id string, stored *token) error 
 	if !stored.keeper() {
 		return nil
 	}
-	ids, err := t.list(ctx)
+	all, err := jsondoc.List[token](ctx, t.docs, tokenKeys)
 	if err != nil {
 		return err
 	}
-	for _, other := range ids {
-		o, _, err := t.get(ctx, other)
-		if err != nil {
-			return err
-		}
-		if other != id && o != nil && o.keeper() {
+	for other, o := range all {
+		if other != id && o.keeper() {
 			return nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -30,8 +32,8 @@ type tokenService struct {
 // First makes the first token, an admin's, if there is none at all. It returns "" if there is one, or another
 // candidate makes it.
 func (s *tokenService) First(ctx context.Context) (string, error) {
-	ids, err := s.tokens.list(ctx)
-	if err != nil || len(ids) > 0 {
+	all, err := s.tokens.docs.List(ctx, tokenKeys+"*")
+	if err != nil || len(all) > 0 {
 		return "", err
 	}
 	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.name, Operation: "make-first-token"})
@@ -115,19 +117,13 @@ func (s *tokenService) verify(ctx context.Context, _ *request) (any, error) {
 }
 
 func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
-	ids, err := s.tokens.list(ctx)
+	all, err := jsondoc.List[token](ctx, s.tokens.docs, tokenKeys)
 	if err != nil {
 		return nil, err
 	}
 	out := []api.Token{}
-	for _, id := range ids {
-		t, _, err := s.tokens.get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			out = append(out, showToken(id, t, ""))
-		}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, showToken(id, all[id], ""))
 	}
 	return complete(out), nil
 }
@@ -141,12 +137,12 @@ func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	if len(f) > 0 {
 		return nil, f.err()
 	}
-	ids, err := s.tokens.list(ctx)
+	all, err := s.tokens.docs.List(ctx, tokenKeys+"*")
 	if err != nil {
 		return nil, err
 	}
-	if len(ids) >= maxTokens {
-		f.add("", "there are %d tokens, which is the most: revoke some", len(ids))
+	if len(all) >= maxTokens {
+		f.add("", "there are %d tokens, which is the most: revoke some", len(all))
 		return nil, f.err()
 	}
 	id := rand.Text()[:tokenIDLen]
@@ -201,18 +197,15 @@ const expiryWarning = 30 * 24 * time.Hour
 
 // NextExpiry returns the earliest end of the valid tokens that were made for longer than expiryWarning; nil for none.
 func (s *tokenService) NextExpiry(ctx context.Context) (*Expiry, error) {
-	ids, err := s.tokens.list(ctx)
+	all, err := jsondoc.List[token](ctx, s.tokens.docs, tokenKeys)
 	if err != nil {
 		return nil, err
 	}
 	var next *Expiry
 	now := s.tokens.now()
-	for _, id := range ids {
-		t, _, err := s.tokens.get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if t == nil || t.Expires.IsZero() || t.expired(now) || t.Expires.Sub(t.Issued) <= expiryWarning {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		t := all[id]
+		if t.Expires.IsZero() || t.expired(now) || t.Expires.Sub(t.Issued) <= expiryWarning {
 			continue
 		}
 		if next == nil || t.Expires.Before(next.At) {

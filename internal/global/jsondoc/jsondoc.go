@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"vestibule/internal/core/wire"
 )
@@ -20,6 +21,25 @@ func Read[T any](ctx context.Context, docs wire.DocumentStore, key string) (v *T
 		return nil, revision, fmt.Errorf("document %s: %w", key, err)
 	}
 	return v, revision, nil
+}
+
+// List returns the documents in JSON below a prefix, by the rest of their keys.
+func List[T any](ctx context.Context, docs wire.DocumentStore, prefix string) (map[string]*T, error) {
+	keys, err := docs.List(ctx, prefix+"*")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*T{}
+	for key := range keys {
+		v, _, err := Read[T](ctx, docs, key)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil { // deleted meanwhile
+			out[strings.TrimPrefix(key, prefix)] = v
+		}
+	}
+	return out, nil
 }
 
 // Write writes a document in JSON over the one of a revision, 0 for a new one, as [wire.DocumentStore.Put] does.

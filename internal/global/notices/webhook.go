@@ -195,20 +195,5 @@ func (s Webhooks) Delete(ctx context.Context, id string, revision uint64) error 
 
 // List returns all webhooks by ID.
 func (s Webhooks) List(ctx context.Context) (map[string]*Webhook, error) {
-	keys, err := s.Docs.List(ctx, webhookKeys+"*")
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]*Webhook{}
-	for key := range keys {
-		id := strings.TrimPrefix(key, webhookKeys)
-		w, _, err := s.Get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if w != nil {
-			out[id] = w
-		}
-	}
-	return out, nil
+	return jsondoc.List[Webhook](ctx, s.Docs, webhookKeys)
 }

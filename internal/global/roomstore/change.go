@@ -167,7 +167,7 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 		same := v.says(next)
 		if same && v.version >= max(next.Version, floor) {
 			s.outbox.clear(ctx, next, nil)
-			return next, s.parts.restore(ctx, next, d, have)
+			return next, s.parts.putAll(ctx, v, &packed{parts: next.parts, whole: !next.sections}, d, limit, have)
 		}
 		stands = v.version < next.Version && floor <= next.Version
 	}
