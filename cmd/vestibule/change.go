@@ -232,15 +232,10 @@ func (a *confirmation) delete(c *client, lines ...string) error {
 	if a.yes {
 		return nil
 	}
-	return a.answer(c, "Delete?", "yes: is needed to delete without a terminal", "nothing was deleted")
-}
-
-// answer asks a question, and returns an error if the answer is not yes, or if nobody can answer.
-func (a *confirmation) answer(c *client, question, nobody, no string) error {
 	if !isTerminal(c.in) {
-		return usageError(nobody)
+		return usageError("yes: is needed to delete without a terminal")
 	}
-	return c.ask(question, no)
+	return c.ask("Delete?", "nothing was deleted")
 }
 
 // ask asks a question, and returns the error no unless the answer is yes. An interrupt is a no.

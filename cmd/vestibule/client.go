@@ -363,13 +363,16 @@ func oneOf[T any](what string, list []T, of func(*T) (id, name string), wanted s
 	return nil, fmt.Errorf("several %[1]ss are named %[2]s: give an ID, see vestibule %[1]ss list", what, wanted)
 }
 
+func namesOf[T any](all []T, nameOf func(*T) string) (names []string) {
+	for i := range all {
+		names = append(names, nameOf(&all[i]))
+	}
+	return names
+}
+
 // noSuch is the error for a name that none of all has: it tells the one that was probably meant, or else what to do.
 func noSuch[T any](what, name string, all []T, nameOf func(*T) string, advice string) error {
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = nameOf(&all[i])
-	}
-	if meant := room.Suggest(name, names); meant != "" {
+	if meant := room.Suggest(name, namesOf(all, nameOf)); meant != "" {
 		return fmt.Errorf("%s %q, did you mean %q?", what, name, meant)
 	}
 	return fmt.Errorf("%s %q%s", what, name, advice)

@@ -96,9 +96,11 @@ func recoverFleet(c *client, yes bool) error {
 		return err
 	}
 	if !yes {
-		ask := confirmation{}
+		if !isTerminal(c.in) {
+			return usageError("yes: is needed without a terminal")
+		}
 		question := "Does every edge that runs report (vestibule fleet status), and have the sessions at all others ended?"
-		if err := ask.answer(c, question, "yes: is needed without a terminal", "nothing was declared"); err != nil {
+		if err := c.ask(question, "nothing was declared"); err != nil {
 			return err
 		}
 	}

@@ -27,21 +27,17 @@ func newTokensCmd() *cobra.Command {
 }
 
 func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
-	role, expires, rooms := "", "", []string(nil)
+	role, expires, end, rooms := "", "", "", []string(nil)
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a token and show its value, this once",
-		PreRunE: func(*cobra.Command, []string) error {
-			_, err := expiryOf(time.Now(), expires)
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			end, err = expiryOf(time.Now(), expires)
 			return err
 		},
 		RunE: flags.run(func(c *client, args []string) error {
 			ask := object{"name": args[0], "role": role}
 			if len(rooms) > 0 {
 				ask["rooms"] = rooms
-			}
-			end, err := expiryOf(time.Now(), expires)
-			if err != nil {
-				return err
 			}
 			if end != "" {
 				ask["expires_on"] = end

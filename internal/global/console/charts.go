@@ -256,13 +256,10 @@ func (d *chartsData) tables(step int) []table {
 	return out
 }
 
-// statsPath returns the path of a room's history in the API.
-func statsPath(id string, query url.Values) string { return ownPath(id) + "/stats?" + query.Encode() }
-
 // readStats reads the history of a room; nil if this global keeps none.
 func readStats(call caller, id string, query url.Values) (*api.Stats, error) {
 	var s api.Stats
-	err := call(http.MethodGet, statsPath(id, query), nil, &s)
+	err := call(http.MethodGet, ownPath(id)+"/stats?"+query.Encode(), nil, &s)
 	if control.Status(err) == http.StatusNotFound {
 		return nil, nil
 	}

@@ -269,6 +269,11 @@ func (q *request) show(status int, screen string, f *frame) error {
 	return nil
 }
 
+// showIn renders a screen about a room.
+func (q *request) showIn(status int, screen, title string, at *place, main any) error {
+	return q.show(status, screen, &frame{Title: title, Current: "rooms", Room: at, Main: main})
+}
+
 // compressFrom is the size from which answers are compressed.
 const compressFrom = 1 << 10
 

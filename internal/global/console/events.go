@@ -108,7 +108,7 @@ func serveEvents(q *request) error {
 			v.Past = append(v.Past, e)
 		}
 	}
-	return q.show(http.StatusOK, "events", &frame{Title: "Events of " + room.Name, Current: "rooms", Room: at, Main: v})
+	return q.showIn(http.StatusOK, "events", "Events of "+room.Name, at, v)
 }
 
 // oneEventView is the content of the page of one event.
@@ -152,10 +152,7 @@ func showEvent(q *request, status int, form *formView) error {
 	if v.Form == nil {
 		v.Form = eventForm(roomPath(room.Id)+"/events/"+e.Id, "Save", &e)
 	}
-	return q.show(status, "event", &frame{
-		Title: e.Name + ": event of " + room.Name, Current: "rooms", Room: at,
-		Main: v,
-	})
+	return q.showIn(status, "event", e.Name+": event of "+room.Name, at, v)
 }
 
 // eventForm returns the form of an event. Times are in UTC.
@@ -237,7 +234,7 @@ func showNewEvent(q *request, status int, form *formView) error {
 		return err
 	}
 	form.Cancel = roomPath(room.Id) + "/events"
-	return q.show(status, "newevent", &frame{Title: "New event of " + room.Name, Current: "rooms", Room: at, Main: form})
+	return q.showIn(status, "newevent", "New event of "+room.Name, at, form)
 }
 
 // addEvent creates an event.

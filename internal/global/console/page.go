@@ -56,7 +56,7 @@ func showPage(q *request, status int, v *pageView) error {
 		}
 		v.Consequence = fmt.Sprintf("New visitors get this page. %s get it when their page is loaded again.", waiting)
 	}
-	return q.show(status, "page", &frame{Title: "Waiting page of " + r.Name, Current: "rooms", Room: at, Main: v})
+	return q.showIn(status, "page", "Waiting page of "+r.Name, at, v)
 }
 
 // sentPage returns the HTML of a form: of the file, else of the text.

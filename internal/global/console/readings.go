@@ -124,15 +124,10 @@ const (
 	sharedFor = 700 * time.Millisecond // less than the interval of streams
 )
 
-// viewer returns who reads for a stream of an operator, with the other operators of the same rooms. A stream begins
-// with a reading for its operator.
-func viewer(who control.Principal) control.Principal {
-	return control.Principal{Name: "console", Role: control.Viewer, Rooms: who.Rooms}
-}
-
 // newest returns the newest reading under a key, for an operator.
 func newest[T any](q *request, key string, read func(caller) (T, error)) (T, []string, error) {
-	who := viewer(q.who)
+	// A stream begins with a reading for its operator, and shares the others with all operators of the same rooms.
+	who := control.Principal{Name: "console", Role: control.Viewer, Rooms: q.who.Rooms}
 	key += " " + strings.Join(who.Rooms, " ")
 	s, ok := q.c.readings.Get(key)
 	if !ok {

@@ -111,7 +111,7 @@ func showRules(q *request, status int, add *formView) error {
 		}
 		v.Rules = append(v.Rules, rule)
 	}
-	return q.show(status, "rules", &frame{Title: "Rules of " + room.Name, Current: "rooms", Room: at, Main: v})
+	return q.showIn(status, "rules", "Rules of "+room.Name, at, v)
 }
 
 // ruleForm returns the form of a rule.
@@ -175,10 +175,7 @@ func showRule(q *request, status int, r *api.Rule, form *formView) error {
 	if form == nil {
 		form = ruleForm(list+"/"+r.Id, "Save", list, r)
 	}
-	return q.show(status, "rule", &frame{
-		Title: "Rule of " + room.Name, Current: "rooms", Room: at,
-		Main: &oneRuleView{room.Id, *r, form},
-	})
+	return q.showIn(status, "rule", "Rule of "+room.Name, at, &oneRuleView{room.Id, *r, form})
 }
 
 // changeRule saves, moves or deletes a rule, as the field "do" says.

@@ -143,7 +143,8 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 func (t *tokens) failed(ctx context.Context, from, id string) error {
 	now := t.now()
 	if wait := t.throttle.Failed(now, from); wait > 0 {
-		return tooMany(wait)
+		return refusef(http.StatusTooManyRequests, codeAuthentication,
+			"Authentication error: too many invalid tokens came from this address; try again in %d s", int(wait/time.Second)+1)
 	}
 	if t.throttle.First(now, from) {
 		ctx = roomstore.By(ctx, audit.By{Name: "unknown", From: from, Operation: "authenticate"})
@@ -169,11 +170,6 @@ const (
 type refusedLogin struct {
 	Token   string `json:"token,omitempty"` // its ID, which anybody may have made up
 	Refused string `json:"refused"`
-}
-
-func tooMany(wait time.Duration) error {
-	return refusef(http.StatusTooManyRequests, codeAuthentication,
-		"Authentication error: too many invalid tokens came from this address; try again in %d s", int(wait/time.Second)+1)
 }
 
 func hash(text string) string {
