@@ -57,7 +57,9 @@ func (c *client) because(target string) string {
 
 // differences returns the fields that differ between two objects of the API, with both values.
 func differences(before, after any) string {
-	a, b := fieldsOf("", before, nil), fieldsOf("", after, nil)
+	a, b := map[string]any{}, map[string]any{}
+	fieldsOf("", before, a)
+	fieldsOf("", after, b)
 	keys := maps.Clone(a)
 	maps.Copy(keys, b)
 	var out []string
@@ -79,15 +81,12 @@ func differences(before, after any) string {
 }
 
 // fieldsOf adds the fields of an object to a map, those of nested objects with dots.
-func fieldsOf(prefix string, v any, to map[string]any) map[string]any {
-	if to == nil {
-		to = map[string]any{}
-	}
+func fieldsOf(prefix string, v any, to map[string]any) {
 	m, ok := v.(map[string]any)
 	if !ok {
 		data, err := json.Marshal(v)
 		if err != nil || json.Unmarshal(data, &m) != nil {
-			return to
+			return
 		}
 	}
 	for key, v := range m {
@@ -97,7 +96,6 @@ func fieldsOf(prefix string, v any, to map[string]any) map[string]any {
 			to[prefix+key] = v
 		}
 	}
-	return to
 }
 
 // parseTime reads a time in RFC 3339, "now", "in 10m", "2h ago", or a time of this machine's zone: "2026-12-01 09:00",
@@ -234,15 +232,10 @@ func (a *confirmation) delete(c *client, lines ...string) error {
 	if a.yes {
 		return nil
 	}
-	return a.answer(c, "Delete?", "yes: is needed to delete without a terminal", "nothing was deleted")
-}
-
-// answer asks a question, and returns an error if the answer is not yes, or if nobody can answer.
-func (a *confirmation) answer(c *client, question, nobody, no string) error {
 	if !isTerminal(c.in) {
-		return usageError(nobody)
+		return usageError("yes: is needed to delete without a terminal")
 	}
-	return c.ask(question, no)
+	return c.ask("Delete?", "nothing was deleted")
 }
 
 // ask asks a question, and returns the error no unless the answer is yes. An interrupt is a no.

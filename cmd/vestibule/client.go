@@ -338,13 +338,41 @@ func roomOf(rooms []api.Room, name string) (*api.Room, error) {
 	return &rooms[i], nil
 }
 
+// oneOf returns the token or webhook of a list with an ID, or with a name that no other has.
+func oneOf[T any](what string, list []T, of func(*T) (id, name string), wanted string) (*T, error) {
+	var found []*T
+	for i := range list {
+		id, name := of(&list[i])
+		if id == wanted {
+			return &list[i], nil
+		}
+		if name == wanted {
+			found = append(found, &list[i])
+		}
+	}
+	switch len(found) {
+	case 0:
+		nameOf := func(x *T) string {
+			_, name := of(x)
+			return name
+		}
+		return nil, noSuch("no "+what, wanted, list, nameOf, fmt.Sprintf(": see vestibule %ss list", what))
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("several %[1]ss are named %[2]s: give an ID, see vestibule %[1]ss list", what, wanted)
+}
+
+func namesOf[T any](all []T, nameOf func(*T) string) (names []string) {
+	for i := range all {
+		names = append(names, nameOf(&all[i]))
+	}
+	return names
+}
+
 // noSuch is the error for a name that none of all has: it tells the one that was probably meant, or else what to do.
 func noSuch[T any](what, name string, all []T, nameOf func(*T) string, advice string) error {
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = nameOf(&all[i])
-	}
-	if meant := room.Suggest(name, names); meant != "" {
+	if meant := room.Suggest(name, namesOf(all, nameOf)); meant != "" {
 		return fmt.Errorf("%s %q, did you mean %q?", what, name, meant)
 	}
 	return fmt.Errorf("%s %q%s", what, name, advice)

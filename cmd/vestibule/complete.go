@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
 )
 
 // completeWithin bounds the requests of a completion: a user waits at the keyboard.
@@ -81,10 +82,7 @@ func (c *clientFlags) offerRooms(
 
 func (c *client) roomNames() (names []string, err error) {
 	rooms, err := c.all()
-	for _, r := range rooms {
-		names = append(names, r.Name)
-	}
-	return names, err
+	return namesOf(rooms, func(r *api.Room) string { return r.Name }), err
 }
 
 func (c *client) eventNames(room string) (names []string, err error) {
@@ -93,10 +91,7 @@ func (c *client) eventNames(room string) (names []string, err error) {
 		return nil, err
 	}
 	events, err := eventsOf(c, r)
-	for i := range events {
-		names = append(names, events[i].Name)
-	}
-	return names, err
+	return namesOf(events, func(e *api.Event) string { return e.Name }), err
 }
 
 func (c *client) centreNames() (names []string, err error) {
@@ -104,10 +99,7 @@ func (c *client) centreNames() (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range all.DataCenters {
-		names = append(names, d.Name)
-	}
-	return names, nil
+	return namesOf(all.DataCenters, func(d *api.Member) string { return d.Name }), nil
 }
 
 // rulePlaces offers the rules of a room by place, described by their expressions.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,7 +30,11 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 		&cobra.Command{
 			Use: "get ROOM EVENT", Short: "Show an event with the settings in force during it, as JSON",
 			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
-				return c.pass(http.MethodGet, inZone(r.Id, "events", e.Id, "details"), nil)
+				got, err := call[json.RawMessage](c, http.MethodGet, inZone(r.Id, "events", e.Id, "details"), nil)
+				if err != nil {
+					return err
+				}
+				return c.showJSON(got)
 			}),
 		},
 		&cobra.Command{

@@ -30,8 +30,18 @@ The commands use the API. With the keys of the section nats of a node's configur
 no global can be reached: list, add, drain and remove that of global, forget that of the data centre. rejoin always uses
 the NATS of the data centre, which tells a copy apart.`,
 	}
-	cmd.AddCommand(newFleetStatusCmd(), newFleetListCmd(), newFleetAddCmd(), newFleetDrainCmd(), newFleetRemoveCmd(),
-		newFleetForgetCmd(), newFleetRecoverCmd(), newFleetRejoinCmd())
+	cmd.AddCommand(newFleetStatusCmd(),
+		memberCommand(&cobra.Command{
+			Use: "list", Short: "Show the data centres of the fleet, and the permits they hold",
+		}, nil),
+		memberCommand(&cobra.Command{
+			Use: "add DC", Short: "Add a data centre to the list, or end its draining",
+		}, func(ctx context.Context, l fleetMembers, name string) error { return l.Add(ctx, name) }),
+		memberCommand(&cobra.Command{
+			Use: "drain DC", Short: "End admissions in a data centre, and remove it from the list",
+			Long: "End admissions in a data centre. It leaves the list by itself once all its permits are returned.",
+		}, func(ctx context.Context, l fleetMembers, name string) error { return l.Drain(ctx, name) }),
+		newFleetRemoveCmd(), newFleetForgetCmd(), newFleetRecoverCmd(), newFleetRejoinCmd())
 	return cmd
 }
 
@@ -41,18 +51,6 @@ type fleetMembers interface {
 	Add(ctx context.Context, name string) error
 	Drain(ctx context.Context, name string) error
 	Remove(ctx context.Context, name string, force bool) error
-}
-
-// memberCommand is a command about the list of data centres.
-type memberCommand struct {
-	nats  *fleetConfig
-	flags clientFlags
-}
-
-func newMemberCommand() *memberCommand {
-	m := &memberCommand{nats: newFleetConfig()}
-	m.nats.stream = natsbus.DocumentsStream
-	return m
 }
 
 // byNATS reports whether the user configures a connection to NATS.
@@ -65,44 +63,54 @@ func byNATS(cmd *cobra.Command) bool {
 	return given
 }
 
-// runs makes a command change the list, if do is not nil, and show it.
-func (m *memberCommand) runs(
+// orNATS makes a command use the API or, if the user configures a connection, NATS.
+func (c *clientFlags) orNATS(
+	cmd *cobra.Command, cfg node.Config, byAPI func(c *client, args []string) error, direct runFunc,
+) {
+	direct = configured(cmd, cfg, direct).RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if byNATS(cmd) {
+			return direct(cmd, args)
+		}
+		return c.run(byAPI)(cmd, args)
+	}
+	c.add(cmd, cmd.Flags())
+}
+
+// memberCommand makes a command change the list of data centres, if do is not nil, and show it.
+func memberCommand(
 	cmd *cobra.Command, do func(ctx context.Context, l fleetMembers, name string) error,
 ) *cobra.Command {
-	load := node.Flags(m.nats, cmd.Flags())
-	m.flags.add(cmd, cmd.Flags())
-	if do != nil {
-		m.flags.addReason(cmd.Flags())
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		use := func(ctx context.Context, l fleetMembers) error {
-			if do != nil {
-				if err := do(ctx, l, args[0]); err != nil {
-					return err
-				}
-			}
-			all, err := l.View(ctx)
-			if err != nil && do != nil {
-				return fmt.Errorf("the list was changed, and cannot be shown now: %w", err)
-			}
-			if err != nil {
+	cfg, flags := newFleetConfig(), &clientFlags{}
+	cfg.stream = natsbus.DocumentsStream
+	use := func(ctx context.Context, cmd *cobra.Command, l fleetMembers, args []string) error {
+		if do != nil {
+			if err := do(ctx, l, args[0]); err != nil {
 				return err
 			}
-			if do != nil {
-				noteSilent(cmd.ErrOrStderr(), all, args[0])
-			}
-			c := client{output: m.flags.output, out: cmd.OutOrStdout()}
-			return c.show(all, func(row func(...any)) { showMembers(row, all) })
 		}
-		if !byNATS(cmd) {
-			return m.flags.run(func(c *client, _ []string) error { return use(c.ctx, membersByAPI{c}) })(cmd, args)
+		all, err := l.View(ctx)
+		if err != nil && do != nil {
+			return fmt.Errorf("the list was changed, and cannot be shown now: %w", err)
 		}
-		if check, err := loadConfig(load); err != nil || check {
+		if err != nil {
 			return err
 		}
-		return m.nats.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
-			return use(ctx, &members.List{Docs: natsbus.NewDocuments(conn, 0)})
+		if do != nil {
+			noteSilent(cmd.ErrOrStderr(), all, args[0])
+		}
+		c := client{output: flags.output, out: cmd.OutOrStdout()}
+		return c.show(all, func(row func(...any)) { showMembers(row, all) })
+	}
+	flags.orNATS(cmd, cfg, func(c *client, args []string) error {
+		return use(c.ctx, cmd, membersByAPI{c}, args)
+	}, func(cmd *cobra.Command, args []string) error {
+		return cfg.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
+			return use(ctx, cmd, &members.List{Docs: natsbus.NewDocuments(conn, 0)}, args)
 		})
+	})
+	if do != nil {
+		flags.addReason(cmd.Flags())
 	}
 	return cmd
 }
@@ -117,27 +125,9 @@ func noteSilent(w io.Writer, all *api.Members, name string) {
 	}
 }
 
-func newFleetListCmd() *cobra.Command {
-	return newMemberCommand().runs(
-		&cobra.Command{Use: "list", Short: "Show the data centres of the fleet, and the permits they hold"}, nil)
-}
-
-func newFleetAddCmd() *cobra.Command {
-	return newMemberCommand().runs(
-		&cobra.Command{Use: "add DC", Short: "Add a data centre to the list, or end its draining"},
-		func(ctx context.Context, l fleetMembers, name string) error { return l.Add(ctx, name) })
-}
-
-func newFleetDrainCmd() *cobra.Command {
-	return newMemberCommand().runs(&cobra.Command{
-		Use: "drain DC", Short: "End admissions in a data centre, and remove it from the list",
-		Long: "End admissions in a data centre. It leaves the list by itself once all its permits are returned.",
-	}, func(ctx context.Context, l fleetMembers, name string) error { return l.Drain(ctx, name) })
-}
-
 func newFleetRemoveCmd() *cobra.Command {
 	force := false
-	cmd := newMemberCommand().runs(&cobra.Command{
+	cmd := memberCommand(&cobra.Command{
 		Use: "remove DC", Short: "Remove a data centre that is lost",
 		Long: "Remove a data centre that is lost. It needs --force: its sessions may exceed the limit until they end.",
 	}, func(ctx context.Context, l fleetMembers, name string) error { return l.Remove(ctx, name, force) })

@@ -16,7 +16,6 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/members"
-	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
 
@@ -37,13 +36,7 @@ func newFleetForgetCmd() *cobra.Command {
 until lost_after. It is refused for an edge that is heard. Use it only with evidence: an edge that lives on, cut off,
 goes on renewing sessions that nobody counts. With --nats-url, the NATS of the data centre, it needs no global.`,
 	}
-	load := node.Flags(cfg, cmd.Flags())
-	flags.add(cmd, cmd.Flags())
-	flags.addReason(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
+	configured(cmd, cfg, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && !cfg.All {
 			return usagef("EDGE: needs the NAME of an edge, or --all")
 		}
@@ -61,7 +54,9 @@ goes on renewing sessions that nobody counts. With --nats-url, the NATS of the d
 		return cfg.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
 			return askRegional(ctx, conn, cfg.DC, wire.ForgetSubject(cfg.DC), question, cmd.OutOrStdout())
 		})
-	}
+	})
+	flags.add(cmd, cmd.Flags())
+	flags.addReason(cmd.Flags())
 	return cmd
 }
 
@@ -101,9 +96,11 @@ func recoverFleet(c *client, yes bool) error {
 		return err
 	}
 	if !yes {
-		ask := confirmation{}
+		if !isTerminal(c.in) {
+			return usageError("yes: is needed without a terminal")
+		}
 		question := "Does every edge that runs report (vestibule fleet status), and have the sessions at all others ended?"
-		if err := ask.answer(c, question, "yes: is needed without a terminal", "nothing was declared"); err != nil {
+		if err := c.ask(question, "nothing was declared"); err != nil {
 			return err
 		}
 	}
@@ -132,24 +129,18 @@ func recoverFleet(c *client, yes bool) error {
 
 func newFleetRejoinCmd() *cobra.Command {
 	cfg := newFleetConfig()
-	cmd := &cobra.Command{
+	return configured(&cobra.Command{
 		Use: "rejoin DC", Short: "Declare that a data centre taken for a copy is the one of the list",
 		Long: `Declare that the data centre of this NATS, which is taken for a copy, is the one of the list: its store was lost with every
 edge. Use it only with evidence: if the other one lives, both hold its permits.`,
-	}
-	load := node.Flags(cfg, cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
+	}, cfg, func(cmd *cobra.Command, args []string) error {
 		if err := wire.CheckName(args[0]); err != nil {
 			return fmt.Errorf("DC: %w", err)
 		}
 		return cfg.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
 			return askRegional(ctx, conn, args[0], wire.RejoinSubject(args[0]), nil, cmd.OutOrStdout())
 		})
-	}
-	return cmd
+	})
 }
 
 // ask returns the request to the regional, or all faults of the flags.

@@ -9,7 +9,6 @@ import (
 
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/members"
-	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
 
@@ -21,18 +20,9 @@ func newInitCmd() *cobra.Command {
 any node has a ticket key, permits, sessions or a list of data centres, and while a data centre of data_centers does not
 report. It uses the API or, with --nats-url, the NATS of global.`,
 	}
-	load := node.Flags(cfg, cmd.Flags())
-	flags.add(cmd, cmd.Flags())
-	flags.addReason(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !byNATS(cmd) {
-			return flags.run(func(c *client, _ []string) error {
-				return change(c, http.MethodPost, ofOurs("init"), nil, func(f api.Forgotten) string { return f.Done })
-			})(cmd, args)
-		}
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
+	flags.orNATS(cmd, cfg, func(c *client, _ []string) error {
+		return change(c, http.MethodPost, ofOurs("init"), nil, func(f api.Forgotten) string { return f.Done })
+	}, func(cmd *cobra.Command, _ []string) error {
 		return cfg.connect(cmd, func(_ context.Context, conn *natsbus.Conn) error {
 			done, err := (&members.List{Docs: natsbus.NewDocuments(conn, 0)}).Init(cmd.Context())
 			if err == nil {
@@ -40,6 +30,7 @@ report. It uses the API or, with --nats-url, the NATS of global.`,
 			}
 			return err
 		})
-	}
+	})
+	flags.addReason(cmd.Flags())
 	return cmd
 }

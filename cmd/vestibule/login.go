@@ -136,7 +136,7 @@ and rooms and ends with the token.`,
 				flags.server = args[0]
 			}
 			if console {
-				return flags.consoleLink(cmd)
+				return flags.run(consoleLink)(cmd, args)
 			}
 			return flags.login(cmd)
 		},
@@ -186,16 +186,11 @@ func (c *clientFlags) login(cmd *cobra.Command) error {
 }
 
 // consoleLink prints a one-time link to the console.
-func (c *clientFlags) consoleLink(cmd *cobra.Command) error {
-	at, err := c.find()
+func consoleLink(c *client, _ []string) error {
+	made, err := call[api.ConsoleLink](c, http.MethodPost, path("vestibule", "console", "links"), nil)
 	if err != nil {
 		return err
 	}
-	cl := &client{http: c.client(), ctx: cmd.Context(), login: at, err: cmd.ErrOrStderr()}
-	made, err := call[api.ConsoleLink](cl, http.MethodPost, path("vestibule", "console", "links"), nil)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSuffix(addresses(cl.Server)[cl.at], control.Prefix)+made.Path)
+	_, err = fmt.Fprintln(c.out, strings.TrimSuffix(addresses(c.Server)[c.at], control.Prefix)+made.Path)
 	return err
 }

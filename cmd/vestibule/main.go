@@ -269,12 +269,21 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	return meant
 }
 
-// loadConfig fills a configuration; check is true if --check-config requested only its faults.
-func loadConfig(load func() (check bool, err error)) (check bool, err error) {
-	if check, err = load(); err != nil {
-		return check, usageError("the configuration is not valid:\n" + err.Error())
+// configured adds the keys of a configuration to the flags of a command. It makes the command load the configuration,
+// and then run, unless --check-config requested only its faults.
+func configured(cmd *cobra.Command, cfg node.Config, run runFunc) *cobra.Command {
+	load := node.Flags(cfg, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		check, err := load()
+		if err != nil {
+			return usageError("the configuration is not valid:\n" + err.Error())
+		}
+		if check {
+			return nil
+		}
+		return run(cmd, args)
 	}
-	return check, nil
+	return cmd
 }
 
 // endOnSignal restores the default action of signals, for commands that have nothing to release.

@@ -51,17 +51,10 @@ func newNATSConfigWriteCmd() *cobra.Command {
 a user of its own that may publish and subscribe only as its role needs. Written again, the authority stays, and flags that are not given
 are those of the last time. Users are removed with --remove alone.`,
 	}
-	load := node.Flags(cfg, cmd.Flags())
-	remove := cmd.Flags().Bool("remove", false, "remove users that are not named; their certificates move to removed/")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := remember(cmd); err != nil {
-			return err
-		}
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
-		return cfg.write(cmd.OutOrStdout(), *remove)
-	}
+	remove := false
+	configured(cmd, cfg, func(cmd *cobra.Command, _ []string) error { return cfg.write(cmd.OutOrStdout(), remove) })
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return remember(cmd) }
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove users that are not named; their certificates move to removed/")
 	return cmd
 }
 
@@ -83,18 +76,10 @@ func remember(cmd *cobra.Command) error {
 
 func newNATSConfigProvisionCmd() *cobra.Command {
 	cfg := &natsConfigProvision{NATS: node.DefaultClient(), Wait: time.Minute}
-	cmd := &cobra.Command{
+	return configured(&cobra.Command{
 		Use: "provision", Short: "Create the missing buckets and streams of global or a data centre",
 		Long: "Create the missing buckets and streams of global or a data centre: no node may. Run it as the user provision of that place.",
-	}
-	load := node.Flags(cfg, cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
-		return cfg.provision(cmd)
-	}
-	return cmd
+	}, cfg, func(cmd *cobra.Command, _ []string) error { return cfg.provision(cmd) })
 }
 
 // natsConfigWrite is the configuration of nats-config write. Names of nodes may be ranges: edge-0..9.
@@ -271,16 +256,11 @@ func (c *natsConfigVerify) Validate() (errs []error) {
 
 func newNATSConfigVerifyCmd() *cobra.Command {
 	cfg := &natsConfigVerify{}
-	cmd := &cobra.Command{
+	return configured(&cobra.Command{
 		Use: "verify", Short: "Check that the servers of a place let in the users of the last write, and no removed one",
 		Long: `Check each server of a place: every user of the last nats-config write connects with its certificate and reads what its role
 reads, and every removed one is refused. Run it after each reload.`,
-	}
-	load := node.Flags(cfg, cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
+	}, cfg, func(cmd *cobra.Command, _ []string) error {
 		for url := range strings.SplitSeq(cfg.NATS.URL, ",") {
 			n, err := natsconf.Verify(cmd.Context(), cfg.Out, cfg.Place, url)
 			if advice := natsconf.Advice(err); advice != "" {
@@ -295,8 +275,7 @@ reads, and every removed one is refused. Run it after each reload.`,
 			}
 		}
 		return nil
-	}
-	return cmd
+	})
 }
 
 // authority returns the named authority, the one made before, or a new one.

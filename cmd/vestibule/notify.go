@@ -13,14 +13,9 @@ import (
 
 func newNotifyCmd() *cobra.Command {
 	cfg := notify.DefaultConfig()
-	cmd := &cobra.Command{
+	return configured(&cobra.Command{
 		Use: "notify", Short: "Tell visitors of rooms with web_push that their turn comes; any number may run",
-	}
-	load := node.Flags(&cfg, cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
+	}, &cfg, func(cmd *cobra.Command, _ []string) error {
 		log := node.NewLogger(cmd.ErrOrStderr(), cfg.Log)
 		conn, err := natsbus.Connect(cfg.NATS.Options(cfg.Name, natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, cfg.Name),
 			log))
@@ -39,6 +34,5 @@ func newNotifyCmd() *cobra.Command {
 			return err
 		}
 		return n.Run(cmd.Context())
-	}
-	return cmd
+	})
 }

@@ -3,19 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
-
-// show prints a result as JSON or as the table that rows writes.
-func (c *client) show(result any, rows func(row func(cells ...any))) error {
-	if c.output == "json" {
-		return c.showJSON(result)
-	}
-	return writeTable(c.out, rows)
-}
 
 func (c *client) showJSON(result any) error {
 	e := json.NewEncoder(c.out)
@@ -23,18 +14,12 @@ func (c *client) showJSON(result any) error {
 	return e.Encode(result)
 }
 
-// pass calls the API and prints the result as it is.
-func (c *client) pass(method, target string, body object) error {
-	got, err := call[json.RawMessage](c, method, target, body)
-	if err != nil {
-		return err
+// show prints a result as JSON or as the table that rows writes.
+func (c *client) show(result any, rows func(row func(cells ...any))) error {
+	if c.output == "json" {
+		return c.showJSON(result)
 	}
-	return c.showJSON(got)
-}
-
-// writeTable writes rows in columns.
-func writeTable(out io.Writer, rows func(row func(cells ...any))) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	rows(func(cells ...any) {
 		texts := make([]string, len(cells))
 		for i, cell := range cells {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"vestibule/internal/global/report"
 	"vestibule/internal/lab/sim"
 )
 
@@ -151,8 +152,8 @@ func (x *experiment) simulate() error {
 		fmt.Fprintf(x.stdout, "%d seeds, %d broke a promise%s%s\n", x.ran.Load(), x.broke.Load(), lost, x.recoveries())
 	}
 	fmt.Fprintf(x.stderr, "%s events in %v (%v of one core, %s events/s)\n",
-		thousands(x.events.Load()), took.Round(time.Millisecond), used.Round(time.Millisecond),
-		thousands(int64(float64(x.events.Load())/max(used, time.Millisecond).Seconds())))
+		report.Count(int(x.events.Load())), took.Round(time.Millisecond), used.Round(time.Millisecond),
+		report.Count(int(float64(x.events.Load())/max(used, time.Millisecond).Seconds())))
 	return err
 }
 
@@ -175,15 +176,6 @@ func (x *experiment) recoveries() string {
 	at := func(q float64) time.Duration { return x.recovered[int(q*float64(n-1))].Round(10 * time.Millisecond) }
 	return fmt.Sprintf("; after the last fault every edge had a lease within %v (p50), %v (p99), %v (all)", at(0.5),
 		at(0.99), at(1))
-}
-
-// thousands writes n with a comma at every third digit.
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // config returns the experiment of one seed, and the command that runs it.

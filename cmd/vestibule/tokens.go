@@ -27,21 +27,17 @@ func newTokensCmd() *cobra.Command {
 }
 
 func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
-	role, expires, rooms := "", "", []string(nil)
+	role, expires, end, rooms := "", "", "", []string(nil)
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a token and show its value, this once",
-		PreRunE: func(*cobra.Command, []string) error {
-			_, err := expiryOf(time.Now(), expires)
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			end, err = expiryOf(time.Now(), expires)
 			return err
 		},
 		RunE: flags.run(func(c *client, args []string) error {
 			ask := object{"name": args[0], "role": role}
 			if len(rooms) > 0 {
 				ask["rooms"] = rooms
-			}
-			end, err := expiryOf(time.Now(), expires)
-			if err != nil {
-				return err
 			}
 			if end != "" {
 				ask["expires_on"] = end
@@ -81,24 +77,10 @@ func revokeToken(c *client, name string) error {
 	if err != nil {
 		return err
 	}
-	var found []api.Token
-	for _, t := range list {
-		if t.Id == name {
-			found = []api.Token{t}
-			break
-		}
-		if t.Name == name {
-			found = append(found, t)
-		}
+	t, err := oneOf("token", list, func(t *api.Token) (id, name string) { return t.Id, t.Name }, name)
+	if err != nil {
+		return err
 	}
-	switch len(found) {
-	case 0:
-		return noSuch("no token", name, list, func(t *api.Token) string { return t.Name }, ": see vestibule tokens list")
-	case 1:
-	default:
-		return fmt.Errorf("several tokens are named %s: give an ID, see vestibule tokens list", name)
-	}
-	t := &found[0]
 	return change(c, http.MethodDelete, ofOurs("tokens", t.Id), nil,
 		func(any) string { return fmt.Sprintf("revoked %s (%s)", t.Name, t.Id) })
 }

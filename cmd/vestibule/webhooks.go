@@ -52,22 +52,11 @@ func withWebhook(flags *clientFlags, run func(*client, *api.Webhook) error) func
 		if err != nil {
 			return err
 		}
-		var found *api.Webhook
-		for i := range list {
-			if w := &list[i]; w.Id == args[0] {
-				return run(c, w)
-			} else if w.Name == args[0] {
-				if found != nil {
-					return fmt.Errorf("several webhooks are named %s: give an ID, see vestibule webhooks list", args[0])
-				}
-				found = w
-			}
+		w, err := oneOf("webhook", list, func(w *api.Webhook) (id, name string) { return w.Id, w.Name }, args[0])
+		if err != nil {
+			return err
 		}
-		if found == nil {
-			return noSuch("no webhook", args[0], list, func(w *api.Webhook) string { return w.Name },
-				": see vestibule webhooks list")
-		}
-		return run(c, found)
+		return run(c, w)
 	})
 }
 

@@ -2,15 +2,13 @@ package global
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"vestibule/internal/core/push"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
 )
 
 const (
@@ -24,30 +22,19 @@ const (
 
 // tellCalls tells the notifiers, while this candidate leads, how far each room has called its visitors.
 func (s *Server) tellCalls(ctx context.Context) error {
-	tick := time.NewTicker(callsEvery)
-	defer tick.Stop()
 	heard := time.Now() // when a notifier was last heard
-	for looked := heard; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	looked := heard
+	node.Every(ctx, callsEvery, func() {
 		calls := s.calls()
 		if now := time.Now(); now.Sub(looked) >= lookEvery {
 			looked = now
 			s.lookAtOutbox(ctx, now, &heard, calls != nil)
 		}
 		for _, c := range calls {
-			data, err := json.Marshal(c)
-			if err == nil {
-				err = s.Bus.Publish(wire.CallSubject, data)
-			}
-			if err != nil && !errors.Is(err, wire.ErrDown) {
-				s.log.Warn("calls not published", slog.Any("error", err))
-			}
+			s.tell(wire.CallSubject, c)
 		}
-	}
+	})
+	return nil
 }
 
 // lookAtOutbox looks, while this candidate leads and calls visitors, whether notifications are delivered.

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -162,24 +160,12 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer unsubscribeNotifiers()
-	tick := time.NewTicker(candidateEvery)
-	defer tick.Stop()
-	for {
+	node.Every(ctx, candidateEvery, func() {
 		state := s.candidateState()
 		c.store(state, time.Now()) // also while no other can be reached
-		data, err := json.Marshal(state)
-		if err == nil {
-			err = s.Bus.Publish(wire.FleetSubject, data)
-		}
-		if err != nil && !errors.Is(err, wire.ErrDown) {
-			s.log.Warn("state of this candidate not published", slog.Any("error", err))
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+		s.tell(wire.FleetSubject, state)
+	})
+	return nil
 }
 
 // candidateState returns the state of this candidate.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -180,8 +181,10 @@ func (c *Control) run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error { return node.IgnoreEnd(ctx, c.makeFirst(ctx)) })
-	g.Go(func() error { return node.IgnoreEnd(ctx, c.watchTokens(ctx)) })
-	g.Go(func() error { return node.IgnoreEnd(ctx, c.recoverAdmins(ctx)) })
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	watches.Go(func() { c.watchTokens(ctx) })
+	watches.Go(func() { c.recoverAdmins(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -195,20 +198,15 @@ func (c *Control) run(ctx context.Context) error {
 }
 
 // watchTokens keeps the next end of a token for metrics and alarms, until ctx ends.
-func (c *Control) watchTokens(ctx context.Context) error {
-	for {
+func (c *Control) watchTokens(ctx context.Context) {
+	node.Every(ctx, time.Minute, func() {
 		next, err := c.API.NextExpiry(ctx)
 		if err == nil {
 			c.expiry.Store(next)
 		} else if ctx.Err() == nil {
 			c.log.Warn("control: the ends of tokens cannot be read", slog.Any("error", err))
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Minute):
-		}
-	}
+	})
 }
 
 // makeFirst writes the first token of a fleet to a file that only this user can read. A printed token would stay in
@@ -257,20 +255,16 @@ func (c *Control) Link(ctx context.Context, token string) (string, error) {
 }
 
 // recoverAdmins makes a new admin for each request in the data folder, until ctx ends.
-func (c *Control) recoverAdmins(ctx context.Context) error {
-	for failing := false; ; {
+func (c *Control) recoverAdmins(ctx context.Context) {
+	failing := false
+	node.Every(ctx, 500*time.Millisecond, func() {
 		err := c.recoverAdmin(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			c.log.Warn("control: no admin can be made for the request in the data folder; trying again",
 				slog.String("file", RecoverFile), slog.Any("error", err))
 		}
 		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
+	})
 }
 
 // recoverAdmin answers a request in the data folder, if there is one.

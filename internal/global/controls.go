@@ -12,27 +12,37 @@ import (
 	"vestibule/internal/node"
 )
 
-// ensureControls restores this node's controls if the store lost them.
-func (p *publisher) ensureControls(ctx context.Context) error {
-	known := p.fleet.Controls()
+// restore writes this node's version of a document, nil for none, if the store lost it. number returns the version.
+func restore[T any](
+	ctx context.Context, docs wire.DocumentStore, doc string, known *T, number func(*T) uint64,
+	decode func([]byte) (*T, error), encode func(*T) ([]byte, error),
+) error {
 	if known == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
+	stored, revision, err := docs.Get(ctx, doc)
 	if err != nil {
 		return err
 	}
-	if have, err := room.DecodeControls(stored); stored != nil && (err != nil || have.Version >= known.Version) {
-		return err // a document of a newer release is not overwritten
+	if stored != nil {
+		if have, err := decode(stored); err != nil || number(have) >= number(known) {
+			return err // a document of a newer release is not overwritten
+		}
 	}
-	data, err := room.EncodeControls(known)
+	data, err := encode(known)
 	if err != nil {
 		return err
 	}
-	_, err = p.docs.Put(ctx, node.ControlsDocument, data, revision)
+	_, err = docs.Put(ctx, doc, data, revision)
 	return err
+}
+
+// ensureControls restores this node's controls if the store lost them.
+func (p *publisher) ensureControls(ctx context.Context) error {
+	version := func(c *room.Controls) uint64 { return c.Version }
+	return restore(ctx, p.docs, node.ControlsDocument, p.fleet.Controls(), version, room.DecodeControls, room.EncodeControls)
 }
 
 // takeReleases marks in the store the operators' releases that no global has taken. The ledger lends a release once

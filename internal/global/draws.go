@@ -18,23 +18,13 @@ import (
 	"vestibule/internal/node"
 )
 
-// Secrets is the store of draw secrets. Only globals read it, and nothing is removed from it.
-type Secrets interface {
-	// Get returns a document and its revision, (nil, 0) if there is none. The result may be stale.
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-
-	// Put writes a document read at revision, 0 for a new one. It returns wire.ErrChanged if the document has changed
-	// since. After any other error the write may or may not have happened.
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-}
-
 // drawer runs the draws of events: it announces each with a commit and publishes its record after entries close. Only
 // a leader has one. [draw.Board.Due] decides the next step. A secret and a record are written only if absent, so a
 // draw has one of each, even if leaders crash or overlap.
 type drawer struct {
 	docs    wire.Documents
-	secrets Secrets
-	journal *audit.Journal // nil for none
+	secrets wire.DocumentStore // of globals alone; no secret is removed from it
+	journal *audit.Journal     // nil for none
 	fleet   *node.Fleet
 	name    string // of this candidate
 	log     *slog.Logger
@@ -56,25 +46,8 @@ const secretLost = time.Minute
 
 // ensure restores this node's registry if the store lost it.
 func (d *drawer) ensure(ctx context.Context) error {
-	known := d.fleet.Board()
-	if known == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, drawWithin)
-	defer cancel()
-	stored, revision, err := d.docs.Get(ctx, node.DrawsDocument)
-	if err != nil {
-		return err
-	}
-	if have, err := draw.DecodeBoard(stored); stored != nil && (err != nil || have.Version >= known.Version) {
-		return err // a document of a newer release is not overwritten
-	}
-	data, err := draw.EncodeBoard(known)
-	if err != nil {
-		return err
-	}
-	_, err = d.docs.Put(ctx, node.DrawsDocument, data, revision)
-	return err
+	version := func(b *draw.Board) uint64 { return b.Version }
+	return restore(ctx, d.docs, node.DrawsDocument, d.fleet.Board(), version, draw.DecodeBoard, draw.EncodeBoard)
 }
 
 // runDue does the due steps.
@@ -238,9 +211,7 @@ func (d *drawer) commit(ctx context.Context, now fleettime.Time, e draw.Event) (
 	}
 	if s == nil {
 		s = &draw.Secret{}
-		if _, err := rand.Read(s[:]); err != nil {
-			return nil, err
-		}
+		rand.Read(s[:]) // documented never to fail
 		if _, err := d.secrets.Put(ctx, key, s[:], revision); err != nil {
 			return nil, err // a secret made by another leader is found by the next attempt
 		}
@@ -304,7 +275,7 @@ func (s *Server) lateDraws() (out []string) {
 // drawer returns the drawer of this candidate's term.
 func (s *Server) drawer() *drawer {
 	return &drawer{
-		docs: s.Docs, secrets: s.Secrets, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
+		docs: s.Docs, secrets: s.Own, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
 		clock: s.clock, waiting: s.waiting, beacon: s.Config.DrawBeacon, fetch: beacon.Mirrors(s.Config.DrawMirrors).Fetch,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/node"
 )
 
@@ -80,16 +81,11 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if !p.recalled {
-		data, _, err := p.docs.Get(ctx, node.MembersStatusDocument)
-		if err != nil {
-			return err
+		last, revision, err := jsondoc.Read[node.MembersStatus](ctx, p.docs, node.MembersStatusDocument)
+		if p.recalled = err == nil || revision != 0; err != nil {
+			return fmt.Errorf("the state that a predecessor published: %w", err)
 		}
-		p.recalled = true
-		if data != nil {
-			var last node.MembersStatus
-			if err := json.Unmarshal(data, &last); err != nil {
-				return fmt.Errorf("the state that a predecessor published cannot be read, it is replaced: %w", err)
-			}
+		if last != nil {
 			last.Silences(now, p.recallSilence)
 		}
 	}
@@ -112,15 +108,11 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 		return err
 	}
 	st.At = now
-	data, err := json.Marshal(st)
-	if err != nil {
-		return err
-	}
 	_, revision, err := p.docs.Get(ctx, node.MembersStatusDocument)
 	if err != nil {
 		return err
 	}
-	if _, err := p.docs.Put(ctx, node.MembersStatusDocument, data, revision); err != nil {
+	if err := jsondoc.Write(ctx, p.docs, node.MembersStatusDocument, st, revision); err != nil {
 		return err
 	}
 	p.status = same

@@ -2,6 +2,7 @@ package global
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type metrics struct {
 	roomsRefused prometheus.Counter
 	series       node.RoomSeries
 	trouble      trouble
+	descs        []*prometheus.Desc // of the state
 
 	unlisted, outdated, unpublished                                    *prometheus.Desc
 	leaseTrouble, leading, term, skew                                  *prometheus.Desc
@@ -37,43 +39,35 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
+	var descs []*prometheus.Desc
 	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
+		desc := prometheus.NewDesc(name, help, labels, nil)
+		descs = append(descs, desc)
+		return desc
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &metrics{
 		s: s,
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_global_inbox_dropped_total",
-			Help: "Reports dropped because the inbox was full; later ones replace them.",
-		}),
-		regressions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_global_store_regressions_total",
-			Help: "Times that this candidate came to lead from a store that did not know of a term that was seen.",
-		}),
-		invalid: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_global_reports_refused_total",
-			Help: "Reports that could not be understood.",
-		}),
-		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_global_grants_total",
-			Help: "Grants to data centres, by result.",
-		}, []string{"result"}),
-		control: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_control_requests_total",
-			Help: "Requests to the API, by operation of its document and class of the status.",
-		}, []string{"operation", "status"}),
-		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_global_notices_total",
-			Help: "Attempts to deliver a notice to operators, by what followed, and dropped notices.",
-		}, []string{"result"}),
+		dropped: counter("vestibule_global_inbox_dropped_total",
+			"Reports dropped because the inbox was full; later ones replace them."),
+		regressions: counter("vestibule_global_store_regressions_total",
+			"Times that this candidate came to lead from a store that did not know of a term that was seen."),
+		invalid: counter("vestibule_global_reports_refused_total", "Reports that could not be understood."),
+		sent:    counters("vestibule_global_grants_total", "Grants to data centres, by result.", "result"),
+		control: counters("vestibule_control_requests_total",
+			"Requests to the API, by operation of its document and class of the status.", "operation", "status"),
+		notices: counters("vestibule_global_notices_total",
+			"Attempts to deliver a notice to operators, by what followed, and dropped notices.", "result"),
 		roomsValid: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "vestibule_global_rooms_file_valid",
 			Help: "1 while the current rooms file is in use, 0 while it is refused.",
 		}),
-		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_global_rooms_refused_total",
-			Help: "Changes of the rooms file that were refused.",
-		}),
+		roomsRefused: counter("vestibule_global_rooms_refused_total", "Changes of the rooms file that were refused."),
 		unpublished: d("vestibule_global_unpublished_seconds",
 			"For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
 		unlisted: d("vestibule_global_unlisted_data_centers",
@@ -117,6 +111,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 			"1 while nobody enters, by room (empty for all rooms), data center (empty for all) and reason; absent while visitors enter. Of the leader.", "room", "dc", "reason"),
 		idle: d("vestibule_room_idle", "Permits of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
+	m.descs = descs
 	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.control, m.notices, m.roomsValid, m.roomsRefused, m)
 	for _, result := range node.Results {
 		m.sent.WithLabelValues(result)
@@ -136,14 +131,6 @@ func statusClass(status int) string { return strconv.Itoa(status/100) + "xx" }
 // answered counts a request to the API.
 func (m *metrics) answered(operation string, status int) {
 	m.control.WithLabelValues(operation, statusClass(status)).Inc()
-}
-
-func (m *metrics) descs() []*prometheus.Desc {
-	return []*prometheus.Desc{
-		m.unlisted, m.outdated, m.unpublished, m.draws, m.notifyLate, m.tokenExpiry, m.leaseTrouble, m.leading, m.term,
-		m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
-		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond, m.stopped,
-	}
 }
 
 // trouble records why documents cannot be published. It is safe for concurrent use.
@@ -202,21 +189,21 @@ func (t *trouble) since(doc string) time.Duration {
 func (t *trouble) alarms() []string {
 	var out []string
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.file != nil {
 		out = append(out, "the rooms file is refused, the last good rooms stay: "+t.file.Error())
 	}
-	t.mu.Unlock()
-	for _, doc := range []string{
-		node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument,
-		node.DrawsDocument, drawsDue,
-	} {
-		if t.since(doc) > alarmAfter {
-			t.mu.Lock()
+	for _, doc := range append(slices.Clip(published), drawsDue) {
+		if from := t.from[doc]; !from.IsZero() && time.Since(from) > alarmAfter {
 			out = append(out, "the "+doc+" cannot be published: "+t.texts[doc])
-			t.mu.Unlock()
 		}
 	}
 	return out
+}
+
+// published are the documents that a leader publishes for all nodes.
+var published = []string{
+	node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument,
 }
 
 // alarmAfter is how long a document may be unpublished before that is an alarm.
@@ -224,7 +211,7 @@ const alarmAfter = 5 * time.Second
 
 // Describe implements [prometheus.Collector].
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range m.descs() {
+	for _, d := range m.descs {
 		ch <- d
 	}
 }
@@ -253,10 +240,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	st := m.s.Status()
-	for _, doc := range []string{
-		node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument,
-		node.DrawsDocument,
-	} {
+	for _, doc := range published {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
 	c := m.s.census()

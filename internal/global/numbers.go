@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
+	"vestibule/internal/node"
 )
 
 // The leader publishes the numbers of rooms twice a second, or once a second if they need several messages. So every
@@ -51,15 +50,8 @@ type numbersMessage struct {
 }
 
 type roomNumbers struct {
-	ID        room.ID `json:",string"`
-	Active    int
-	Waiting   int
-	Longest   float64
-	Complete  bool
-	PerMinute float64 `json:",omitempty"`
-	Beyond    int     `json:",omitempty"`
-	Release   uint64  `json:",omitempty"`
-	LetIn     int     `json:",omitempty"`
+	ID room.ID `json:",string"`
+	control.Numbers
 }
 
 // run publishes the numbers while this candidate leads, and receives them otherwise.
@@ -69,30 +61,19 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer unsubscribe()
-	tick := time.NewTicker(numbersEvery)
-	defer tick.Stop()
-	for many := false; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	many := false
+	node.Every(ctx, numbersEvery, func() {
 		if many {
 			many = false
-			continue
+			return
 		}
 		messages := s.numbersMessages(time.Now())
 		many = len(messages) > 1
 		for _, m := range messages {
-			data, err := json.Marshal(m)
-			if err == nil {
-				err = s.Bus.Publish(wire.NumbersSubject, data)
-			}
-			if err != nil && !errors.Is(err, wire.ErrDown) {
-				s.log.Warn("numbers not published", slog.Any("error", err))
-			}
+			s.tell(wire.NumbersSubject, m)
 		}
-	}
+	})
+	return nil
 }
 
 // numbersMessages returns the messages to publish; none unless this candidate leads.
@@ -119,9 +100,7 @@ func (cur *currentTerm) numbersMessages(now time.Time) []numbersMessage {
 			out = append(out, numbersMessage{At: now, Leader: leader})
 			m = &out[len(out)-1]
 		}
-		m.Rooms = append(m.Rooms, roomNumbers{
-			r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.PerMinute, x.Beyond, x.Release, x.LetIn,
-		})
+		m.Rooms = append(m.Rooms, roomNumbers{r.ID, x})
 	}
 	out[len(out)-1].Last = true
 	return out
@@ -215,10 +194,7 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 		return nil
 	}
 	for _, r := range m.Rooms {
-		n.part[r.ID] = control.Numbers{
-			Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete, PerMinute: r.PerMinute,
-			Beyond: r.Beyond, Release: r.Release, LetIn: r.LetIn,
-		}
+		n.part[r.ID] = r.Numbers
 	}
 	for _, s := range m.Stops[:min(len(m.Stops), numbersRooms)] {
 		if len(n.some[s.Room]) < maxCentres && len(n.some) <= room.MaxRooms {

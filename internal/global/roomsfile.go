@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/room/roomfile"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/node"
 	"vestibule/internal/page/checkpage"
 )
 
@@ -55,16 +55,7 @@ func (f *roomsFile) read() (changed bool, doubts []string, err error) {
 
 // stampNow identifies the version of the file and of its pages.
 func (f *roomsFile) stampNow() string {
-	var stamp strings.Builder
-	for _, name := range append(slices.Sorted(maps.Keys(f.pages)), f.name) {
-		info, err := os.Stat(name)
-		if err != nil {
-			stamp.WriteString(err.Error() + ";")
-			continue
-		}
-		fmt.Fprintf(&stamp, "%s %d %d;", name, info.ModTime().UnixNano(), info.Size())
-	}
-	return stamp.String()
+	return node.StampOf(append(slices.Sorted(maps.Keys(f.pages)), f.name)...)
 }
 
 // readRooms reads and checks the rooms file and its pages. The document names pages by their content, the map by their

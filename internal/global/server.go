@@ -10,6 +10,8 @@ package global
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -33,8 +35,7 @@ type Options struct {
 	Params  wire.Params
 	Bus     wire.Bus
 	Docs    wire.Documents
-	Secrets Secrets            // of draws
-	Own     wire.DocumentStore // of globals alone: webhooks and undelivered notices; nil for no notices
+	Own     wire.DocumentStore // of globals alone: secrets of draws, webhooks, undelivered notices; nil for none of these
 	Audit   *audit.Journal     // nil for none
 	History history.Store      // nil for none
 	// EnsurePushes makes the streams of notifications if they do not exist; nil for none.
@@ -90,6 +91,17 @@ func (s *Server) hear(subject string, take func(data []byte, now time.Time) erro
 			s.log.Warn("message refused", slog.String("subject", subject), slog.Any("error", err))
 		}
 	})
+}
+
+// tell publishes a message in JSON. Without a connection nobody gets it.
+func (s *Server) tell(subject string, message any) {
+	data, err := json.Marshal(message)
+	if err == nil {
+		err = s.Bus.Publish(subject, data)
+	}
+	if err != nil && !errors.Is(err, wire.ErrDown) {
+		s.log.Warn("message not published", slog.String("subject", subject), slog.Any("error", err))
+	}
 }
 
 // Status is the state of a candidate for global, for /status.

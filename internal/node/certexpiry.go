@@ -38,18 +38,8 @@ func RegisterCertificates(reg prometheus.Registerer, files map[string]string) *C
 
 // Run keeps [CertificateEnds.First] current until ctx ends. Reports, which ask for it, do not wait for a disk.
 func (c *CertificateEnds) Run(ctx context.Context) {
-	if c == nil {
-		return
-	}
-	tick := time.NewTicker(certificatesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			c.readFirst()
-		}
+	if c != nil {
+		Every(ctx, certificatesEvery, c.readFirst)
 	}
 }
 

@@ -60,20 +60,23 @@ func CheckPairs(certs, keys []string) error {
 	return nil
 }
 
-// stampOf identifies versions of the files.
-func (f *certificateFiles) stampOf() string {
+// StampOf identifies the versions of files.
+func StampOf(files ...string) string {
 	var stamp strings.Builder
-	for _, f := range []string{f.cert, f.key} {
-		if info, err := os.Stat(f); err == nil {
-			fmt.Fprintf(&stamp, "%d %d;", info.ModTime().UnixNano(), info.Size())
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil {
+			stamp.WriteString(err.Error() + ";")
+			continue
 		}
+		fmt.Fprintf(&stamp, "%s %d %d;", name, info.ModTime().UnixNano(), info.Size())
 	}
 	return stamp.String()
 }
 
 func (c *Certificates) load(i int) error {
 	f := &c.files[i]
-	f.stamp = f.stampOf() // also of an invalid pair: it is tried again after the next change
+	f.stamp = StampOf(f.cert, f.key) // also of an invalid pair: it is tried again after the next change
 	cert, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
 		return fmt.Errorf("certificate %s: %w", f.cert, err)
@@ -174,7 +177,7 @@ func (c *Certificates) reload() {
 	changed := false
 	for i := range c.files {
 		f := &c.files[i]
-		if f.stampOf() == f.stamp {
+		if StampOf(f.cert, f.key) == f.stamp {
 			continue
 		}
 		if err := c.load(i); err != nil {

@@ -195,6 +195,20 @@ func Announce(w io.Writer, people string, addresses any) error {
 	return err
 }
 
+// Every calls do at once and then at every interval, until ctx ends.
+func Every(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		do()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // IgnoreEnd returns err unless it is the end of ctx.
 func IgnoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,11 +50,7 @@ func (s *RoomSeries) Label(name string, busy bool) string {
 func (s *RoomSeries) Keep(set *room.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.own {
-		if set.ByName(name) == nil {
-			delete(s.own, name)
-		}
-	}
+	maps.DeleteFunc(s.own, func(name string, _ struct{}) bool { return set.ByName(name) == nil })
 }
 
 // RoomMetrics forwards the metrics of rooms, and sums those of rooms with the same label. It is for one scrape,

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -27,10 +28,6 @@ func (s *Steady[K]) Note(now fleettime.Mono, states []K) (begin []K, over bool) 
 		s.seen[k] = now
 	}
 	had := len(s.seen)
-	for k, at := range s.seen {
-		if now.Sub(at) >= SteadyFor {
-			delete(s.seen, k)
-		}
-	}
+	maps.DeleteFunc(s.seen, func(_ K, at fleettime.Mono) bool { return now.Sub(at) >= SteadyFor })
 	return begin, had > 0 && len(s.seen) == 0
 }

@@ -93,17 +93,8 @@ func (k *Timekeeper) Run(ctx context.Context, look func(now fleettime.Mono) flee
 	if k.boot == "" {
 		return
 	}
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			k.keep(look)
-			return
-		case <-tick.C:
-			k.keep(look)
-		}
-	}
+	Every(ctx, keepEvery, func() { k.keep(look) })
+	k.keep(look)
 }
 
 // keep stores the current fleet time. If it is unknown the file stays as it is.

@@ -34,10 +34,7 @@ type Options struct {
 
 // Access serves the pages of logins, and knows the sessions. It is safe for concurrent use.
 type Access struct {
-	docs    wire.DocumentStore
-	log     *slog.Logger
-	now     func() time.Time
-	token   func(ctx context.Context, id string) (control.Principal, bool, error)
+	Options
 	lately  *lru.Cache[string, seen] // sessions by the digest of their secret
 	oidc    *provider                // nil for none
 	pages   *template.Template
@@ -64,19 +61,15 @@ func New(o Options) *Access {
 	if err != nil {
 		panic(err) // for a size below 1
 	}
-	a := &Access{
-		docs: o.Docs, log: o.Log, now: o.Now, token: o.Token, lately: lately,
-		pages: template.Must(template.ParseFS(templates, "templates/*.html")),
-	}
+	a := &Access{Options: o, lately: lately, pages: template.Must(template.ParseFS(templates, "templates/*.html"))}
 	if o.OIDC != nil {
 		a.oidc = newProvider(*o.OIDC)
 	}
 	mux := http.NewServeMux()
-	foreign := oidcPages{a}
 	for route, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /login": a.showLogin, "POST /logout": a.logout,
 		"GET " + linkPath + "{secret}": a.showLink, "POST " + linkPath + "{secret}": a.useLink,
-		"GET /oidc/start": foreign.startOIDC, "GET /oidc/callback": foreign.finishOIDC,
+		"GET /oidc/start": a.startOIDC, "GET /oidc/callback": a.finishOIDC,
 	} {
 		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(w, r); err != nil {
@@ -104,7 +97,7 @@ func (a *Access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // fail answers for an error of the store.
 func (a *Access) fail(w http.ResponseWriter, err error) {
-	a.log.Warn("access: a login page was not served: the store cannot be used", slog.Any("error", err))
+	a.Log.Warn("access: a login page was not served: the store cannot be used", slog.Any("error", err))
 	w.Header().Set("Retry-After", "2")
 	a.write(w, http.StatusServiceUnavailable, &view{
 		Page: "message", Title: "Not now", Text: "The store cannot be used now. Try again in a moment.",
@@ -130,13 +123,13 @@ func (a *Access) show(w http.ResponseWriter, status int, v view) error {
 func (a *Access) write(w http.ResponseWriter, status int, v *view) {
 	var out bytes.Buffer
 	if err := a.pages.ExecuteTemplate(&out, "layout", v); err != nil {
-		a.log.Error("access: a page is broken", slog.String("page", v.Page), slog.Any("error", err))
+		a.Log.Error("access: a page is broken", slog.String("page", v.Page), slog.Any("error", err))
 		status = http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if _, err := w.Write(out.Bytes()); err != nil {
-		a.log.Debug("access: answer not written", slog.Any("error", err))
+		a.Log.Debug("access: answer not written", slog.Any("error", err))
 	}
 }
 
@@ -175,9 +168,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request) error {
 // random returns a secret of 256 bits.
 func random() string {
 	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		panic(err) // documented never to happen
-	}
+	rand.Read(secret) // documented never to fail
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 

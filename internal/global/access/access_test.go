@@ -273,7 +273,7 @@ func (f *fixture) use(b *client, times int) {
 func TestAnyGlobalServesASession(t *testing.T) {
 	f := start(t, nil)
 	b := f.login("a")
-	other := New(Options{Docs: f.docs, Log: f.log, Now: f.Access.now, Token: f.token})
+	other := New(Options{Docs: f.docs, Log: f.Access.Log, Now: f.Now, Token: f.Token})
 	if who, ok := other.Who(b.request(http.MethodGet, home)); !ok || who.ID != "a" {
 		t.Errorf("%+v, %v", who, ok)
 	}
@@ -282,7 +282,7 @@ func TestAnyGlobalServesASession(t *testing.T) {
 // A form is used once at all globals. Logins delete the forms that are too old to be sent.
 func TestAFormIsUsedOnce(t *testing.T) {
 	f := start(t, nil)
-	other := New(Options{Docs: f.docs, Log: f.log, Now: f.Access.now, Token: f.token})
+	other := New(Options{Docs: f.docs, Log: f.Access.Log, Now: f.Now, Token: f.Token})
 	for i, a := range []*Access{f.Access, other, f.Access} {
 		if once, err := a.Once(t.Context(), "x"); err != nil || once != (i == 0) {
 			t.Errorf("use %d: %v, %v", i+1, once, err)

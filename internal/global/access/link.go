@@ -2,15 +2,14 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
+	"vestibule/internal/global/jsondoc"
 )
 
 // link is the document of a one-time link. It is named by the digest of its secret.
@@ -29,31 +28,17 @@ const (
 // Link makes a one-time link of a token, and returns its path and the end of its validity. Expired links are deleted.
 // It returns [control.ErrManyLinks] while 200 links are valid.
 func (a *Access) Link(ctx context.Context, token string) (path string, expires time.Time, err error) {
-	now := a.now()
-	all, err := a.docs.List(ctx, linkKeys+"*")
+	now := a.Now()
+	valid, err := a.kept(ctx, linkKeys, now, linkTime)
 	if err != nil {
 		return "", expires, err
 	}
-	valid := 0
-	for id, at := range all {
-		if now.Sub(at.At) <= linkTime {
-			valid++
-			continue
-		}
-		if err := a.docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
-			return "", expires, err
-		}
-	}
-	if valid >= maxLinks {
+	if len(valid) >= maxLinks {
 		return "", expires, control.ErrManyLinks
 	}
 	secret := random()
 	expires = now.Add(linkTime).UTC().Truncate(time.Second)
-	data, err := json.Marshal(link{Token: token, Expires: expires})
-	if err != nil {
-		return "", expires, err
-	}
-	_, err = a.docs.Put(ctx, linkKeys+digest(secret), data, 0)
+	err = jsondoc.Write(ctx, a.Docs, linkKeys+digest(secret), link{Token: token, Expires: expires}, 0)
 	return linkPath + secret, expires, err
 }
 
@@ -62,18 +47,11 @@ func (a *Access) Link(ctx context.Context, token string) (path string, expires t
 func (a *Access) owner(
 	ctx context.Context, secret string,
 ) (who control.Principal, revision uint64, ok bool, err error) {
-	data, revision, err := a.docs.Get(ctx, linkKeys+digest(secret))
-	if err != nil || data == nil {
+	l, revision, err := jsondoc.Read[link](ctx, a.Docs, linkKeys+digest(secret))
+	if err != nil || l == nil || !a.Now().Before(l.Expires) {
 		return who, 0, false, err
 	}
-	var l link
-	if err := json.Unmarshal(data, &l); err != nil {
-		return who, 0, false, fmt.Errorf("link: %w", err)
-	}
-	if !a.now().Before(l.Expires) {
-		return who, 0, false, nil
-	}
-	who, ok, err = a.token(ctx, l.Token)
+	who, ok, err = a.Token(ctx, l.Token)
 	return who, revision, ok, err
 }
 
@@ -104,7 +82,7 @@ func (a *Access) useLink(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if ok {
-		err = a.docs.Delete(r.Context(), linkKeys+digest(secret), revision)
+		err = a.Docs.Delete(r.Context(), linkKeys+digest(secret), revision)
 	}
 	if !ok || errors.Is(err, wire.ErrChanged) {
 		return a.usedLink(w)
@@ -115,7 +93,7 @@ func (a *Access) useLink(w http.ResponseWriter, r *http.Request) error {
 	if err := a.begin(w, r, session{Token: who.ID}); err != nil {
 		return err
 	}
-	a.log.Info("access: a token logged in to the console",
+	a.Log.Info("access: a token logged in to the console",
 		slog.String("token", who.ID), slog.String("from", control.Source(r.RemoteAddr)))
 	http.Redirect(w, r, home, http.StatusSeeOther)
 	return nil

@@ -85,11 +85,8 @@ func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	return found, nil
 }
 
-// oidcPages lead to the provider and back.
-type oidcPages struct{ *Access }
-
 // startOIDC sends the browser to the provider. State, nonce and verifier are in a cookie of this browser.
-func (a oidcPages) startOIDC(w http.ResponseWriter, r *http.Request) error {
+func (a *Access) startOIDC(w http.ResponseWriter, r *http.Request) error {
 	if a.oidc == nil {
 		http.NotFound(w, r)
 		return nil
@@ -108,8 +105,8 @@ func (a oidcPages) startOIDC(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a oidcPages) noProvider(w http.ResponseWriter, err error) error {
-	a.log.Warn("access: the OpenID Connect provider cannot be used",
+func (a *Access) noProvider(w http.ResponseWriter, err error) error {
+	a.Log.Warn("access: the OpenID Connect provider cannot be used",
 		slog.String("issuer", a.oidc.config.Issuer), slog.Any("error", err))
 	const text = "The login provider cannot be used now. Try again, or log in with a link: vestibule login --console"
 	return a.show(w, http.StatusBadGateway, view{Page: "message", Title: "Not now", Text: text})
@@ -117,9 +114,9 @@ func (a oidcPages) noProvider(w http.ResponseWriter, err error) error {
 
 // finishOIDC takes the answer of the provider. It answers a page that leads on: a redirect would still belong to the
 // navigation that the provider began, and browsers withhold the session's cookie from that.
-func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
+func (a *Access) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	refuse := func(why string) error {
-		a.log.Warn("access: a login by OpenID Connect is refused",
+		a.Log.Warn("access: a login by OpenID Connect is refused",
 			slog.String("why", why), slog.String("from", control.Source(r.RemoteAddr)))
 		v := view{Page: "message", Title: "Not logged in", Text: "The login was refused: " + why + "."}
 		return a.show(w, http.StatusForbidden, v)
@@ -152,7 +149,7 @@ func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	if err := a.begin(w, r, session{Person: who}); err != nil {
 		return err
 	}
-	a.log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
+	a.Log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
 	return a.show(w, http.StatusOK, view{Page: "done", Title: "Logged in", Next: checkNext(parts[3])})
 }
 

@@ -2,15 +2,16 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
+	"vestibule/internal/global/jsondoc"
 )
 
 // session is the document of a login. It is named by the digest of its secret, which only the browser has.
@@ -51,17 +52,13 @@ func setCookie(w http.ResponseWriter, r *http.Request, name, value string, age t
 
 // begin makes a session for a request that has logged in.
 func (a *Access) begin(w http.ResponseWriter, r *http.Request, s session) error {
-	now := a.now()
+	now := a.Now()
 	s.Made, s.Seen = now.UTC(), now.UTC()
-	data, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
 	if err := a.sweep(r.Context(), now); err != nil {
 		return err
 	}
 	secret := random()
-	if _, err := a.docs.Put(r.Context(), sessionKeys+digest(secret), data, 0); err != nil {
+	if err := jsondoc.Write(r.Context(), a.Docs, sessionKeys+digest(secret), s, 0); err != nil {
 		return err
 	}
 	setCookie(w, r, cookieName(r), secret, maxAge, http.SameSiteStrictMode)
@@ -70,48 +67,44 @@ func (a *Access) begin(w http.ResponseWriter, r *http.Request, s session) error 
 
 // sweep deletes the forms of expired sessions, expired sessions, and the oldest if there are too many.
 func (a *Access) sweep(ctx context.Context, now time.Time) error {
-	forms, err := a.docs.List(ctx, formKeys+"*")
-	if err != nil {
+	if _, err := a.kept(ctx, formKeys, now, maxAge+time.Hour); err != nil {
 		return err
 	}
-	for id, at := range forms {
-		if now.Sub(at.At) > maxAge+time.Hour {
-			if err := a.docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
-				return err
-			}
-		}
-	}
-	all, err := a.docs.List(ctx, sessionKeys+"*")
-	if err != nil {
+	all, err := a.kept(ctx, sessionKeys, now, maxIdle+2*seenEvery)
+	if err != nil || len(all) < maxSessions {
 		return err
 	}
-	var oldest string
-	var deleted int
-	for id, at := range all {
-		if now.Sub(at.At) > maxIdle+2*seenEvery {
-			if err := a.docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
-				return err
-			}
-			deleted++
-			continue
-		}
-		if oldest == "" || at.At.Before(all[oldest].At) {
-			oldest = id
-		}
-	}
-	if len(all)-deleted < maxSessions {
-		return nil
-	}
-	err = a.docs.Delete(ctx, oldest, all[oldest].Revision)
+	oldest := slices.MinFunc(slices.Collect(maps.Keys(all)), func(x, y string) int { return all[x].At.Compare(all[y].At) })
+	err = a.Docs.Delete(ctx, oldest, all[oldest].Revision)
 	if errors.Is(err, wire.ErrChanged) {
 		return nil // it is in use, and there is one more for now
 	}
 	return err
 }
 
+// kept returns the documents below a prefix. It deletes those that were written longer ago than age.
+func (a *Access) kept(
+	ctx context.Context, prefix string, now time.Time, age time.Duration,
+) (map[string]wire.Written, error) {
+	all, err := a.Docs.List(ctx, prefix+"*")
+	if err != nil {
+		return nil, err
+	}
+	for id, at := range all {
+		if now.Sub(at.At) <= age {
+			continue
+		}
+		if err := a.Docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			return nil, err
+		}
+		delete(all, id)
+	}
+	return all, nil
+}
+
 // Once uses up the name of a form. It returns false if it was used before.
 func (a *Access) Once(ctx context.Context, form string) (bool, error) {
-	_, err := a.docs.Put(ctx, formKeys+digest(form), []byte("{}"), 0)
+	_, err := a.Docs.Put(ctx, formKeys+digest(form), []byte("{}"), 0)
 	if errors.Is(err, wire.ErrChanged) {
 		return false, nil
 	}
@@ -128,11 +121,11 @@ func (a *Access) end(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := digest(c.Value)
 	a.lately.Remove(id)
-	_, revision, err := a.docs.Get(r.Context(), sessionKeys+id)
+	_, revision, err := a.Docs.Get(r.Context(), sessionKeys+id)
 	if err != nil || revision == 0 {
 		return err
 	}
-	err = a.docs.Delete(r.Context(), sessionKeys+id, revision)
+	err = a.Docs.Delete(r.Context(), sessionKeys+id, revision)
 	if errors.Is(err, wire.ErrChanged) { // it was seen meanwhile
 		return a.end(w, r)
 	}
@@ -146,11 +139,11 @@ func (a *Access) Who(r *http.Request) (control.Principal, bool) {
 	if err != nil {
 		return control.Principal{}, false
 	}
-	id, now := digest(c.Value), a.now()
+	id, now := digest(c.Value), a.Now()
 	who, ok, err := a.find(r.Context(), id, now)
 	if err != nil {
 		was, lately := a.lately.Get(id)
-		a.log.Warn("access: a session cannot be read", slog.Any("error", err), slog.Bool("valid_lately", lately))
+		a.Log.Warn("access: a session cannot be read", slog.Any("error", err), slog.Bool("valid_lately", lately))
 		return was.who, lately && now.Sub(was.at) < maxIdle
 	}
 	if !ok {
@@ -169,29 +162,19 @@ type seen struct {
 
 // find reads a session; ok is false for none that is valid.
 func (a *Access) find(ctx context.Context, id string, now time.Time) (who control.Principal, ok bool, err error) {
-	data, revision, err := a.docs.Get(ctx, sessionKeys+id)
-	if err != nil || data == nil {
+	s, revision, err := jsondoc.Read[session](ctx, a.Docs, sessionKeys+id)
+	if err != nil || s == nil || s.expired(now) {
 		return who, false, err
-	}
-	var s session
-	if err := json.Unmarshal(data, &s); err != nil {
-		return who, false, fmt.Errorf("session: %w", err)
-	}
-	if s.expired(now) {
-		return who, false, nil
 	}
 	if s.Person != nil {
 		who = *s.Person
-	} else if who, ok, err = a.token(ctx, s.Token); err != nil || !ok {
+	} else if who, ok, err = a.Token(ctx, s.Token); err != nil || !ok {
 		return who, false, err
 	}
 	if now.Sub(s.Seen) >= seenEvery {
 		s.Seen = now.UTC()
-		data, err := json.Marshal(s)
-		if err != nil {
-			return who, false, err
-		}
-		if _, err := a.docs.Put(ctx, sessionKeys+id, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+		err := jsondoc.Write(ctx, a.Docs, sessionKeys+id, s, revision)
+		if err != nil && !errors.Is(err, wire.ErrChanged) {
 			return who, false, err
 		}
 	}

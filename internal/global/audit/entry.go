@@ -11,10 +11,12 @@ package audit
 
 import (
 	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"vestibule/internal/core/wire"
@@ -54,6 +56,25 @@ type Entry struct {
 	Part    int `json:"part,omitempty"` // number of this entry among the Parts entries of one change
 	Parts   int `json:"parts,omitempty"`
 	Omitted int `json:"omitted,omitempty"` // changed rooms and hosts left out
+}
+
+// Of returns an entry about the change of a target that is no room, with a new ID. before and after are encoded in JSON;
+// nil for none.
+func Of(now time.Time, by By, target string, before, after any) (e Entry, err error) {
+	e = Entry{ID: rand.Text()[:16], At: now.UTC(), By: by, Target: target}
+	e.Before, err = encode(before)
+	if err == nil {
+		e.After, err = encode(after)
+	}
+	return e, err
+}
+
+// encode returns a value in JSON, nil for a nil one.
+func encode(v any) (json.RawMessage, error) {
+	if v == nil || reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil() {
+		return nil, nil
+	}
+	return json.Marshal(v)
 }
 
 // Room is the change of a room.

@@ -43,10 +43,11 @@ type head struct {
 
 // NewJournal returns a journal of a stream.
 func NewJournal(s Stream) *Journal {
-	return &Journal{Stream: s, Pause: pause, turn: make(chan struct{}, 1)}
+	return &Journal{Stream: s, Pause: Pause, turn: make(chan struct{}, 1)}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+// Pause waits for a duration, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

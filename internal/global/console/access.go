@@ -121,7 +121,7 @@ func tokenForm() *formView {
 func addToken(q *request) error {
 	v := &accessView{TokenForm: tokenForm()}
 	var made api.Token
-	if err := q.sendFor(v.TokenForm, http.MethodPost, tokensPath, nil, &made); err != nil {
+	if err := q.send(v.TokenForm, http.MethodPost, tokensPath, nil, &made); err != nil {
 		return err
 	}
 	if v.TokenForm.faulty() {
@@ -133,8 +133,6 @@ func addToken(q *request) error {
 
 // revokeToken revokes a token.
 func revokeToken(q *request) error {
-	if err := q.change(http.MethodDelete, tokensPath+"/"+url.PathEscape(q.PathValue("token")), nil, nil); err != nil {
-		return err
-	}
-	return q.to(accessPath + "?done=revoked")
+	path := tokensPath + "/" + url.PathEscape(q.PathValue("token"))
+	return q.changeAnd(http.MethodDelete, path, nil, accessPath+"?done=revoked")
 }

@@ -148,10 +148,7 @@ func showConfirm(q *request, status int, a *action, rd *reading, fault string) e
 	} else {
 		v.Plan = p
 	}
-	return q.show(status, "confirm", &frame{
-		Title: a.Title + ": " + rd.room.Name, Current: "rooms",
-		Room: rd.place("live"), Main: v,
-	})
+	return q.showIn(status, "confirm", a.Title+": "+rd.room.Name, rd.place("live"), v)
 }
 
 // act makes a confirmed change.

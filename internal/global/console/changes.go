@@ -87,10 +87,7 @@ func serveChanges(q *request) error {
 	if len(list) > 0 {
 		name = list[0].Name
 	}
-	return q.show(http.StatusOK, "changes", &frame{Title: "Changes of " + name, Current: "rooms", Room: &place{
-		ID:   id,
-		Name: name, Tab: "changes",
-	}, Main: v})
+	return q.showIn(http.StatusOK, "changes", "Changes of "+name, &place{ID: id, Name: name, Tab: "changes"}, v)
 }
 
 // viewChange renders a revision of a list, the newest first.
@@ -131,10 +128,8 @@ func serveRestore(q *request) error {
 			current = *list[0].Room
 		}
 		v.Differences = differences(current, *list[i].Room)
-		return q.show(http.StatusOK, "restore", &frame{
-			Title: "Restore a revision of " + list[i].Name, Current: "rooms",
-			Room: &place{ID: id, Name: list[i].Name, Tab: "changes"}, Main: v,
-		})
+		at := &place{ID: id, Name: list[i].Name, Tab: "changes"}
+		return q.showIn(http.StatusOK, "restore", "Restore a revision of "+at.Name, at, v)
 	}
 	return notFoundError{}
 }
@@ -145,8 +140,6 @@ func restoreRevision(q *request) error {
 	if !q.may(control.Editor) {
 		return q.forbidden(control.Editor)
 	}
-	if err := q.change(http.MethodPost, revisionsPath(id)+"/"+q.PathValue("revision")+"/restore", nil, nil); err != nil {
-		return err
-	}
-	return q.to(roomPath(id) + "/changes?done=restored")
+	path := revisionsPath(id) + "/" + q.PathValue("revision") + "/restore"
+	return q.changeAnd(http.MethodPost, path, nil, roomPath(id)+"/changes?done=restored")
 }

@@ -24,52 +24,42 @@ type chart struct {
 	series          []series
 }
 
-// series is a line of a chart. Its values are those of a column times scale, or that per minute.
+// series is a line of a chart. Its values are those of a column times scale.
 type series struct {
 	column, label string
-	kind          string // line, area, or limit
-	scale         float64
-	perMinute     bool
+	kind          string  // line, area, or limit
+	scale         float64 // perMinute for a total per minute
 }
+
+// perMinute is the scale of a line whose values are those of a column per minute.
+const perMinute = 0
 
 // charts are the charts of a room, in their order.
 var charts = []chart{
-	{"waiting", "Waiting", "people", []series{{"waiting", "waiting", "area", 1, false}}},
-	{"inside", "Inside", "people", []series{{"inside", "inside", "area", 1, false}, {
-		"limit", "limit", "limit", 1,
-		false,
-	}}},
-	{"admitted", "Let in per minute", "people per minute", []series{{"admitted", "let in", "line", 1, true}, {
-		"rate",
-		"limit", "limit", 1, false,
-	}}},
+	{"waiting", "Waiting", "people", []series{{"waiting", "waiting", "area", 1}}},
+	{"inside", "Inside", "people", []series{{"inside", "inside", "area", 1}, {"limit", "limit", "limit", 1}}},
+	{"admitted", "Let in per minute", "people per minute", []series{
+		{"admitted", "let in", "line", perMinute}, {"rate", "limit", "limit", 1},
+	}},
 	{"arrived", "Arrivals and people who gave up", "people per minute", []series{
-		{"arrived", "arrived", "line", 1, true}, {"returning", "of them, came back", "line", 1, true}, {
-			"gave_up",
-			"gave up", "line", 1, true,
-		},
+		{"arrived", "arrived", "line", perMinute},
+		{"returning", "of them, came back", "line", perMinute},
+		{"gave_up", "gave up", "line", perMinute},
 	}},
 	{"wait", "Forecast wait of newcomers, and wait of those let in", "minutes", []series{
-		{"wait", "forecast now", "line", 1. / 60, false},
-		{"waited_p50", "waited, half of them", "line", 1. / 60, false},
-		{"waited_p90", "waited, 90 % of them", "line", 1. / 60, false},
+		{"wait", "forecast now", "line", 1. / 60},
+		{"waited_p50", "waited, half of them", "line", 1. / 60},
+		{"waited_p90", "waited, 90 % of them", "line", 1. / 60},
 	}},
 	{"stay", "Time on the site", "minutes", []series{
-		{"stay_p50", "half of the sessions", "line", 1. / 60, false}, {
-			"stay_p95", "95 % of the sessions", "line", 1. / 60,
-			false,
-		},
+		{"stay_p50", "half of the sessions", "line", 1. / 60}, {"stay_p95", "95 % of the sessions", "line", 1. / 60},
 	}},
 	{"origin", "Time until the site answers", "milliseconds", []series{
-		{"origin_p50", "half of the requests", "line", 1000, false}, {
-			"origin_p95", "95 % of the requests", "line", 1000,
-			false,
-		},
+		{"origin_p50", "half of the requests", "line", 1000}, {"origin_p95", "95 % of the requests", "line", 1000},
 	}},
-	{"errors", "Requests to the site that fail", "per minute", []series{{
-		"origin_errors", "no answer, or 5xx", "line", 1,
-		true,
-	}}},
+	{"errors", "Requests to the site that fail", "per minute", []series{
+		{"origin_errors", "no answer, or 5xx", "line", perMinute},
+	}},
 }
 
 // chartsData are charts with their values. The script draws it, and the tables show it.
@@ -166,8 +156,8 @@ func chartsOf(s *api.Stats) *chartsData {
 				continue
 			}
 			scale := line.scale
-			if line.perMinute {
-				scale *= 60 / float64(s.Step)
+			if scale == perMinute {
+				scale = 60 / float64(s.Step)
 			}
 			values := scaled(s.Rows[i], scale)
 			known = known || line.kind != "limit" && slices.ContainsFunc(values, func(n float64) bool { return !math.IsNaN(n) })
@@ -177,10 +167,9 @@ func chartsOf(s *api.Stats) *chartsData {
 			d.Charts = append(d.Charts, shown)
 		}
 	}
-	for _, c := range []struct{ column, title string }{{"waiting", "Waiting, by data centre"}, {
-		"inside",
-		"Inside, by data centre",
-	}} {
+	for _, c := range []struct{ column, title string }{
+		{"waiting", "Waiting, by data centre"}, {"inside", "Inside, by data centre"},
+	} {
 		if shown := centresOf(s, c.column, c.title); len(shown.Series) > 1 {
 			d.Charts = append(d.Charts, shown)
 		}
@@ -267,13 +256,10 @@ func (d *chartsData) tables(step int) []table {
 	return out
 }
 
-// statsPath returns the path of a room's history in the API.
-func statsPath(id string, query url.Values) string { return ownPath(id) + "/stats?" + query.Encode() }
-
 // readStats reads the history of a room; nil if this global keeps none.
 func readStats(call caller, id string, query url.Values) (*api.Stats, error) {
 	var s api.Stats
-	err := call(http.MethodGet, statsPath(id, query), nil, &s)
+	err := call(http.MethodGet, ownPath(id)+"/stats?"+query.Encode(), nil, &s)
 	if control.Status(err) == http.StatusNotFound {
 		return nil, nil
 	}
@@ -346,7 +332,7 @@ func serveCharts(q *request) error {
 	}
 	q.w.Header().Set("Content-Type", "application/json")
 	if err := q.write(http.StatusOK, data); err != nil {
-		q.c.log.Debug("console: charts not written", slog.Any("error", err))
+		q.c.Log.Debug("console: charts not written", slog.Any("error", err))
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
@@ -41,15 +43,11 @@ type Options struct {
 
 // Console serves /console/ and /static/. It is safe for concurrent use.
 type Console struct {
-	api      API
-	who      func(*http.Request) (control.Principal, bool)
-	log      *slog.Logger
-	once     func(context.Context, string) (bool, error)
-	live     func(room.ID) (history.Row, time.Duration, bool) // nil for none
+	Options
 	screens  map[string]*template.Template
-	readings *readings
-	streams  chan struct{} // holds one value per open stream
-	stopped  chan struct{} // closed by Stop
+	readings *lru.Cache[string, *shared] // by what is read, and by whom
+	streams  chan struct{}               // holds one value per open stream
+	stopped  chan struct{}               // closed by Stop
 	stop     sync.Once
 	handler  http.Handler
 }
@@ -66,9 +64,13 @@ const maxForm = 6 << 20
 
 // New returns a console.
 func New(o Options) *Console {
+	readings, err := lru.New[string, *shared](maxShared)
+	if err != nil {
+		panic(err) // for a size below 1
+	}
 	c := &Console{
-		api: o.API, who: o.Who, log: o.Log, once: o.Once, live: o.Live, screens: map[string]*template.Template{},
-		readings: newReadings(o.API), streams: make(chan struct{}, maxStreams), stopped: make(chan struct{}),
+		Options: o, screens: map[string]*template.Template{}, readings: readings,
+		streams: make(chan struct{}, maxStreams), stopped: make(chan struct{}),
 	}
 	base := template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/layout.html",
 		"templates/forms.html", "templates/fields.html", "templates/charts.html"))
@@ -165,7 +167,7 @@ type request struct {
 // signedIn serves requests of operators. Others are sent to the login page.
 func (c *Console) signedIn(serve func(*request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, ok := c.who(r)
+		who, ok := c.Who(r)
 		if !ok {
 			http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 			return
@@ -193,7 +195,7 @@ func (q *request) call(method, path string, body, result any) error {
 	if !q.exact {
 		ctx = control.Noting(ctx, q.note)
 	}
-	return q.c.api.Call(ctx, q.who, q.RemoteAddr, method, path, body, result)
+	return q.c.API.Call(ctx, q.who, q.RemoteAddr, method, path, body, result)
 }
 
 // note adds a note to the page, once.
@@ -209,6 +211,14 @@ func (q *request) change(method, path string, body, result any) error {
 		path += "?" + url.Values{"reason": {reason}}.Encode()
 	}
 	return q.call(method, path, body, result)
+}
+
+// changeAnd makes a change without a result, and leads to another page.
+func (q *request) changeAnd(method, path string, body any, next string) error {
+	if err := q.change(method, path, body, nil); err != nil {
+		return err
+	}
+	return q.to(next)
 }
 
 // may reports whether the operator has a role, or one that includes it.
@@ -254,9 +264,14 @@ func (q *request) show(status int, screen string, f *frame) error {
 	}
 	q.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if err := q.write(status, page.Bytes()); err != nil {
-		q.c.log.Debug("console: page not written", slog.Any("error", err))
+		q.c.Log.Debug("console: page not written", slog.Any("error", err))
 	}
 	return nil
+}
+
+// showIn renders a screen about a room.
+func (q *request) showIn(status int, screen, title string, at *place, main any) error {
+	return q.show(status, screen, &frame{Title: title, Current: "rooms", Room: at, Main: main})
 }
 
 // compressFrom is the size from which answers are compressed.
@@ -275,14 +290,7 @@ func (q *request) write(status int, data []byte) error {
 	}
 	h.Set("Content-Encoding", "gzip")
 	q.w.WriteHeader(status)
-	w, err := gzip.NewWriterLevel(q.w, gzip.BestSpeed)
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	return err
+	return pack(q.w, data, gzip.BestSpeed)
 }
 
 // to sends the operator to another page after a change.
@@ -333,11 +341,11 @@ func failureOf(err error) failure {
 func (q *request) fail(err error) {
 	f := failureOf(err)
 	if f.Status >= http.StatusInternalServerError {
-		q.c.log.Warn("console: a page failed", slog.String("path", q.URL.Path), slog.Any("error", err))
+		q.c.Log.Warn("console: a page failed", slog.String("path", q.URL.Path), slog.Any("error", err))
 	}
 	title := http.StatusText(f.Status)
 	if err := q.show(f.Status, "failed", &frame{Title: title, Main: f}); err != nil {
-		q.c.log.Error("console: the page of an error failed", slog.Any("error", err))
+		q.c.Log.Error("console: the page of an error failed", slog.Any("error", err))
 		http.Error(q.w, title, http.StatusInternalServerError)
 	}
 }

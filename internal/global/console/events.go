@@ -108,7 +108,7 @@ func serveEvents(q *request) error {
 			v.Past = append(v.Past, e)
 		}
 	}
-	return q.show(http.StatusOK, "events", &frame{Title: "Events of " + room.Name, Current: "rooms", Room: at, Main: v})
+	return q.showIn(http.StatusOK, "events", "Events of "+room.Name, at, v)
 }
 
 // oneEventView is the content of the page of one event.
@@ -152,10 +152,7 @@ func showEvent(q *request, status int, form *formView) error {
 	if v.Form == nil {
 		v.Form = eventForm(roomPath(room.Id)+"/events/"+e.Id, "Save", &e)
 	}
-	return q.show(status, "event", &frame{
-		Title: e.Name + ": event of " + room.Name, Current: "rooms", Room: at,
-		Main: v,
-	})
+	return q.showIn(status, "event", e.Name+": event of "+room.Name, at, v)
 }
 
 // eventForm returns the form of an event. Times are in UTC.
@@ -237,20 +234,14 @@ func showNewEvent(q *request, status int, form *formView) error {
 		return err
 	}
 	form.Cancel = roomPath(room.Id) + "/events"
-	return q.show(status, "newevent", &frame{Title: "New event of " + room.Name, Current: "rooms", Room: at, Main: form})
+	return q.showIn(status, "newevent", "New event of "+room.Name, at, form)
 }
 
 // addEvent creates an event.
 func addEvent(q *request) error {
 	id := q.PathValue("id")
 	form := eventForm(roomPath(id)+"/events", "Create the event", &api.Event{})
-	if err := q.send(form, http.MethodPost, eventsPath(id), nil); err != nil {
-		return err
-	}
-	if form.faulty() {
-		return showNewEvent(q, http.StatusUnprocessableEntity, form)
-	}
-	return q.to(roomPath(id) + "/events?done=added")
+	return q.submit(form, http.MethodPost, eventsPath(id), nil, showNewEvent, roomPath(id)+"/events?done=added")
 }
 
 // changeEvent saves or deletes an event, as the field "do" says.
@@ -258,17 +249,8 @@ func changeEvent(q *request) error {
 	id := q.PathValue("id")
 	list, path := roomPath(id)+"/events", eventsPath(id)+"/"+q.PathValue("event")
 	if q.FormValue("do") == "delete" {
-		if err := q.change(http.MethodDelete, path, nil, nil); err != nil {
-			return err
-		}
-		return q.to(list + "?done=deleted")
+		return q.changeAnd(http.MethodDelete, path, nil, list+"?done=deleted")
 	}
 	form := eventForm(list+"/"+q.PathValue("event"), "Save", &api.Event{})
-	if err := q.send(form, http.MethodPatch, path, nil); err != nil {
-		return err
-	}
-	if form.faulty() {
-		return showEvent(q, http.StatusUnprocessableEntity, form)
-	}
-	return q.to(list + "?done=saved")
+	return q.submit(form, http.MethodPatch, path, nil, showEvent, list+"?done=saved")
 }

@@ -142,13 +142,9 @@ func (v *formView) field(n *api.Note) *field {
 	return nil
 }
 
-// send sends the form of a request to the API, with fixed fields. The form has its faults afterwards.
-func (q *request) send(form *formView, method, path string, fixed map[string]any) error {
-	return q.sendFor(form, method, path, fixed, nil)
-}
-
-// sendFor is send for an operation with a result.
-func (q *request) sendFor(form *formView, method, path string, fixed map[string]any, result any) error {
+// send sends the form of a request to the API, with fixed fields, and takes the result, if it is not nil. The form has
+// its faults afterwards.
+func (q *request) send(form *formView, method, path string, fixed map[string]any, result any) error {
 	form.take(q.PostForm)
 	body, ok := form.body()
 	if !ok {
@@ -159,6 +155,19 @@ func (q *request) sendFor(form *formView, method, path string, fixed map[string]
 		return form.blame(err)
 	}
 	return nil
+}
+
+// submit sends the form of a request, and then leads to another page, or shows the form again with its faults.
+func (q *request) submit(
+	form *formView, method, path string, fixed map[string]any, again func(*request, int, *formView) error, next string,
+) error {
+	if err := q.send(form, method, path, fixed, nil); err != nil {
+		return err
+	}
+	if form.faulty() {
+		return again(q, http.StatusUnprocessableEntity, form)
+	}
+	return q.to(next)
 }
 
 // faulty reports whether the form has a fault.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"io"
 	"mime"
 	"net/http"
 	"path"
@@ -42,20 +43,25 @@ func loadFiles() map[string]*file {
 			version: base64.RawURLEncoding.EncodeToString(sum[:9]),
 		}
 		var packed bytes.Buffer
-		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-		if err == nil {
-			_, err = w.Write(data)
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		if err != nil {
+		if err := pack(&packed, data, gzip.BestCompression); err != nil {
 			panic(err) // into memory
 		}
 		f.gzip = packed.Bytes()
 		all[e.Name()] = f
 	}
 	return all
+}
+
+// pack writes data, compressed.
+func pack(to io.Writer, data []byte, level int) error {
+	w, err := gzip.NewWriterLevel(to, level)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return err
 }
 
 // asset returns the address of a static file. It changes with the content, so browsers may keep the file.

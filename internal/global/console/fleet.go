@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"net/http"
@@ -107,7 +108,7 @@ func (v *fleetView) candidate(now time.Time, c *api.Candidate) nodeView {
 		st.Key = "trouble"
 		lease = "refused by the store for " + seconds(c.LeaseTroubleSeconds)
 	}
-	facts := []string{"Lease", lease, "Build", known(c.Build), "Certificates", ends(now, c.CertificateEnd)}
+	facts := []string{"Lease", lease, "Build", cmp.Or(c.Build, "unknown"), "Certificates", ends(now, c.CertificateEnd)}
 	if c.Leading {
 		facts = append(facts, "Term", c.Term, "Clock differs by", fmt.Sprintf("%.3f s", c.ClockSkewSeconds))
 	}
@@ -138,14 +139,14 @@ func (v *fleetView) centre(now time.Time, d *api.DataCenter) centreView {
 		"Heard", seconds(d.HeardSeconds)+" ago",
 		"Lease", seconds(d.LeaseSeconds)+" left",
 		"Clock", clock,
-		"Build", known(d.Build),
+		"Build", cmp.Or(d.Build, "unknown"),
 		"Certificates", ends(now, d.CertificateEnd),
 	), More: d.EdgesCount - len(d.Edges)}
 	for i := range d.Edges {
 		e := &d.Edges[i]
 		c.Edges = append(c.Edges, v.node(key+"."+e.Name, e.Name, edgeState(e.State),
-			"Heard", seconds(e.HeardSeconds)+" ago", "Lease", seconds(e.LeaseSeconds)+" left", "Build", known(e.Build),
-			"Certificates", ends(now, e.CertificateEnd)))
+			"Heard", seconds(e.HeardSeconds)+" ago", "Lease", seconds(e.LeaseSeconds)+" left",
+			"Build", cmp.Or(e.Build, "unknown"), "Certificates", ends(now, e.CertificateEnd)))
 		if e.State == "alive" {
 			c.Good++
 		}
@@ -197,13 +198,6 @@ func ends(now time.Time, end *time.Time) string {
 	}
 }
 
-func known(text string) string {
-	if text == "" {
-		return "unknown"
-	}
-	return text
-}
-
 // serveFleet shows the globals, data centres and edges.
 func serveFleet(q *request) error {
 	f, err := readFleet(q.call)
@@ -213,20 +207,6 @@ func serveFleet(q *request) error {
 	return q.show(http.StatusOK, "fleet", &frame{
 		Title: "Fleet", Current: "fleet", Stream: "/console/fleet/stream",
 		Main: viewFleet(q.now, f),
-	})
-}
-
-// streamFleet streams the values of the page of the fleet.
-func streamFleet(q *request) error {
-	if _, err := readFleet(q.call); err != nil { // may this operator see it?
-		return err
-	}
-	return q.c.stream(q, func() (values, []string, error) {
-		f, notes, err := newest(q, "fleet", readFleet)
-		if err != nil {
-			return nil, nil, err
-		}
-		return viewFleet(time.Now(), f).Values, notes, nil
 	})
 }
 

@@ -34,8 +34,8 @@ func (q *request) takeForm() error {
 	age := q.now.Sub(time.Unix(shown, 0))
 	once := err == nil && age < formFor && age > -time.Minute
 	if once {
-		if once, err = q.c.once(q.Context(), form); err != nil {
-			q.c.log.Warn("console: a form is refused: the store cannot be used", slog.Any("error", err))
+		if once, err = q.c.Once(q.Context(), form); err != nil {
+			q.c.Log.Warn("console: a form is refused: the store cannot be used", slog.Any("error", err))
 			return &control.RefusalError{
 				Status: http.StatusServiceUnavailable,
 				Notes:  noteOf("The store does not answer. Nothing was changed. Try again in a moment."),

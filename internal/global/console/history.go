@@ -28,15 +28,8 @@ type historyView struct {
 }
 
 // ranges are the choices of the page.
-var ranges = []struct {
-	choice
-	length time.Duration
-}{
-	{choice{"-1h", "1 hour"}, time.Hour},
-	{choice{"-24h", "24 hours"}, 24 * time.Hour},
-	{choice{"-168h", "7 days"}, 7 * 24 * time.Hour},
-	{choice{"-720h", "30 days"}, 30 * 24 * time.Hour},
-	{choice{"-9600h", "400 days"}, 400 * 24 * time.Hour},
+var ranges = []choice{
+	{"-1h", "1 hour"}, {"-24h", "24 hours"}, {"-168h", "7 days"}, {"-720h", "30 days"}, {"-9600h", "400 days"},
 }
 
 // tableStepOf returns the step of tables, in seconds: at most 60 rows, or a row per day.
@@ -66,7 +59,8 @@ func historyQuery(q *request, events []api.Event) (query url.Values, length time
 			chosen = r
 		}
 	}
-	return url.Values{"from": {chosen.Value}}, chosen.length
+	length, _ = time.ParseDuration(chosen.Value[1:]) // one of the above
+	return url.Values{"from": {chosen.Value}}, length
 }
 
 // serveHistory shows a room's history as charts, tables and a report.
@@ -80,10 +74,7 @@ func serveHistory(q *request) error {
 		return err
 	}
 	query, length := historyQuery(q, events)
-	v := &historyView{ID: r.Id, Range: query.Get("from"), Event: query.Get("event")}
-	for _, r := range ranges {
-		v.Ranges = append(v.Ranges, r.choice)
-	}
+	v := &historyView{ID: r.Id, Range: query.Get("from"), Ranges: ranges, Event: query.Get("event")}
 	for i := range events {
 		v.Events = append(v.Events, choice{events[i].Id, events[i].Name + ", " + day(events[i].EventStartTime)})
 	}
@@ -120,7 +111,7 @@ func serveHistoryFile(q *request) error {
 	q.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	q.w.Header().Set("Content-Disposition", `attachment; filename="`+s.Room+`.csv"`)
 	if err := q.write(http.StatusOK, out.Bytes()); err != nil {
-		q.c.log.Debug("console: history not written", slog.Any("error", err))
+		q.c.Log.Debug("console: history not written", slog.Any("error", err))
 	}
 	return nil
 }

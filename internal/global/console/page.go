@@ -56,7 +56,7 @@ func showPage(q *request, status int, v *pageView) error {
 		}
 		v.Consequence = fmt.Sprintf("New visitors get this page. %s get it when their page is loaded again.", waiting)
 	}
-	return q.show(status, "page", &frame{Title: "Waiting page of " + r.Name, Current: "rooms", Room: at, Main: v})
+	return q.showIn(status, "page", "Waiting page of "+r.Name, at, v)
 }
 
 // sentPage returns the HTML of a form: of the file, else of the text.
@@ -86,13 +86,16 @@ func changePage(q *request) error {
 		return err
 	}
 	id, do := q.PathValue("id"), q.PostFormValue("do")
-	if do == "publish" {
-		err := q.change(http.MethodPatch, roomsPath()+"/"+id, map[string]string{"custom_page_html": html}, nil)
+	refused := func(err error) error {
 		if control.Status(err) == http.StatusBadRequest {
 			return showPage(q, http.StatusUnprocessableEntity, &pageView{Fault: strings.Join(failureOf(err).Notes, "; ")})
 		}
+		return err
+	}
+	if do == "publish" {
+		err := q.change(http.MethodPatch, roomsPath()+"/"+id, map[string]string{"custom_page_html": html}, nil)
 		if err != nil {
-			return err
+			return refused(err)
 		}
 		return q.to(roomPath(id) + "/page?done=published")
 	}
@@ -115,11 +118,8 @@ func changePage(q *request) error {
 		PreviewURL string `json:"preview_url"`
 	}
 	err = q.call(http.MethodPost, roomsPath()+"/preview", map[string]string{"custom_html": html}, &made)
-	if control.Status(err) == http.StatusBadRequest {
-		return showPage(q, http.StatusUnprocessableEntity, &pageView{Fault: strings.Join(failureOf(err).Notes, "; ")})
-	}
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	v.Preview = made.PreviewURL
 	return showPage(q, http.StatusOK, v)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -204,8 +205,15 @@ func planLimits(rd *reading, form url.Values) (*plan, error) {
 	if newRate {
 		p.sayRate(rd, rate)
 	}
+	limits := map[string]any{}
+	if newTotal {
+		limits["total_active_users"] = total
+	}
+	if newRate {
+		limits["new_users_per_minute"] = rate
+	}
 	if form.Get("for") == "always" {
-		p.always(rd, total, rate, newTotal, newRate)
+		p.always(rd, limits)
 		return p, nil
 	}
 	end, err := endOf(rd, form)
@@ -219,12 +227,7 @@ func planLimits(rd *reading, form url.Values) (*plan, error) {
 	if l := rd.controls.Limits; l != nil { // the other limit stays as it is
 		body["total_active_users"], body["new_users_per_minute"] = l.TotalActiveUsers, l.NewUsersPerMinute
 	}
-	if newTotal {
-		body["total_active_users"] = total
-	}
-	if newRate {
-		body["new_users_per_minute"] = rate
-	}
+	maps.Copy(body, limits)
 	p.say("The limits of the room apply again at %s.", until(rd.at, *end))
 	p.Undo = "End the temporary limits."
 	p.calls = []change{patchControls(rd, "limits", body)}
@@ -269,14 +272,7 @@ func (p *plan) sayRate(rd *reading, rate int) {
 }
 
 // always plans a change of the room itself, which also ends temporary limits.
-func (p *plan) always(rd *reading, total, rate int, newTotal, newRate bool) {
-	body := map[string]any{}
-	if newTotal {
-		body["total_active_users"] = total
-	}
-	if newRate {
-		body["new_users_per_minute"] = rate
-	}
+func (p *plan) always(rd *reading, body map[string]any) {
 	p.needs = control.Editor
 	p.say("The room is changed. Its limits stay until somebody changes them.")
 	p.Undo = "Restore the previous revision under Changes."

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
@@ -89,8 +87,8 @@ func (c *Console) readRoom(call caller, id string) (*reading, error) {
 	if len(releases) > 0 {
 		rd.release = &releases[0]
 	}
-	if name, ok := rd.room.Vestibule["identity"].(string); ok && c.live != nil {
-		if row, span, ok := c.live(room.IDOf(name)); ok {
+	if name, ok := rd.room.Vestibule["identity"].(string); ok && c.Live != nil {
+		if row, span, ok := c.Live(room.IDOf(name)); ok {
 			rd.last = &lately{row, span}
 		}
 	}
@@ -112,13 +110,6 @@ func readStatus(call caller, id string) (*api.Status, error) {
 	return &status, nil
 }
 
-// readings shares the readings of rooms among streams.
-type readings struct {
-	api API
-	mu  sync.Mutex
-	by  *simplelru.LRU[string, *shared]
-}
-
 // shared is the newest reading of one thing. Its lock is held while it is read, so that streams wait for one reading.
 type shared struct {
 	mu    sync.Mutex
@@ -133,31 +124,18 @@ const (
 	sharedFor = 700 * time.Millisecond // less than the interval of streams
 )
 
-func newReadings(a API) *readings {
-	by, err := simplelru.NewLRU[string, *shared](maxShared, nil)
-	if err != nil {
-		panic(err) // for a size below 1
-	}
-	return &readings{api: a, by: by}
-}
-
-// viewer returns who reads for a stream of an operator, with the other operators of the same rooms. A stream begins
-// with a reading for its operator.
-func viewer(who control.Principal) control.Principal {
-	return control.Principal{Name: "console", Role: control.Viewer, Rooms: who.Rooms}
-}
-
 // newest returns the newest reading under a key, for an operator.
 func newest[T any](q *request, key string, read func(caller) (T, error)) (T, []string, error) {
-	r, who := q.c.readings, viewer(q.who)
+	// A stream begins with a reading for its operator, and shares the others with all operators of the same rooms.
+	who := control.Principal{Name: "console", Role: control.Viewer, Rooms: q.who.Rooms}
 	key += " " + strings.Join(who.Rooms, " ")
-	r.mu.Lock()
-	s, ok := r.by.Get(key)
+	s, ok := q.c.readings.Get(key)
 	if !ok {
 		s = &shared{}
-		r.by.Add(key, s)
+		if first, ok, _ := q.c.readings.PeekOrAdd(key, s); ok {
+			s = first
+		}
 	}
-	r.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.at) >= sharedFor {
@@ -169,7 +147,7 @@ func newest[T any](q *request, key string, read func(caller) (T, error)) (T, []s
 			}
 		})
 		s.value, s.err = read(func(method, path string, body, result any) error {
-			return r.api.Call(noting, who, "", method, path, body, result)
+			return q.c.API.Call(noting, who, "", method, path, body, result)
 		})
 		cancel()
 		s.at = now

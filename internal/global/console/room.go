@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"time"
@@ -28,16 +29,15 @@ type inForce struct{ What, Why, Who, When, Until string }
 
 // viewRoom renders a reading. The values are the fields of the stream.
 func viewRoom(rd *reading) values {
-	force, st := rd.controls.InForce, stateOf(rd.facts())
-	v := values{
-		"at": rd.at.UTC().Format("15:04:05 UTC"), "state": st.Word, "state.key": st.Key, "meaning": st.Meaning,
-		"waiting": unknown, "inside": unknown, "inside.bar": "0", "limit": count(force.TotalActiveUsers),
-		"rate": count(force.NewUsersPerMinute), "wait": unknown, "wait.unit": "", "next": "", "partial": "", "beyond": "",
-		"notified": "", "admitted": rd.last.perMinute("admitted"), "arrived": rd.last.perMinute("arrived"),
+	force, f := rd.controls.InForce, rd.facts()
+	st := stateOf(f)
+	v := numbersOf(rd.at, st, rd.status, force.TotalActiveUsers, force.NewUsersPerMinute)
+	maps.Copy(v, values{
+		"at": rd.at.UTC().Format("15:04:05 UTC"), "meaning": st.Meaning, "partial": "", "beyond": "", "notified": "",
+		"admitted": rd.last.perMinute("admitted"), "arrived": rd.last.perMinute("arrived"),
 		"gave": rd.last.perMinute("gave_up"), "returned": rd.last.perMinute("returning"), "admitted.bar": "0",
 		"page": rd.seen(),
-	}
-	f := rd.facts()
+	})
 	v.addWhy(rd.at, f.stops())
 	v["waited"], v["waited.unit"] = rd.last.minutes("waited_p50")
 	v["most"], v["most.unit"] = rd.last.minutes("waited_p90")
@@ -45,10 +45,6 @@ func viewRoom(rd *reading) values {
 	if s == nil {
 		return v
 	}
-	v["waiting"], v["inside"] = count(s.EstimatedQueuedUsers), count(s.EstimatedTotalActiveUsers)
-	v["inside.bar"] = share(s.EstimatedTotalActiveUsers, force.TotalActiveUsers)
-	v["wait"], v["wait.unit"] = waitOf(s)
-	v["next"] = nextOf(rd.at, s.Vestibule.Next)
 	admitted := int(math.Round(s.Vestibule.AdmittedPerMinute))
 	if n, ok := rd.last.number("admitted"); ok && rd.last.span > 0 {
 		admitted = int(math.Round(n * float64(time.Minute) / float64(rd.last.span)))

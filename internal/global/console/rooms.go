@@ -87,24 +87,30 @@ type row struct {
 // values are rendered values by the names of their fields.
 type values map[string]string
 
-// rowOf renders a room of the list.
-func rowOf(now time.Time, r *roomReading) row {
-	st := stateOf(r.facts)
+// numbersOf renders the numbers of a room under limits in force, nil for unknown ones.
+func numbersOf(now time.Time, st state, s *api.Status, limit, rate int) values {
 	v := values{
 		"state": st.Word, "state.key": st.Key, "waiting": unknown, "inside": unknown, "inside.bar": "0",
-		"admitted": unknown,
-		"limit":    count(r.facts.limit), "rate": count(r.rate), "wait": unknown, "wait.unit": "", "next": "",
-		"why": "",
+		"limit": count(limit), "rate": count(rate), "wait": unknown, "wait.unit": "", "next": "",
 	}
+	if s != nil {
+		v["waiting"], v["inside"] = count(s.EstimatedQueuedUsers), count(s.EstimatedTotalActiveUsers)
+		v["inside.bar"] = share(s.EstimatedTotalActiveUsers, limit)
+		v["wait"], v["wait.unit"] = waitOf(s)
+		v["next"] = nextOf(now, s.Vestibule.Next)
+	}
+	return v
+}
+
+// rowOf renders a room of the list.
+func rowOf(now time.Time, r *roomReading) row {
+	v := numbersOf(now, stateOf(r.facts), r.facts.status, r.facts.limit, r.rate)
+	v["why"], v["admitted"] = "", unknown
 	if stops := r.facts.stops(); len(stops) > 0 && stops[0].Reason != "full" { // the numbers show a full room
 		v["why"] = stopWords(now, &stops[0])
 	}
 	if s := r.facts.status; s != nil {
-		v["waiting"], v["inside"] = count(s.EstimatedQueuedUsers), count(s.EstimatedTotalActiveUsers)
-		v["inside.bar"] = share(s.EstimatedTotalActiveUsers, r.facts.limit)
-		v["wait"], v["wait.unit"] = waitOf(s)
 		v["admitted"] = count(int(math.Round(s.Vestibule.AdmittedPerMinute)))
-		v["next"] = nextOf(now, s.Vestibule.Next)
 	}
 	return row{r.id, r.name, r.where, v}
 }

@@ -4,7 +4,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
 )
@@ -109,22 +111,18 @@ func showRules(q *request, status int, add *formView) error {
 		}
 		v.Rules = append(v.Rules, rule)
 	}
-	return q.show(status, "rules", &frame{Title: "Rules of " + room.Name, Current: "rooms", Room: at, Main: v})
+	return q.showIn(status, "rules", "Rules of "+room.Name, at, v)
 }
 
 // ruleForm returns the form of a rule.
 func ruleForm(action, verb, cancel string, r *api.Rule) *formView {
-	enabled := "false"
-	if r.Enabled {
-		enabled = "true"
-	}
 	return &formView{Action: action, Verb: verb, Cancel: cancel, Fields: []field{
 		{
 			Name: "expression", Label: "Expression", Hint: "in Cloudflare's rules language", Kind: "area", Value: r.Expression,
 			Required: true,
 		},
 		{Name: "description", Label: "Description", Value: r.Description},
-		{Name: "enabled", Label: "Enabled", Kind: "check", Value: enabled},
+		{Name: "enabled", Label: "Enabled", Kind: "check", Value: strconv.FormatBool(r.Enabled)},
 	}}
 }
 
@@ -132,13 +130,8 @@ func ruleForm(action, verb, cancel string, r *api.Rule) *formView {
 func addRule(q *request) error {
 	id := q.PathValue("id")
 	form := ruleForm(roomPath(id)+"/rules", "Add the rule", "", &api.Rule{})
-	if err := q.send(form, http.MethodPost, rulesPath(id), map[string]any{"action": "bypass_waiting_room"}); err != nil {
-		return err
-	}
-	if form.faulty() {
-		return showRules(q, http.StatusUnprocessableEntity, form)
-	}
-	return q.to(roomPath(id) + "/rules?done=added")
+	fixed := map[string]any{"action": room.ActionBypass}
+	return q.submit(form, http.MethodPost, rulesPath(id), fixed, showRules, roomPath(id)+"/rules?done=added")
 }
 
 // oneRuleView is the content of the page of one rule.
@@ -182,10 +175,7 @@ func showRule(q *request, status int, r *api.Rule, form *formView) error {
 	if form == nil {
 		form = ruleForm(list+"/"+r.Id, "Save", list, r)
 	}
-	return q.show(status, "rule", &frame{
-		Title: "Rule of " + room.Name, Current: "rooms", Room: at,
-		Main: &oneRuleView{room.Id, *r, form},
-	})
+	return q.showIn(status, "rule", "Rule of "+room.Name, at, &oneRuleView{room.Id, *r, form})
 }
 
 // changeRule saves, moves or deletes a rule, as the field "do" says.
@@ -202,23 +192,11 @@ func changeRule(q *request) error {
 		if do == "down" {
 			index = at + 1
 		}
-		if err := q.change(http.MethodPatch, path, map[string]any{"position": map[string]int{"index": index}},
-			nil); err != nil {
-			return err
-		}
-		return q.to(list + "?done=moved")
+		position := map[string]any{"position": map[string]int{"index": index}}
+		return q.changeAnd(http.MethodPatch, path, position, list+"?done=moved")
 	case "delete":
-		if err := q.change(http.MethodDelete, path, nil, nil); err != nil {
-			return err
-		}
-		return q.to(list + "?done=deleted")
+		return q.changeAnd(http.MethodDelete, path, nil, list+"?done=deleted")
 	}
-	form := ruleForm(list+"/"+r.Id, "Save", list, r)
-	if err := q.send(form, http.MethodPatch, path, nil); err != nil {
-		return err
-	}
-	if form.faulty() {
-		return showRule(q, http.StatusUnprocessableEntity, r, form)
-	}
-	return q.to(list + "?done=saved")
+	return q.submit(ruleForm(list+"/"+r.Id, "Save", list, r), http.MethodPatch, path, nil,
+		func(q *request, status int, form *formView) error { return showRule(q, status, r, form) }, list+"?done=saved")
 }

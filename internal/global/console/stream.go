@@ -24,34 +24,32 @@ var errStreams = &control.RefusalError{Status: http.StatusServiceUnavailable, No
 // streamRooms streams a page of the list of rooms.
 func streamRooms(q *request) error {
 	x := readListQuery(q)
-	if _, err := readList(q.call); err != nil { // may this operator see it?
-		return err
-	}
-	return q.c.stream(q, func() (values, []string, error) {
-		l, notes, err := newest(q, "list", readList)
-		if err != nil {
-			return nil, nil, err
-		}
-		return viewList(l, x).fields(), notes, nil
-	})
+	return stream(q, "list", readList, func(l *listReading) values { return viewList(l, x).fields() })
 }
 
 // streamRoom streams the numbers of a room.
 func streamRoom(q *request) error {
 	id := q.PathValue("id")
-	if _, err := q.c.readRoom(q.call, id); err != nil { // may this operator see it?
+	read := func(call caller) (*reading, error) { return q.c.readRoom(call, id) }
+	return stream(q, "room "+id, read, viewRoom)
+}
+
+// streamFleet streams the values of the page of the fleet.
+func streamFleet(q *request) error {
+	return stream(q, "fleet", readFleet, func(f *api.Fleet) values { return viewFleet(time.Now(), f).Values })
+}
+
+// stream streams the values of readings under a key.
+func stream[T any](q *request, key string, read func(caller) (T, error), view func(T) values) error {
+	if _, err := read(q.call); err != nil { // may this operator see it?
 		return err
 	}
 	return q.c.stream(q, func() (values, []string, error) {
-		rd, notes, err := newest(q, "room "+id, func(call caller) (*reading,
-			error,
-		) {
-			return q.c.readRoom(call, id)
-		})
+		got, notes, err := newest(q, key, read)
 		if err != nil {
 			return nil, nil, err
 		}
-		return viewRoom(rd), notes, nil
+		return view(got), notes, nil
 	})
 }
 

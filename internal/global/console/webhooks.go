@@ -80,7 +80,7 @@ func hookForm() *formView {
 func addWebhook(q *request) error {
 	v := &webhooksView{Form: hookForm()}
 	var made api.Webhook
-	if err := q.sendFor(v.Form, http.MethodPost, hooksPath, nil, &made); err != nil {
+	if err := q.send(v.Form, http.MethodPost, hooksPath, nil, &made); err != nil {
 		return err
 	}
 	if v.Form.faulty() {
@@ -101,15 +101,9 @@ func changeWebhook(q *request) error {
 		}
 		return showWebhooks(q, http.StatusOK, &webhooksView{Tested: &tested})
 	case "on", "off":
-		if err := q.change(http.MethodPatch, path, map[string]any{"enabled": do == "on"}, nil); err != nil {
-			return err
-		}
-		return q.to(hooksPage + "?done=" + do)
+		return q.changeAnd(http.MethodPatch, path, map[string]any{"enabled": do == "on"}, hooksPage+"?done="+do)
 	case "delete":
-		if err := q.change(http.MethodDelete, path, nil, nil); err != nil {
-			return err
-		}
-		return q.to(hooksPage + "?done=deleted")
+		return q.changeAnd(http.MethodDelete, path, nil, hooksPage+"?done=deleted")
 	}
 	return faultf("The form does not say what to do.")
 }

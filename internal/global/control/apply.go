@@ -102,19 +102,15 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		}
 	}
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	doc, err := roomfile.Parse([]byte(text))
-	if list, ok := asFaults(err); ok {
-		for _, r := range list {
-			f.add("/rooms_yaml", "%s", r.Error())
-		}
-	} else if err != nil {
+	if err != nil && !f.inFile(err) {
 		return nil, err
 	}
 	files := pagesOf(doc.Rooms, pages, &f)
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	var changes []api.AppliedChange
 	var unserved []string
@@ -147,17 +143,23 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	if _, ok := errors.AsType[*dryRunError](err); ok {
 		err = nil
 	}
-	if list, ok := asFaults(err); ok {
-		for _, r := range list {
-			f.add("/rooms_yaml", "%s", r.Error())
-		}
-		err = invalid(f)
+	if f.inFile(err) {
+		err = f.err()
 	}
 	out := api.Applied{Applied: !dry, Changes: changes}
 	if len(unserved) > 0 {
 		out.Unserved = &unserved
 	}
 	return tagged{out, base, nil}, err
+}
+
+// inFile adds the faults of a rooms file. It reports whether err is a list of them.
+func (f *faults) inFile(err error) bool {
+	list, ok := asFaults(err)
+	for _, r := range list {
+		f.add("/rooms_yaml", "%s", r.Error())
+	}
+	return ok
 }
 
 // applied returns the changes that a file makes.

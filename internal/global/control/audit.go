@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/global/members"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -21,14 +21,11 @@ import (
 func Announce(
 	ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any,
 ) (failed func(context.Context) error, err error) {
-	e := audit.Entry{ID: rand.Text()[:16], At: now.UTC(), By: roomstore.ByOf(ctx), Target: target}
-	if e.Before, err = raw(before); err != nil {
-		return nil, err
+	e, err := audit.Of(now, roomstore.ByOf(ctx), target, before, after)
+	if err == nil {
+		err = j.Add(ctx, e)
 	}
-	if e.After, err = raw(after); err != nil {
-		return nil, err
-	}
-	if err := j.Add(ctx, e); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
@@ -39,12 +36,31 @@ func Announce(
 	}, nil
 }
 
-// maybe returns the error of a write: after any error but [wire.ErrChanged] the store may have made the change.
+// maybe returns the error of a write: after any error but a refusal and [wire.ErrChanged] the store may have made the
+// change.
 func maybe(err error) error {
-	if err == nil || errors.Is(err, wire.ErrChanged) {
+	_, refused := errors.AsType[*members.RefusedError](err)
+	if err == nil || refused || errors.Is(err, wire.ErrChanged) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
+}
+
+// auditor adds the audit entries about changes of anything but rooms.
+type auditor struct {
+	journal *audit.Journal
+	log     *slog.Logger
+}
+
+// audited makes a change after its audit entry. The error is [roomstore.ErrUnknown] if the change may have been made.
+func (a auditor) audited(
+	ctx context.Context, now time.Time, target string, before, after any, change func() error,
+) error {
+	failed, err := Announce(ctx, a.journal, now, target, before, after)
+	if err != nil {
+		return err
+	}
+	return undone(ctx, a.log, target, failed, maybe(change()))
 }
 
 // undone adds to the audit stream that an announced change was not made because of err, and returns err. A change that
@@ -62,13 +78,6 @@ func undone(
 			slog.Any("error", e))
 	}
 	return err
-}
-
-func raw(v any) (json.RawMessage, error) {
-	if v == nil || reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil() {
-		return nil, nil
-	}
-	return json.Marshal(v)
 }
 
 func alone(data json.RawMessage) (*room.Settings, error) {

@@ -58,7 +58,7 @@ func (s *auditService) list(ctx context.Context, q *request) (any, error) {
 	start := q.number(&f, "from", 0, 0, math.MaxInt)
 	before := q.number(&f, "before", math.MaxInt, 1, math.MaxInt)
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	var got []wire.AuditEntry
 	lowest, n := last+1-uint64(to), to-from // the newest are on the first page

@@ -44,6 +44,14 @@ func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
 	return state.Room(c.names[id])
 }
 
+// named returns the room with a name or an id, nil for none.
+func (c *catalog) named(state *roomstore.State, text string) *roomstore.Room {
+	if r := state.Room(text); r != nil {
+		return r
+	}
+	return c.find(state, text)
+}
+
 // current returns the rooms: those in the store, or if it does not answer and the request only reads, those that this
 // candidate knows.
 func (c *catalog) current(ctx context.Context) (state *roomstore.State, err error) {
@@ -138,7 +146,7 @@ func refusalOf(err error) error {
 		for _, r := range list {
 			f.rule(r, true)
 		}
-		return invalid(f)
+		return f.err()
 	}
 	return err
 }

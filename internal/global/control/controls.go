@@ -15,7 +15,6 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
@@ -27,21 +26,13 @@ const (
 	maxUntil         = 400 * 24 * time.Hour
 )
 
-// Shared are the documents that all nodes read.
-type Shared interface {
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-	Limit() int
-}
-
 // controls are the operators' temporary overrides of rooms, in the document that all nodes read.
 type controls struct {
 	clock
-	rooms   *catalog
-	shared  Shared
-	known   func() *room.Controls // those that this node applies, nil for none
-	journal *audit.Journal
-	log     *slog.Logger
+	auditor
+	rooms  *catalog
+	shared wire.DocumentStore
+	known  func() *room.Controls // those that this node applies, nil for none
 }
 
 // current returns the controls: the latest, or if the store does not answer and the request only reads, those that this
@@ -255,10 +246,7 @@ func applyControls(control *room.Control, body json.RawMessage, by string, now i
 			f.add("/"+strings.ReplaceAll(field, ".", "/"), "%v", err)
 		}
 	}
-	if len(f) > 0 {
-		return invalid(f)
-	}
-	return nil
+	return f.err()
 }
 
 // mark reads the end of a control, and returns m with it.
@@ -281,18 +269,17 @@ func controlNames(in *room.Control) []string {
 	if in == nil {
 		return out
 	}
-	for _, p := range []struct {
-		name    string
-		inForce bool
-	}{
-		{"pause", in.Pause != nil},
-		{"queue_all", in.QueueAll != nil},
-		{"message", in.Message != nil},
-		{"limits", in.Limits != nil},
-	} {
-		if p.inForce {
-			out = append(out, p.name)
-		}
+	if in.Pause != nil {
+		out = append(out, "pause")
+	}
+	if in.QueueAll != nil {
+		out = append(out, "queue_all")
+	}
+	if in.Message != nil {
+		out = append(out, "message")
+	}
+	if in.Limits != nil {
+		out = append(out, "limits")
 	}
 	return out
 }

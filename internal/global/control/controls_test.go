@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -190,7 +191,7 @@ func TestControlsOfManyWriters(t *testing.T) {
 
 // full are documents of at most a size.
 type full struct {
-	Shared
+	wire.DocumentStore
 	limit int
 }
 

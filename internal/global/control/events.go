@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -122,12 +123,14 @@ func (s *eventService) create(ctx context.Context, q *request) (any, error) {
 	})
 }
 
-func (s *eventService) put(ctx context.Context, q *request) (any, error) {
-	return s.change(ctx, q, q.event(), writeEvent(q, true))
-}
-
-func (s *eventService) patch(ctx context.Context, q *request) (any, error) {
-	return s.change(ctx, q, q.event(), writeEvent(q, false))
+// update changes an existing event. By PUT, missing fields go back to their defaults.
+func (s *eventService) update(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
+		if old == nil {
+			return nil, errNotFound
+		}
+		return readEvent(q, *old, q.Method == http.MethodPut), nil
+	})
 }
 
 func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
@@ -138,16 +141,6 @@ func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
 		return nil, nil
 	})
 	return deleted(q.event()), err
-}
-
-// writeEvent returns an edit that changes an existing event.
-func writeEvent(q *request, whole bool) func(*room.Event, string) (*givenEvent, error) {
-	return func(old *room.Event, _ string) (*givenEvent, error) {
-		if old == nil {
-			return nil, errNotFound
-		}
-		return readEvent(q, *old, whole), nil
-	}
 }
 
 // change replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit is
@@ -181,7 +174,7 @@ func (s *eventService) change(
 			settings.Events = append(settings.Events, g.event)
 			g.judge(&settings)
 			if s.draws.judge(g, old); len(g.faults) > 0 {
-				return invalid(g.faults)
+				return g.faults.err()
 			}
 			if len(g.page) > 0 {
 				d.AddPage("custom_page_html", g.page)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -18,11 +19,24 @@ import (
 type faults []api.Note
 
 func (f *faults) add(pointer, format string, args ...any) {
-	n := api.Note{Code: codeInvalid, Message: fmt.Sprintf(format, args...) + ": invalid data"}
+	*f = append(*f, noteAt(pointer, codeInvalid, fmt.Sprintf(format, args...)+": invalid data"))
+}
+
+// err returns the refusal of a request with these faults, nil for none.
+func (f faults) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return &RefusalError{http.StatusBadRequest, f}
+}
+
+// noteAt returns a note about the place in a body that a JSON pointer names.
+func noteAt(pointer string, code int, text string) api.Note {
+	n := api.Note{Code: code, Message: text}
 	n.Source = &struct {
 		Pointer string `json:"pointer"`
 	}{pointer}
-	*f = append(*f, n)
+	return n
 }
 
 // object reads a JSON object that has no keys but the given ones. An unknown key is a fault: a mistyped limit must not

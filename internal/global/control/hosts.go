@@ -29,7 +29,7 @@ func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
 	site, _ := f.text("/origin", f.object("", q.body, "origin")["origin"])
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	entry := room.Document{Hosts: []room.Host{{Name: q.PathValue("host"), Origin: site}}}.WithDefaults().Hosts[0]
 	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
@@ -54,7 +54,7 @@ func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 			}
 			f.add(pointer, "%s %s", r.Field, r.Rule)
 		}
-		err = invalid(f)
+		err = f.err()
 	}
 	return api.Host{Name: entry.Name, Origin: entry.Origin}, err
 }

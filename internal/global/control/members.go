@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/members"
 )
@@ -19,10 +17,9 @@ import (
 // memberService serves the list of data centres.
 type memberService struct {
 	clock
+	auditor
 	members *members.List
 	forget  ForgetFunc
-	journal *audit.Journal
-	log     *slog.Logger
 }
 
 // centreTarget begins the targets of audit entries about data centres. Their names follow.
@@ -47,7 +44,7 @@ func (s *memberService) put(ctx context.Context, q *request) (any, error) {
 		}
 	}
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	return s.change(ctx, q, state, change)
 }
@@ -77,17 +74,9 @@ func (s *memberService) change(
 			before = &member{d.State}
 		}
 	}
-	target := centreTarget + name
-	failed, err := Announce(ctx, s.journal, s.now(), target, before, &member{state})
+	err = s.audited(ctx, s.now(), centreTarget+name, before, &member{state}, func() error { return change(ctx, name) })
 	if err != nil {
-		return nil, err
-	}
-	err = change(ctx, name)
-	if refused, ok := errors.AsType[*members.RefusedError](err); ok {
-		return nil, undone(ctx, s.log, target, failed, refusedMember(refused))
-	}
-	if err != nil {
-		return nil, undone(ctx, s.log, target, failed, maybe(err))
+		return nil, refusedMember(err)
 	}
 	return s.list(ctx, q)
 }
@@ -120,7 +109,7 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 		}
 	}
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	all, err := s.members.View(ctx) // without it the regional answers, or nobody
 	if err == nil && !slices.ContainsFunc(all.DataCenters, func(d api.Member) bool { return d.Name == dc }) {
@@ -137,7 +126,7 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 	if ask.Over {
 		what.Forget += " and its sessions"
 	}
-	undo, err := Announce(ctx, s.journal, s.now(), centreTarget+dc, struct{}{}, what)
+	failed, err := Announce(ctx, s.journal, s.now(), centreTarget+dc, struct{}{}, what)
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +135,8 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "%v", err)
 	}
 	if answer.Error != "" {
-		if err := undo(ctx); err != nil {
-			s.log.Warn("control: the audit stream has a forgotten edge that was not forgotten", slog.String("dc", dc),
-				slog.Any("error", err))
-		}
-		return nil, refusef(http.StatusConflict, codeInvalid, "%s", answer.Error)
+		refusal := refusef(http.StatusConflict, codeInvalid, "%s", answer.Error)
+		return nil, undone(ctx, s.log, centreTarget+dc, failed, refusal)
 	}
 	return api.Forgotten{Done: answer.Done}, nil
 }
@@ -160,18 +146,12 @@ func (s *memberService) initialize(ctx context.Context, _ *request) (any, error)
 	what := struct {
 		Initialize bool `json:"initialize"`
 	}{true}
-	failed, err := Announce(ctx, s.journal, s.now(), "fleet", struct{}{}, what)
-	if err != nil {
-		return nil, err
-	}
-	done, err := s.members.Init(ctx)
-	if refused, ok := errors.AsType[*members.RefusedError](err); ok {
-		return nil, undone(ctx, s.log, "fleet", failed, refusedMember(refused))
-	}
-	if err != nil {
-		return nil, undone(ctx, s.log, "fleet", failed, maybe(err))
-	}
-	return api.Forgotten{Done: done}, nil
+	var done string
+	err := s.audited(ctx, s.now(), "fleet", struct{}{}, what, func() (err error) {
+		done, err = s.members.Init(ctx)
+		return err
+	})
+	return api.Forgotten{Done: done}, refusedMember(err)
 }
 
 // refusedMember returns the refusal of a change that the list does not permit.

@@ -50,7 +50,7 @@ func (o *operation) call(r *http.Request) (any, error) {
 	if len(reason) > room.MaxReason || strings.ContainsFunc(reason, unicode.IsControl) || !utf8.ValidString(reason) {
 		var f faults
 		f.add("/reason", "reason must be at most %d bytes of text", room.MaxReason)
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	ctx := who.as(r.Context(), r.RemoteAddr, o.id, reason)
 	if r.Method != http.MethodGet || ctx.Value(currentKey{}) != nil {

@@ -52,8 +52,5 @@ func (g guardedRooms) check(d *roomstore.Draft) error {
 	for _, h := range next.Hosts {
 		refused("/origin", "host "+h.Name, h.Origin)
 	}
-	if len(f) > 0 {
-		return invalid(f)
-	}
-	return nil
+	return f.err()
 }

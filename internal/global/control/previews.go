@@ -5,10 +5,9 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"vestibule/internal/page"
 	"vestibule/internal/page/checkpage"
@@ -16,8 +15,7 @@ import (
 
 // previews are pages that anybody with their address can see. The candidate that made them keeps the last few.
 type previews struct {
-	mu    sync.Mutex
-	pages *simplelru.LRU[string, preview]
+	pages *lru.Cache[string, preview]
 	now   func() time.Time
 }
 
@@ -32,7 +30,7 @@ const (
 )
 
 func newPreviews() *previews {
-	pages, err := simplelru.NewLRU[string, preview](maxPreviews, nil)
+	pages, err := lru.New[string, preview](maxPreviews)
 	if err != nil {
 		panic(err) // for a size below 1
 	}
@@ -41,9 +39,7 @@ func newPreviews() *previews {
 
 // ServeHTTP shows a page as a waiting visitor sees it, or in the state and the language that the query names.
 func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
 	v, ok := p.pages.Get(r.PathValue("id"))
-	p.mu.Unlock()
 	if !ok || p.now().After(v.until) {
 		http.Error(w, "This preview is not there any more.", http.StatusNotFound)
 		return
@@ -81,12 +77,10 @@ func (p *previews) create(ctx context.Context, q *request) (any, error) {
 		}
 	}
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	id := strings.ToLower(rand.Text())
-	p.mu.Lock()
 	p.pages.Add(id, preview{shown, p.now().Add(previewFor)})
-	p.mu.Unlock()
 	base, _ := ctx.Value(previewHost{}).(string)
 	return map[string]string{"preview_url": base + "/preview/" + id}, nil
 }

@@ -29,10 +29,6 @@ func refusef(status, code int, format string, args ...any) *RefusalError {
 	return &RefusalError{status, []api.Note{{Code: code, Message: fmt.Sprintf(format, args...)}}}
 }
 
-func invalid(f faults) error {
-	return &RefusalError{http.StatusBadRequest, f}
-}
-
 func noRoute(r *http.Request) *RefusalError {
 	return refusef(http.StatusNotFound, codeNoRoute, "No route for the URI: %s %s", r.Method, short(r.URL.Path))
 }

@@ -54,10 +54,7 @@ func readRelease(ctx context.Context, q *request) (want room.Release, replace bo
 			f.add("", "%v", err)
 		}
 	}
-	if len(f) > 0 {
-		return want, false, invalid(f)
-	}
-	return want, replace, nil
+	return want, replace, f.err()
 }
 
 func (s *releaseService) create(ctx context.Context, q *request) (any, error) {

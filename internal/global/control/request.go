@@ -58,10 +58,7 @@ func (q *request) empty() error {
 	if !null(q.body) {
 		f.object("", q.body)
 	}
-	if len(f) > 0 {
-		return invalid(f)
-	}
-	return nil
+	return f.err()
 }
 
 // listPage is a result that is one page of a list.
@@ -116,7 +113,7 @@ func (q *request) page(total int) (from, to int, info api.ResultInfo, err error)
 		Page: q.number(&f, "page", 1, 1, most), PerPage: q.number(&f, "per_page", perPage, 1, maxPerPage), TotalCount: total,
 	}
 	if len(f) > 0 {
-		return 0, 0, info, invalid(f)
+		return 0, 0, info, f.err()
 	}
 	info.TotalPages = (total + info.PerPage - 1) / info.PerPage
 	from = total

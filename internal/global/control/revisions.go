@@ -65,9 +65,6 @@ type revision struct {
 	room audit.Room
 }
 
-// settings returns the settings after the revision, nil if the room was deleted.
-func (r *revision) settings() (*room.Settings, error) { return alone(r.room.After) }
-
 // revisions returns the ID of the room of a request and the entries about it, the oldest first.
 func (s *revisionService) revisions(ctx context.Context, q *request) (id string, out []revision, err error) {
 	if id, err = s.room(ctx, q); err != nil {
@@ -116,7 +113,7 @@ func (s *revisionService) list(ctx context.Context, q *request) (any, error) {
 	out := []api.RoomRevision{}
 	for i := range all[from:to] {
 		r := &all[from+i]
-		after, err := r.settings()
+		after, err := alone(r.room.After)
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +145,7 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 	if err != nil || at < 0 {
 		return nil, errNotFound
 	}
-	settings, err := all[at].settings()
+	settings, err := alone(all[at].room.After) // nil if the room was deleted
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strings"
 	"time"
@@ -109,24 +110,12 @@ func kept(s *room.Settings) (notes []api.Note) {
 }
 
 func ineffective(pointer string, v any) api.Note {
-	n := api.Note{Code: codeKept, Message: fmt.Sprintf("%s %v is kept and has no effect yet", cmpName(pointer), v)}
-	n.Source = &struct {
-		Pointer string `json:"pointer"`
-	}{pointer}
-	return n
+	return noteAt(pointer, codeKept, fmt.Sprintf("%s %v is kept and has no effect yet", cmpName(pointer), v))
 }
 
-func (s *roomService) put(ctx context.Context, q *request) (any, error) {
-	return s.update(ctx, q, true)
-}
-
-func (s *roomService) patch(ctx context.Context, q *request) (any, error) {
-	return s.update(ctx, q, false)
-}
-
-// update changes a room. With whole set, missing fields go back to their defaults.
-func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, error) {
-	name := ""
+// update changes a room. By PUT, missing fields go back to their defaults.
+func (s *roomService) update(ctx context.Context, q *request) (any, error) {
+	name, whole := "", q.Method == http.MethodPut
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, q)
 		if err != nil {
@@ -156,7 +145,7 @@ func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, 
 		if name != r.Name && d.Room(name) != nil {
 			var f faults
 			f.add("/name", "name is the name of another room already")
-			return invalid(f)
+			return f.err()
 		}
 		return d.Replace(r.Name, settings)
 	})
@@ -193,10 +182,7 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		d.AddPage("custom_page_html", g.page)
 	}
 	g.judge()
-	if len(g.faults) > 0 {
-		return r, invalid(g.faults)
-	}
-	return r, nil
+	return r, g.faults.err()
 }
 
 // show returns a room as the API shows it, with every field.

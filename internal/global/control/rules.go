@@ -127,7 +127,7 @@ func (s *ruleService) change(ctx context.Context, q *request, edit func(*ruleEdi
 			}
 		}
 		if len(e.faults) > 0 {
-			return invalid(e.faults)
+			return e.faults.err()
 		}
 		return d.Replace(r.Name, settings)
 	})

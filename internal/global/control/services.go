@@ -40,7 +40,7 @@ type Options struct {
 	// Refuses returns why notices cannot be posted to a URL, nil if they can.
 	Refuses func(url string) error
 
-	Shared   Shared                // the document of the controls that nodes read
+	Shared   wire.DocumentStore    // the document of the controls that nodes read
 	Controls func() *room.Controls // those that this node applies, nil for none
 	Board    func() *draw.Board    // public state of draws, nil for none
 	Time     func() fleettime.Time // fleet time as this node knows it
@@ -73,7 +73,8 @@ func newServices(o Options) *services {
 	rooms := &catalog{
 		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin)}, page: o.Page, origin: o.Origin, outage: down,
 	}
-	overrides := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
+	entries := auditor{o.Audit, o.Log}
+	overrides := &controls{at, entries, rooms, o.Shared, o.Controls}
 	draws := &drawRules{at}
 	room := &roomService{rooms, at, overrides}
 	log := &auditService{rooms, o.Audit}
@@ -88,12 +89,12 @@ func newServices(o Options) *services {
 		releases:  &releaseService{rooms, at, overrides, o.Numbers},
 		status:    &statusService{rooms, at, overrides, o.Numbers, o.Board, o.Fleet},
 		stats:     &statsService{rooms, at, o.History, log, o.Log},
-		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
+		members:   &memberService{at, entries, &members.List{Docs: o.Shared}, o.Forget},
 		audit:     log,
-		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms, o.Link},
-		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Refuses, o.Log},
+		tokens:    &tokenService{newTokens(o.Docs, entries, down), o.Name, rooms, o.Link},
+		webhooks:  &webhookService{entries, rooms, at, notices.Webhooks{Docs: o.Docs}, o.Post, o.Refuses},
 		previews:  newPreviews(),
-		zone:      &zoneService{at, o.Docs, o.Audit, o.Log},
+		zone:      &zoneService{at, entries, o.Docs},
 		visitors:  &visitorService{rooms, o.Fleet, o.Find},
 	}
 }
@@ -114,8 +115,8 @@ func (s *services) operations() []operation {
 		{"waiting-room-list-waiting-rooms", "GET " + zone, Viewer, s.rooms.list},
 		{"waiting-room-create-waiting-room", "POST " + zone, Editor, s.rooms.create},
 		{"waiting-room-waiting-room-details", "GET " + rooms, Viewer, s.rooms.get},
-		{"waiting-room-update-waiting-room", "PUT " + rooms, Editor, s.rooms.put},
-		{"waiting-room-patch-waiting-room", "PATCH " + rooms, Editor, s.rooms.patch},
+		{"waiting-room-update-waiting-room", "PUT " + rooms, Editor, s.rooms.update},
+		{"waiting-room-patch-waiting-room", "PATCH " + rooms, Editor, s.rooms.update},
 		{"waiting-room-delete-waiting-room", "DELETE " + rooms, Editor, s.rooms.delete},
 		{"waiting-room-get-waiting-room-status", "GET " + rooms + "/status", Viewer, s.status.get},
 		{"waiting-room-get-zone-settings", "GET " + zone + "/settings", Viewer, s.zone.get},
@@ -126,8 +127,8 @@ func (s *services) operations() []operation {
 		{"waiting-room-list-events", "GET " + rooms + "/events", Viewer, s.events.list},
 		{"waiting-room-create-event", "POST " + rooms + "/events", Editor, s.events.create},
 		{"waiting-room-event-details", "GET " + event, Viewer, s.events.get},
-		{"waiting-room-update-event", "PUT " + event, Editor, s.events.put},
-		{"waiting-room-patch-event", "PATCH " + event, Editor, s.events.patch},
+		{"waiting-room-update-event", "PUT " + event, Editor, s.events.update},
+		{"waiting-room-patch-event", "PATCH " + event, Editor, s.events.update},
 		{"waiting-room-delete-event", "DELETE " + event, Editor, s.events.delete},
 		{"waiting-room-preview-active-event-details", "GET " + event + "/details", Viewer, s.events.details},
 

@@ -10,23 +10,24 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Numbers is the state of one room according to the leading global.
+// Numbers is the state of one room according to the leading global. Its JSON is part of the leader's messages, which
+// have the other fields once for all rooms.
 type Numbers struct {
 	Active    int       // sessions
 	Waiting   int       // waiting visitors
 	Longest   float64   // wait in seconds of the last visitor in the queue; negative if unknown
-	PerMinute float64   // admissions of the last minute
-	Beyond    int       // sessions beyond T
+	PerMinute float64   `json:",omitempty"` // admissions of the last minute
+	Beyond    int       `json:",omitempty"` // sessions beyond T
 	Complete  bool      // every data centre is heard
-	At        time.Time // when the numbers were read
+	At        time.Time `json:"-"` // when the numbers were read
 
-	Subscribed int // waiting visitors that will be notified
+	Subscribed int `json:"-"` // waiting visitors that will be notified
 
-	Stops []stop.Stop // why nobody enters, by data centre, or in the whole room
+	Stops []stop.Stop `json:"-"` // why nobody enters, by data centre, or in the whole room
 
-	Release uint64      // newest release lent by the leader, 0 for none
-	LetIn   int         // visitors admitted by the release
-	Leader  room.Lender // the leader
+	Release uint64      `json:",omitempty"` // newest release lent by the leader, 0 for none
+	LetIn   int         `json:",omitempty"` // visitors admitted by the release
+	Leader  room.Lender `json:"-"`          // the leader
 }
 
 // LinkFunc makes a one-time link to the console for a token, and returns its path and the end of its validity.

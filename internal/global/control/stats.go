@@ -74,10 +74,7 @@ func (s *statsService) span(q *request, r *roomstore.Room) (x span, err error) {
 	if n := (x.to - x.from) / x.step; n > maxStatsRows {
 		f.add("/step", "step must leave at most %d rows, got %d", maxStatsRows, n)
 	}
-	if len(f) > 0 {
-		return x, invalid(f)
-	}
-	return x, nil
+	return x, f.err()
 }
 
 // second reads a time of the query in Unix seconds: in RFC 3339, or as a time before now.

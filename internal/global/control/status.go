@@ -64,10 +64,7 @@ func (s *statusService) named(
 ) (rooms []*roomstore.Room, err error) {
 	missing := &RefusalError{Status: http.StatusNotFound}
 	for _, name := range names {
-		r := state.Room(name)
-		if r == nil {
-			r = s.find(state, name)
-		}
+		r := s.catalog.named(state, name)
 		if r != nil && !who.mayIn(room.PublicID(r.TicketName()), "list-status") {
 			r = nil
 		}

@@ -57,26 +57,17 @@ func NewThrottle() *Throttle {
 	return &Throttle{by: by}
 }
 
-// wait returns how long an address has to wait.
-func (t *Throttle) wait(now time.Time, from string) time.Duration {
-	f, ok := t.by.Get(from)
-	if !ok || f.n < maxFailures {
-		return 0
-	}
-	return max(0, failuresWithin-now.Sub(f.since))
-}
-
 // Failed records an invalid token, and returns how long the address has to wait.
 func (t *Throttle) Failed(now time.Time, from string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if wait := t.wait(now, from); wait > 0 {
-		return wait
-	}
 	f, ok := t.by.Get(from)
 	if !ok || now.Sub(f.since) >= failuresWithin {
 		f = &failures{since: now}
 		t.by.Add(from, f)
+	}
+	if f.n >= maxFailures {
+		return failuresWithin - now.Sub(f.since)
 	}
 	f.n++
 	return 0

@@ -7,21 +7,18 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -65,20 +62,13 @@ const tokenLife = 365 * 24 * time.Hour
 const never = "never"
 
 type tokens struct {
+	auditor
 	revoking sync.Mutex
 	docs     wire.DocumentStore
-	journal  *audit.Journal
-	log      *slog.Logger
 	now      func() time.Time
 	throttle *Throttle
 	outage   *outage
-	kept     *keptTokens
-}
-
-// keptTokens are the tokens that were valid lately. It is safe for concurrent use.
-type keptTokens struct {
-	mu sync.Mutex
-	by *simplelru.LRU[string, keptToken]
+	kept     *lru.Cache[string, keptToken] // those that were valid lately
 }
 
 type keptToken struct {
@@ -86,36 +76,12 @@ type keptToken struct {
 	at time.Time
 }
 
-func newKeptTokens() *keptTokens {
-	by, err := simplelru.NewLRU[string, keptToken](maxTokens, nil)
+func newTokens(docs wire.DocumentStore, log auditor, down *outage) *tokens {
+	kept, err := lru.New[string, keptToken](maxTokens)
 	if err != nil {
 		panic(err) // for a size below 1
 	}
-	return &keptTokens{by: by}
-}
-
-// keep remembers a valid token.
-func (k *keptTokens) keep(now time.Time, id string, t *token) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.by.Add(id, keptToken{*t, now})
-}
-
-// get returns a token that was valid lately, nil for none.
-func (k *keptTokens) get(now time.Time, id string) *token {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t, ok := k.by.Get(id)
-	if !ok || now.Sub(t.at) > keptFor {
-		return nil
-	}
-	return &t.token
-}
-
-func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger, down *outage) *tokens {
-	return &tokens{
-		docs: docs, journal: journal, log: log, now: time.Now, throttle: NewThrottle(), outage: down, kept: newKeptTokens(),
-	}
+	return &tokens{auditor: log, docs: docs, now: time.Now, throttle: NewThrottle(), outage: down, kept: kept}
 }
 
 // errToken rejects a token. It gives no reason, so that guesses reveal nothing.
@@ -124,15 +90,7 @@ var errToken = refusef(http.StatusUnauthorized, codeAuthentication,
 
 // get returns a stored token and its revision, nil for none.
 func (t *tokens) get(ctx context.Context, id string) (*token, uint64, error) {
-	data, revision, err := t.docs.Get(ctx, tokenKeys+id)
-	if err != nil || data == nil {
-		return nil, 0, err
-	}
-	var stored token
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, 0, fmt.Errorf("token %s: %w", id, err)
-	}
-	return &stored, revision, nil
+	return jsondoc.Read[token](ctx, t.docs, tokenKeys+id)
 }
 
 // getFor is get, with little patience for a request that only reads.
@@ -147,15 +105,6 @@ func (t *tokens) getFor(ctx context.Context, id string, reads bool) (stored *tok
 	return stored, revision, err
 }
 
-func (t *tokens) put(ctx context.Context, id string, tok *token, revision uint64) error {
-	data, err := json.Marshal(tok)
-	if err != nil {
-		return err
-	}
-	_, err = t.docs.Put(ctx, tokenKeys+id, data, revision)
-	return err
-}
-
 // check returns the principal of a token. from is the address of the client. A valid token is accepted whatever else
 // came from its address. For a request that only reads, a token that was valid lately is enough while the store does
 // not answer.
@@ -168,7 +117,9 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 	stored, revision, err := t.getFor(ctx, m[1], reads)
 	kept := err != nil && reads
 	if kept {
-		stored = t.kept.get(now, m[1])
+		if was, ok := t.kept.Get(m[1]); ok && now.Sub(was.at) <= keptFor {
+			stored = &was.token
+		}
 	}
 	if err != nil && stored == nil {
 		return who, err
@@ -177,11 +128,11 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 		return who, t.failed(ctx, from, m[1])
 	}
 	if !kept {
-		t.kept.keep(now, m[1], stored)
+		t.kept.Add(m[1], keptToken{*stored, now})
 	}
 	if !kept && now.Sub(stored.Used) >= usedEvery {
 		stored.Used = now.UTC().Truncate(time.Second)
-		if err := t.put(ctx, m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+		if err := jsondoc.Write(ctx, t.docs, tokenKeys+m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
 			t.log.Warn("control: not noted that a token was used", slog.String("token", m[1]), slog.Any("error", err))
 		}
 	}
@@ -192,7 +143,8 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 func (t *tokens) failed(ctx context.Context, from, id string) error {
 	now := t.now()
 	if wait := t.throttle.Failed(now, from); wait > 0 {
-		return tooMany(wait)
+		return refusef(http.StatusTooManyRequests, codeAuthentication,
+			"Authentication error: too many invalid tokens came from this address; try again in %d s", int(wait/time.Second)+1)
 	}
 	if t.throttle.First(now, from) {
 		ctx = roomstore.By(ctx, audit.By{Name: "unknown", From: from, Operation: "authenticate"})
@@ -220,11 +172,6 @@ type refusedLogin struct {
 	Refused string `json:"refused"`
 }
 
-func tooMany(wait time.Duration) error {
-	return refusef(http.StatusTooManyRequests, codeAuthentication,
-		"Authentication error: too many invalid tokens came from this address; try again in %d s", int(wait/time.Second)+1)
-}
-
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -233,34 +180,14 @@ func hash(text string) string {
 // make makes a token. It returns wire.ErrChanged if the id is taken.
 func (t *tokens) make(ctx context.Context, id string, of token) (value string, tok *token, err error) {
 	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return "", nil, err
-	}
+	rand.Read(secret) // documented never to fail
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 	of.Hash, of.Issued = hash(value), t.now().UTC().Truncate(time.Second)
-	tok = &of
-	failed, err := Announce(ctx, t.journal, t.now(), tokenTarget+id, nil, tok.audited())
-	if err != nil {
+	put := func() error { return jsondoc.Write(ctx, t.docs, tokenKeys+id, &of, 0) }
+	if err := t.audited(ctx, t.now(), tokenTarget+id, nil, of.shown(), put); err != nil {
 		return "", nil, err
 	}
-	if err := undone(ctx, t.log, tokenTarget+id, failed, maybe(t.put(ctx, id, tok, 0))); err != nil {
-		return "", nil, err
-	}
-	return value, tok, nil
-}
-
-// list returns the sorted ids of all tokens.
-func (t *tokens) list(ctx context.Context) ([]string, error) {
-	keys, err := t.docs.List(ctx, tokenKeys+"*")
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]string, 0, len(keys))
-	for key := range keys {
-		ids = append(ids, strings.TrimPrefix(key, tokenKeys))
-	}
-	slices.Sort(ids)
-	return ids, nil
+	return value, &of, nil
 }
 
 // revoke deletes a token, even if the audit stream cannot be written: a leaked token must not stay valid because of
@@ -285,7 +212,7 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		}
 		if try == 0 {
 			adding, cancel := context.WithTimeout(ctx, 3*time.Second)
-			failed, e = Announce(adding, t.journal, t.now(), tokenTarget+id, stored.audited(), nil)
+			failed, e = Announce(adding, t.journal, t.now(), tokenTarget+id, stored.shown(), nil)
 			cancel()
 			if e != nil {
 				t.log.Error("control: a token is revoked without an entry in the audit stream", slog.String("token", id),
@@ -302,16 +229,12 @@ func (t *tokens) mayRevoke(ctx context.Context, id string, stored *token) error 
 	if !stored.keeper() {
 		return nil
 	}
-	ids, err := t.list(ctx)
+	all, err := jsondoc.List[token](ctx, t.docs, tokenKeys)
 	if err != nil {
 		return err
 	}
-	for _, other := range ids {
-		o, _, err := t.get(ctx, other)
-		if err != nil {
-			return err
-		}
-		if other != id && o != nil && o.keeper() {
+	for other, o := range all {
+		if other != id && o.keeper() {
 			return nil
 		}
 	}
@@ -328,9 +251,6 @@ type auditedToken struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-func (t *token) audited() *auditedToken {
-	if t == nil {
-		return nil
-	}
+func (t *token) shown() *auditedToken {
 	return &auditedToken{t.Name, t.Role, t.Rooms, t.Expires}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -30,8 +32,8 @@ type tokenService struct {
 // First makes the first token, an admin's, if there is none at all. It returns "" if there is one, or another
 // candidate makes it.
 func (s *tokenService) First(ctx context.Context) (string, error) {
-	ids, err := s.tokens.list(ctx)
-	if err != nil || len(ids) > 0 {
+	all, err := s.tokens.docs.List(ctx, tokenKeys+"*")
+	if err != nil || len(all) > 0 {
 		return "", err
 	}
 	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.name, Operation: "make-first-token"})
@@ -115,19 +117,13 @@ func (s *tokenService) verify(ctx context.Context, _ *request) (any, error) {
 }
 
 func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
-	ids, err := s.tokens.list(ctx)
+	all, err := jsondoc.List[token](ctx, s.tokens.docs, tokenKeys)
 	if err != nil {
 		return nil, err
 	}
 	out := []api.Token{}
-	for _, id := range ids {
-		t, _, err := s.tokens.get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			out = append(out, showToken(id, t, ""))
-		}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, showToken(id, all[id], ""))
 	}
 	return complete(out), nil
 }
@@ -135,23 +131,19 @@ func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
 func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	var f faults
 	m := f.object("", q.body, "name", "role", "rooms", "expires_on")
-	name, ok := f.text("/name", m["name"])
-	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
-	if ok && (name == "" || len(name) > 64 || unprintable) {
-		f.add("/name", "name must be 1 to 64 bytes of readable text")
-	}
+	name := f.name(m["name"])
 	role, rooms := f.role(m["role"]), s.rooms.rooms(ctx, &f, m["rooms"])
 	expires := s.readExpiry(&f, m["expires_on"])
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
-	ids, err := s.tokens.list(ctx)
+	all, err := s.tokens.docs.List(ctx, tokenKeys+"*")
 	if err != nil {
 		return nil, err
 	}
-	if len(ids) >= maxTokens {
-		f.add("", "there are %d tokens, which is the most: revoke some", len(ids))
-		return nil, invalid(f)
+	if len(all) >= maxTokens {
+		f.add("", "there are %d tokens, which is the most: revoke some", len(all))
+		return nil, f.err()
 	}
 	id := rand.Text()[:tokenIDLen]
 	value, t, err := s.tokens.make(ctx, id, token{Name: name, Role: role, Rooms: rooms, Expires: expires})
@@ -205,18 +197,15 @@ const expiryWarning = 30 * 24 * time.Hour
 
 // NextExpiry returns the earliest end of the valid tokens that were made for longer than expiryWarning; nil for none.
 func (s *tokenService) NextExpiry(ctx context.Context) (*Expiry, error) {
-	ids, err := s.tokens.list(ctx)
+	all, err := jsondoc.List[token](ctx, s.tokens.docs, tokenKeys)
 	if err != nil {
 		return nil, err
 	}
 	var next *Expiry
 	now := s.tokens.now()
-	for _, id := range ids {
-		t, _, err := s.tokens.get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if t == nil || t.Expires.IsZero() || t.expired(now) || t.Expires.Sub(t.Issued) <= expiryWarning {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		t := all[id]
+		if t.Expires.IsZero() || t.expired(now) || t.Expires.Sub(t.Issued) <= expiryWarning {
 			continue
 		}
 		if next == nil || t.Expires.Before(next.At) {
@@ -224,6 +213,16 @@ func (s *tokenService) NextExpiry(ctx context.Context) (*Expiry, error) {
 		}
 	}
 	return next, nil
+}
+
+// name reads the name of a token or a webhook.
+func (f *faults) name(value json.RawMessage) string {
+	name, ok := f.text("/name", value)
+	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if ok && (name == "" || len(name) > 64 || unprintable) {
+		f.add("/name", "name must be 1 to 64 bytes of readable text")
+	}
+	return name
 }
 
 // role reads a role.
@@ -258,10 +257,7 @@ func (c *catalog) rooms(ctx context.Context, f *faults, value []byte) (ids []str
 		return nil
 	}
 	for i, name := range names {
-		r := state.Room(name)
-		if r == nil {
-			r = c.find(state, name)
-		}
+		r := c.named(state, name)
 		if r == nil {
 			f.add(fmt.Sprintf("/rooms/%d", i), "no room %q", short(name))
 			continue

@@ -46,7 +46,7 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 	}
 	req.Paths, req.Query = readingsOf(path)
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	out := api.TriedRules{Rules: []api.TriedRule{}}
 	if expression != "" {

@@ -22,7 +22,7 @@ func (s *visitorService) get(ctx context.Context, q *request) (any, error) {
 	if _, err := ticket.ParseNumber(number); err != nil {
 		var f faults
 		f.add("/number", "number %v", err)
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	state, err := s.current(ctx)
 	if err != nil {

@@ -6,19 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
@@ -26,13 +23,12 @@ import (
 
 // webhookService serves the webhooks that notices are posted to.
 type webhookService struct {
+	auditor
 	rooms   *catalog
 	clock   clock
 	hooks   notices.Webhooks
-	journal *audit.Journal
 	post    func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result
 	refuses func(url string) error // nil if it is posted to
-	log     *slog.Logger
 }
 
 const maxWebhookRooms = 100
@@ -85,10 +81,10 @@ func (s *webhookService) create(ctx context.Context, q *request) (any, error) {
 	if len(all) >= notices.MaxWebhooks {
 		var f faults
 		f.add("", "there are %d webhooks, which is the most: delete some", len(all))
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	id := rand.Text()[:tokenIDLen]
-	err = s.audited(ctx, id, nil, w, func() error { return s.hooks.Put(ctx, id, w, 0) })
+	err = s.change(ctx, id, nil, w, func() error { return s.hooks.Put(ctx, id, w, 0) })
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +110,7 @@ func (s *webhookService) patch(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, id, before, &after, func() error { return s.hooks.Put(ctx, id, &after, revision) })
+	err = s.change(ctx, id, before, &after, func() error { return s.hooks.Put(ctx, id, &after, revision) })
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +122,7 @@ func (s *webhookService) delete(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, id, before, nil, func() error { return s.hooks.Delete(ctx, id, revision) })
+	err = s.change(ctx, id, before, nil, func() error { return s.hooks.Delete(ctx, id, revision) })
 	if err != nil {
 		return nil, err
 	}
@@ -167,16 +163,12 @@ func (s *webhookService) find(
 	return id, w, revision, err
 }
 
-// audited makes a change of a webhook after its audit entry, without URL and secrets.
-func (s *webhookService) audited(
+// change makes a change of a webhook after its audit entry, without URL and secrets.
+func (s *webhookService) change(
 	ctx context.Context, id string, before, after *notices.Webhook, change func() error,
 ) error {
-	target := webhookTarget + id
-	failed, err := Announce(ctx, s.journal, s.clock.now(), target, before.Audited(), after.Audited())
-	if err != nil {
-		return err
-	}
-	if err = undone(ctx, s.log, target, failed, maybe(change())); errors.Is(err, wire.ErrChanged) {
+	err := s.audited(ctx, s.clock.now(), webhookTarget+id, before.Audited(), after.Audited(), change)
+	if errors.Is(err, wire.ErrChanged) {
 		return refusef(http.StatusConflict, codeNotNow,
 			"the webhook was changed by another request: nothing was changed, try again")
 	}
@@ -190,11 +182,7 @@ func (s *webhookService) read(
 	var f faults
 	m := f.object("", q.body, webhookFields...)
 	if _, given := m["name"]; given || create {
-		name, ok := f.text("/name", m["name"])
-		unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
-		if w.Name = name; ok && (name == "" || len(name) > 64 || unprintable) {
-			f.add("/name", "name must be 1 to 64 bytes of readable text")
-		}
+		w.Name = f.name(m["name"])
 	}
 	if _, given := m["url"]; given || create {
 		address, ok := f.text("/url", m["url"])
@@ -219,15 +207,14 @@ func (s *webhookService) read(
 	}
 	rotate, _ := f.flag("/rotate_secret", m["rotate_secret"])
 	if len(f) > 0 {
-		return "", invalid(f)
+		return "", f.err()
 	}
 	if !rotate && !create {
 		return "", nil
 	}
-	if key, err = notices.NewKey(); err == nil {
-		w.Rotate(s.clock.now().UTC().Truncate(time.Second), key)
-	}
-	return key, err
+	key = notices.NewKey()
+	w.Rotate(s.clock.now().UTC().Truncate(time.Second), key)
+	return key, nil
 }
 
 // texts reads a list of strings; null is none.
@@ -265,10 +252,7 @@ func joined(kinds []notices.Kind) string {
 func (s *webhookService) readRooms(f *faults, data json.RawMessage, state *roomstore.State, w *notices.Webhook) {
 	w.Rooms = nil
 	for _, text := range f.texts("/rooms", data, maxWebhookRooms) {
-		r := state.Room(text)
-		if r == nil {
-			r = s.rooms.find(state, text)
-		}
+		r := s.rooms.named(state, text)
 		if r == nil {
 			f.add("/rooms", "rooms must be names or IDs of rooms, and there is no %q", short(text))
 			return

@@ -2,20 +2,17 @@ package control
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/jsondoc"
 )
 
 // zoneService keeps the settings of the zone for clients of the hosted product. They have no effect.
 type zoneService struct {
 	clock
-	docs    wire.DocumentStore
-	journal *audit.Journal
-	log     *slog.Logger
+	auditor
+	docs wire.DocumentStore
 }
 
 // zoneDocument has the settings.
@@ -27,9 +24,9 @@ type zoneSettings struct {
 
 // read returns the stored settings; without any the defaults.
 func (s *zoneService) read(ctx context.Context) (z zoneSettings, revision uint64, err error) {
-	data, revision, err := s.docs.Get(ctx, zoneDocument)
-	if err == nil && data != nil {
-		err = json.Unmarshal(data, &z)
+	stored, revision, err := jsondoc.Read[zoneSettings](ctx, s.docs, zoneDocument)
+	if stored != nil {
+		z = *stored
 	}
 	return z, revision, err
 }
@@ -40,7 +37,7 @@ func (s *zoneService) get(ctx context.Context, _ *request) (any, error) {
 }
 
 func (s *zoneService) put(ctx context.Context, q *request) (any, error) {
-	const key, target = "search_engine_crawler_bypass", "zone"
+	const key = "search_engine_crawler_bypass"
 	var f faults
 	given := f.object("", q.body, key)
 	before, revision, err := s.read(ctx)
@@ -52,7 +49,7 @@ func (s *zoneService) put(ctx context.Context, q *request) (any, error) {
 		after.CrawlerBypass, _ = f.flag("/"+key, v)
 	}
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return nil, f.err()
 	}
 	out := tagged{result: after}
 	if after.CrawlerBypass {
@@ -61,16 +58,6 @@ func (s *zoneService) put(ctx context.Context, q *request) (any, error) {
 	if after == before {
 		return out, nil
 	}
-	failed, err := Announce(ctx, s.journal, s.now(), target, &before, &after)
-	if err != nil {
-		return nil, err
-	}
-	data, err := json.Marshal(after)
-	if err == nil {
-		_, err = s.docs.Put(ctx, zoneDocument, data, revision)
-	}
-	if err != nil {
-		return nil, undone(ctx, s.log, target, failed, maybe(err))
-	}
-	return out, nil
+	put := func() error { return jsondoc.Write(ctx, s.docs, zoneDocument, after, revision) }
+	return out, s.audited(ctx, s.now(), "zone", &before, &after, put)
 }

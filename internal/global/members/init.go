@@ -3,12 +3,11 @@ package members
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/node"
 )
 
@@ -25,25 +24,13 @@ type Request struct {
 func (r *Request) Answered() bool { return r.Done != "" || r.Error != "" }
 
 // ReadRequest returns the stored request, nil for none.
-func ReadRequest(ctx context.Context, docs Documents) (*Request, uint64, error) {
-	data, revision, err := docs.Get(ctx, node.InitDocument)
-	if err != nil || data == nil {
-		return nil, revision, err
-	}
-	r := &Request{}
-	if err := json.Unmarshal(data, r); err != nil {
-		return nil, revision, fmt.Errorf("%s document: %w", node.InitDocument, err)
-	}
-	return r, revision, nil
+func ReadRequest(ctx context.Context, docs wire.DocumentStore) (*Request, uint64, error) {
+	return jsondoc.Read[Request](ctx, docs, node.InitDocument)
 }
 
 // Write writes the request over the one of a revision.
-func (r *Request) Write(ctx context.Context, docs Documents, revision uint64) error {
-	data, err := json.Marshal(r)
-	if err == nil {
-		_, err = docs.Put(ctx, node.InitDocument, data, revision)
-	}
-	return err
+func (r *Request) Write(ctx context.Context, docs wire.DocumentStore, revision uint64) error {
+	return jsondoc.Write(ctx, docs, node.InitDocument, r, revision)
 }
 
 // ErrInitialized means that there is nothing to initialize.

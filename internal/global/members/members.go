@@ -4,7 +4,6 @@ package members
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,16 +11,9 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/node"
 )
-
-// Documents are the documents of the fleet.
-type Documents interface {
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-
-	// Put returns wire.ErrChanged if the stored revision is another one.
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-}
 
 // The states of a data centre.
 const (
@@ -34,7 +26,7 @@ const (
 var ErrNoMember = node.ErrNoMember
 
 // List is the stored list. Its methods are safe for concurrent use.
-type List struct{ Docs Documents }
+type List struct{ Docs wire.DocumentStore }
 
 // RefusedError says why a change of the list is not possible. Nothing was changed.
 type RefusedError struct{ Err error }
@@ -60,15 +52,8 @@ func (l *List) get(ctx context.Context) (*node.Members, uint64, error) {
 
 // status returns the last status published by the leading global; nil for none.
 func (l *List) status(ctx context.Context) (*node.MembersStatus, error) {
-	data, _, err := l.Docs.Get(ctx, node.MembersStatusDocument)
-	if err != nil || data == nil {
-		return nil, err
-	}
-	var st node.MembersStatus
-	if err := json.Unmarshal(data, &st); err != nil {
-		return nil, fmt.Errorf("%s document: %w", node.MembersStatusDocument, err)
-	}
-	return &st, nil
+	st, _, err := jsondoc.Read[node.MembersStatus](ctx, l.Docs, node.MembersStatusDocument)
+	return st, err
 }
 
 // Add adds a data centre, or makes one active again that drains or was removed.

@@ -3,6 +3,7 @@ package notices
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"vestibule/internal/core/compress"
@@ -43,34 +44,20 @@ func decodeDocument(data []byte) (*document, error) {
 
 // clean removes entries without contents.
 func (d *document) clean() {
-	for id, r := range d.Watch.Rooms {
-		if r == nil {
-			delete(d.Watch.Rooms, id)
-			continue
-		}
-		for event, e := range r.Events {
-			if e == nil {
-				delete(r.Events, event)
-			}
-		}
+	dropNil(d.Watch.Rooms)
+	for _, r := range d.Watch.Rooms {
+		dropNil(r.Events)
 	}
-	for key, a := range d.Watch.Alarms {
-		if a == nil {
-			delete(d.Watch.Alarms, key)
-		}
-	}
-	for id, n := range d.Outbox.Notices {
-		if n == nil {
-			delete(d.Outbox.Notices, id)
-		}
-	}
-	for id, q := range d.Outbox.Queues {
-		if q == nil {
-			delete(d.Outbox.Queues, id)
-			continue
-		}
+	dropNil(d.Watch.Alarms)
+	dropNil(d.Outbox.Notices)
+	dropNil(d.Outbox.Queues)
+	for _, q := range d.Outbox.Queues {
 		q.Items = slices.DeleteFunc(q.Items, func(i Item) bool {
 			return d.Outbox.Notices[i.ID] == nil || i.Tries < 0 || i.Tries > len(delays)
 		})
 	}
+}
+
+func dropNil[V any](m map[string]*V) {
+	maps.DeleteFunc(m, func(_ string, v *V) bool { return v == nil })
 }

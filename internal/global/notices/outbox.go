@@ -1,6 +1,7 @@
 package notices
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -180,11 +181,7 @@ func (o *Outbox) sweep() {
 			wanted[i.ID] = true
 		}
 	}
-	for id := range o.Notices {
-		if !wanted[id] {
-			delete(o.Notices, id)
-		}
-	}
+	maps.DeleteFunc(o.Notices, func(id string, _ *Notice) bool { return !wanted[id] })
 }
 
 // cut returns the beginning of a text, of at most n bytes, with all of its characters whole.

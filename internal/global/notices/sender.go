@@ -3,7 +3,6 @@ package notices
 import (
 	"context"
 	crand "crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,7 +43,6 @@ type Sender struct {
 
 	targets  map[string]*Webhook // by ID
 	listedAt time.Time
-	off      []string        // alarms of webhooks that failed
 	sending  map[string]bool // targets with an attempt under way
 	results  chan attempt
 	failing  bool // the store, as last logged
@@ -79,7 +77,7 @@ func NewSender(o Options) *Sender {
 	}
 }
 
-// Alarms describes the webhooks that failed for so long that they are off, and e-mail that fails.
+// Alarms describes the webhooks that failed for so long that they are off.
 func (s *Sender) Alarms() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,11 +140,9 @@ func (s *Sender) follow(ctx context.Context, now time.Time) error {
 		if s.doc.Watch.Rooms != nil {
 			s.doc.Watch, s.dirty = Watch{}, true
 		}
-		s.alarm()
 		return nil
 	}
 	at := s.Time()
-	s.alarm()
 	seen := s.Look()
 	if seen == nil {
 		return nil
@@ -185,7 +181,7 @@ func (s *Sender) list(ctx context.Context, now time.Time) error {
 		return err
 	}
 	s.listedAt, s.targets = now, map[string]*Webhook{}
-	s.off = nil
+	var off []string
 	for _, id := range slices.Sorted(maps.Keys(hooks)) {
 		w := hooks[id]
 		switch {
@@ -193,20 +189,15 @@ func (s *Sender) list(ctx context.Context, now time.Time) error {
 		case w.Off == nil:
 			s.targets[id] = w
 		case w.Off.Failed:
-			s.off = append(s.off, fmt.Sprintf(
+			off = append(off, fmt.Sprintf(
 				"webhook %s (%s) is off since %s: %s; repair its receiver, then vestibule webhooks enable %s",
 				w.Name, id, w.Off.At.UTC().Format(time.RFC3339), w.Off.Why, id))
 		}
 	}
-	return nil
-}
-
-// alarm updates the alarms.
-func (s *Sender) alarm() {
-	alarms := slices.Clone(s.off)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alarms = alarms
+	s.alarms = off
+	return nil
 }
 
 func (s *Sender) read(ctx context.Context) error {
@@ -325,16 +316,10 @@ func (s *Sender) note(ctx context.Context, id string, before, after *Webhook) er
 	if s.Journal == nil {
 		return nil
 	}
-	was, err := json.Marshal(before.Audited())
+	by := audit.By{Name: "a global that leads", From: s.Name, Operation: "turn-off-webhook"}
+	e, err := audit.Of(time.Now(), by, webhookKeys+id, before.Audited(), after.Audited())
 	if err != nil {
 		return err
 	}
-	is, err := json.Marshal(after.Audited())
-	if err != nil {
-		return err
-	}
-	return s.Journal.Add(ctx, audit.Entry{
-		ID: crand.Text()[:16], At: time.Now().UTC(), Target: "webhook." + id, Before: was, After: is,
-		By: audit.By{Name: "a global that leads", From: s.Name, Operation: "turn-off-webhook"},
-	})
+	return s.Journal.Add(ctx, e)
 }

@@ -157,12 +157,9 @@ func (w *Watch) Step(now fleettime.Time, seen *Seen) (due []Notice, changed bool
 		}
 		w.room(now, r, rw)
 	}
-	for id := range w.Rooms {
-		if !known[id] {
-			delete(w.Rooms, id)
-			w.changed = true
-		}
-	}
+	had := len(w.Rooms)
+	maps.DeleteFunc(w.Rooms, func(id string, _ *roomWatch) bool { return !known[id] })
+	w.changed = w.changed || len(w.Rooms) < had
 	w.alarms(now, seen.Alarms)
 	due, changed = w.due, w.changed || len(w.due) > 0
 	w.due, w.changed = nil, false

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/jsondoc"
 )
 
 // Webhook is an address that notices are posted to. Its key in the store is its ID.
@@ -55,12 +55,10 @@ func (Key) String() string { return keyPrefix + "…" }
 func (k Key) GoString() string { return k.String() }
 
 // NewKey returns a random key of 256 bits.
-func NewKey() (Key, error) {
+func NewKey() Key {
 	raw := make([]byte, 32)
-	if _, err := rand.Read(raw); err != nil {
-		return "", err
-	}
-	return Key(keyPrefix + base64.StdEncoding.EncodeToString(raw)), nil
+	rand.Read(raw) // documented never to fail
+	return Key(keyPrefix + base64.StdEncoding.EncodeToString(raw))
 }
 
 // bytes returns the key of the HMAC.
@@ -182,25 +180,12 @@ type Webhooks struct{ Docs wire.DocumentStore }
 
 // Get returns a webhook and its revision, nil for none.
 func (s Webhooks) Get(ctx context.Context, id string) (*Webhook, uint64, error) {
-	data, revision, err := s.Docs.Get(ctx, webhookKeys+id)
-	if err != nil || data == nil {
-		return nil, 0, err
-	}
-	w := &Webhook{}
-	if err := json.Unmarshal(data, w); err != nil {
-		return nil, 0, fmt.Errorf("webhook %s: %w", id, err)
-	}
-	return w, revision, nil
+	return jsondoc.Read[Webhook](ctx, s.Docs, webhookKeys+id)
 }
 
 // Put writes a webhook that was read at revision, 0 for a new one. It returns wire.ErrChanged if it has changed since.
 func (s Webhooks) Put(ctx context.Context, id string, w *Webhook, revision uint64) error {
-	data, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
-	_, err = s.Docs.Put(ctx, webhookKeys+id, data, revision)
-	return err
+	return jsondoc.Write(ctx, s.Docs, webhookKeys+id, w, revision)
 }
 
 // Delete removes a webhook that was read at revision.
@@ -210,20 +195,5 @@ func (s Webhooks) Delete(ctx context.Context, id string, revision uint64) error 
 
 // List returns all webhooks by ID.
 func (s Webhooks) List(ctx context.Context) (map[string]*Webhook, error) {
-	keys, err := s.Docs.List(ctx, webhookKeys+"*")
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]*Webhook{}
-	for key := range keys {
-		id := strings.TrimPrefix(key, webhookKeys)
-		w, _, err := s.Get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if w != nil {
-			out[id] = w
-		}
-	}
-	return out, nil
+	return jsondoc.List[Webhook](ctx, s.Docs, webhookKeys)
 }

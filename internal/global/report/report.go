@@ -100,14 +100,13 @@ func index(s *api.Stats, column string) int {
 
 // CSV writes a line of all numbers for each step, with an empty field for an unknown number. Times are in UTC.
 func CSV(w io.Writer, s *api.Stats) error {
-	out := csv.NewWriter(w)
-	line := []string{"time"}
+	head := []string{"time"}
 	for _, c := range s.Columns {
-		line = append(line, c.Name)
+		head = append(head, c.Name)
 	}
-	err := out.Write(line)
+	lines := [][]string{head}
 	for i, at := range s.Times {
-		line = append(line[:0], time.Unix(at, 0).UTC().Format(time.RFC3339))
+		line := []string{time.Unix(at, 0).UTC().Format(time.RFC3339)}
 		for _, column := range s.Rows {
 			text := ""
 			if n := column[i]; !math.IsNaN(n) {
@@ -115,15 +114,9 @@ func CSV(w io.Writer, s *api.Stats) error {
 			}
 			line = append(line, text)
 		}
-		if err == nil {
-			err = out.Write(line)
-		}
+		lines = append(lines, line)
 	}
-	out.Flush()
-	if err == nil {
-		err = out.Error()
-	}
-	return err
+	return csv.NewWriter(w).WriteAll(lines)
 }
 
 // shownColumns are the columns of the table for people.

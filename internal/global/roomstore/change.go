@@ -123,13 +123,6 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // precedes reports whether next remembers every change made since s.
 func (s *State) precedes(next *State) bool {
 	if len(s.changes) == 0 {
@@ -174,7 +167,7 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 		same := v.says(next)
 		if same && v.version >= max(next.Version, floor) {
 			s.outbox.clear(ctx, next, nil)
-			return next, s.parts.restore(ctx, next, d, have)
+			return next, s.parts.putAll(ctx, v, &packed{parts: next.parts, whole: !next.sections}, d, limit, have)
 		}
 		stands = v.version < next.Version && floor <= next.Version
 	}

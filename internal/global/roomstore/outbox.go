@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -113,17 +112,9 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 		}
 		e.Rooms = append(e.Rooms, changed)
 	}
-	hosts := map[string]audit.Host{}
-	for _, h := range base.Hosts {
-		hosts[h.Name] = audit.Host{Name: h.Name, Before: h.Origin}
-	}
-	for _, h := range next.Hosts {
-		hosts[h.Name] = audit.Host{Name: h.Name, Before: hosts[h.Name].Before, After: h.Origin}
-	}
-	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		if h := hosts[name]; h.Before != h.After {
-			e.Hosts = append(e.Hosts, h)
-		}
+	before, after := base.Sites(), next.Sites()
+	for _, name := range HostChanges(before, after) {
+		e.Hosts = append(e.Hosts, audit.Host{Name: name, Before: before[name], After: after[name]})
 	}
 	return e, nil
 }

@@ -52,7 +52,7 @@ type Store struct {
 func New(o Options) *Store {
 	o.Docs = prompt{o.Docs}
 	s := &Store{
-		Options: o, pause: pause, both: concurrently, turn: make(chan struct{}, 1), offer: make(chan []byte, 1),
+		Options: o, pause: audit.Pause, both: concurrently, turn: make(chan struct{}, 1), offer: make(chan []byte, 1),
 		cache: cache{now: time.Now, kept: make(chan struct{}, 1)},
 	}
 	s.parts, s.outbox = partStore{docs: o.Docs, log: o.Log}, outbox{journal: o.Journal, log: o.Log}

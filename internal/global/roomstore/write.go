@@ -39,24 +39,6 @@ func (ps *partStore) putAll(ctx context.Context, v *view, p *packed, d *Draft, l
 	return nil
 }
 
-// restore writes the lost parts of a state.
-func (ps *partStore) restore(ctx context.Context, state *State, d *Draft, have *stock) error {
-	for name, page := range d.pages {
-		if err := ps.put(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
-			return err
-		}
-	}
-	if !state.sections {
-		return nil
-	}
-	for _, p := range state.parts {
-		if err := ps.put(ctx, roomdoc.SectionDocument(p.hash), p.data, have); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // put writes a value named by its content, unless the leader's list has it. An existing value is written again, so
 // that it does not get deleted as unreferenced.
 func (ps *partStore) put(ctx context.Context, key string, data []byte, have *stock) error {

@@ -73,11 +73,7 @@ func makeShards(ctx context.Context, js jetstream.JetStream) error {
 
 // Outbox returns since when the oldest notification waits, the zero time for none.
 func (c *Conn) Outbox(ctx context.Context) (oldest time.Time, err error) {
-	js, err := c.jetStream()
-	if err != nil {
-		return oldest, err
-	}
-	s, err := js.Stream(ctx, OutboxStream)
+	s, err := (&stream{conn: c, config: outboxStream}).open(ctx)
 	if err != nil {
 		return oldest, err
 	}
@@ -123,18 +119,6 @@ type Pushes struct{ conn *Conn }
 
 // NewPushes returns the streams on conn, of global's servers.
 func NewPushes(conn *Conn) *Pushes { return &Pushes{conn} }
-
-func (p *Pushes) stream(ctx context.Context, name string) (jetstream.JetStream, jetstream.Stream, error) {
-	if !p.conn.Connected() {
-		return nil, nil, wire.ErrDown
-	}
-	js, err := p.conn.jetStream()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := js.Stream(ctx, name)
-	return js, s, err
-}
 
 // Secret returns the notifiers' document, nil for none: also before the first global of a fleet creates the bucket.
 func (p *Pushes) Secret(ctx context.Context) ([]byte, error) {
@@ -185,7 +169,7 @@ func (p *Pushes) Follow(ctx context.Context, f Follower) error {
 		f.Read(asked)
 		if time.Since(checked) > checkEvery {
 			checked = time.Now()
-			_, s, err := p.stream(ctx, PushStream)
+			s, err := source.open(ctx)
 			if err != nil {
 				return err
 			}
@@ -281,11 +265,11 @@ func (d *Delivery) Again(after time.Duration) error { return d.message.NakWithDe
 // Deliver calls each with the notifications of a shard, up to many at a time, until ctx ends or the stream is lost. Any
 // number of processes share a shard.
 func (p *Pushes) Deliver(ctx context.Context, shard, many int, each func(*Delivery)) error {
-	js, _, err := p.stream(ctx, OutboxStream)
+	s, err := (&stream{conn: p.conn, config: outboxStream}).open(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := js.Consumer(ctx, OutboxStream, shardName(shard))
+	c, err := s.Consumer(ctx, shardName(shard))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package natsconf
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -26,16 +27,15 @@ func (u user) id(place string) string {
 	return u.name + "." + string(u.role) + "." + place
 }
 
+// file is the name of the user's files without their endings.
+func (u user) file() string { return cmp.Or(u.name, string(u.role)) }
+
 // allowed returns the user's permissions.
 func (u user) allowed(place string) natsbus.Allowed {
 	if u.leaf != "" {
 		return natsbus.Allow(u.role, u.leaf, "")
 	}
-	name := u.name
-	if name == "" {
-		name = string(u.role)
-	}
-	return natsbus.Allow(u.role, place, name)
+	return natsbus.Allow(u.role, place, u.file())
 }
 
 // connection is the allowed type of connection.

@@ -3,14 +3,12 @@ package natsconf
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"time"
 )
@@ -31,12 +29,8 @@ func NewAuthority(random io.Reader, now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(random, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
 	t := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "vestibule NATS"},
+		Subject:   pkix.Name{CommonName: "vestibule NATS"},
 		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(2 * maxValid),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}
@@ -96,12 +90,8 @@ func (a *Authority) Issue(
 	if err != nil {
 		return nil, nil, err
 	}
-	serial, err := rand.Int(random, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, nil, err
-	}
 	t := &x509.Certificate{
-		SerialNumber: serial, NotBefore: now.Add(-clockSlack), NotAfter: now.Add(valid),
+		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(valid),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}

@@ -3,6 +3,7 @@ package natsconf
 import (
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"net"
 	"path"
 	"slices"
@@ -85,11 +86,7 @@ func (p *Plan) Files(now time.Time, ca *Authority) ([]File, error) {
 			if u.leaf != "" {
 				continue // its own servers have it
 			}
-			file := u.name
-			if file == "" {
-				file = string(u.role)
-			}
-			if err := issue(folder(u.role), file, []string{u.id(place)}); err != nil {
+			if err := issue(folder(u.role), u.file(), []string{u.id(place)}); err != nil {
 				return nil, err
 			}
 		}
@@ -134,12 +131,7 @@ func kubernetes(conf []byte, folders map[string]map[string][]byte) ([]byte, erro
 	}); err != nil {
 		return nil, err
 	}
-	var names []string
-	for dir := range folders {
-		names = append(names, dir)
-	}
-	slices.Sort(names)
-	for _, dir := range names {
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
 		data := map[string]string{}
 		for name, content := range folders[dir] {
 			data[name] = string(content)

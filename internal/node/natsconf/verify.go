@@ -59,11 +59,7 @@ func (p *Plan) Unnamed(dir string) ([]string, error) {
 	named := map[string]bool{}
 	for _, place := range p.places() {
 		for _, u := range p.users(place) {
-			name := u.name
-			if name == "" {
-				name = string(u.role)
-			}
-			named[place+"/"+folder(u.role)+"/"+name+".crt"] = true
+			named[place+"/"+folder(u.role)+"/"+u.file()+".crt"] = true
 		}
 	}
 	before = slices.DeleteFunc(before, func(file string) bool { return named[file] })

@@ -15,20 +15,6 @@ const (
 	Made    AppliedChangeChange = "made"
 )
 
-// Valid indicates whether the value is a known member of the AppliedChangeChange enum.
-func (e AppliedChangeChange) Valid() bool {
-	switch e {
-	case Changed:
-		return true
-	case Deleted:
-		return true
-	case Made:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for AppliedChangeKind.
 const (
 	AppliedChangeKindControls   AppliedChangeKind = "controls"
@@ -40,48 +26,12 @@ const (
 	AppliedChangeKindWebhook    AppliedChangeKind = "webhook"
 )
 
-// Valid indicates whether the value is a known member of the AppliedChangeKind enum.
-func (e AppliedChangeKind) Valid() bool {
-	switch e {
-	case AppliedChangeKindControls:
-		return true
-	case AppliedChangeKindDataCenter:
-		return true
-	case AppliedChangeKindHost:
-		return true
-	case AppliedChangeKindOther:
-		return true
-	case AppliedChangeKindRoom:
-		return true
-	case AppliedChangeKindToken:
-		return true
-	case AppliedChangeKindWebhook:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for NextPhasePhase.
 const (
 	End      NextPhasePhase = "end"
 	Prequeue NextPhasePhase = "prequeue"
 	Start    NextPhasePhase = "start"
 )
-
-// Valid indicates whether the value is a known member of the NextPhasePhase enum.
-func (e NextPhasePhase) Valid() bool {
-	switch e {
-	case End:
-		return true
-	case Prequeue:
-		return true
-	case Start:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ReleaseState.
 const (
@@ -91,39 +41,11 @@ const (
 	Waiting     ReleaseState = "waiting"
 )
 
-// Valid indicates whether the value is a known member of the ReleaseState enum.
-func (e ReleaseState) Valid() bool {
-	switch e {
-	case Done:
-		return true
-	case Interrupted:
-		return true
-	case Open:
-		return true
-	case Waiting:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for StatsMarkKind.
 const (
 	StatsMarkKindAction StatsMarkKind = "action"
 	StatsMarkKindEvent  StatsMarkKind = "event"
 )
-
-// Valid indicates whether the value is a known member of the StatsMarkKind enum.
-func (e StatsMarkKind) Valid() bool {
-	switch e {
-	case StatsMarkKindAction:
-		return true
-	case StatsMarkKindEvent:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for StatusStatus.
 const (
@@ -132,40 +54,6 @@ const (
 	Queueing         StatusStatus = "queueing"
 	Suspended        StatusStatus = "suspended"
 )
-
-// Valid indicates whether the value is a known member of the StatusStatus enum.
-func (e StatusStatus) Valid() bool {
-	switch e {
-	case EventPrequeueing:
-		return true
-	case NotQueueing:
-		return true
-	case Queueing:
-		return true
-	case Suspended:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for GetStatsParamsFormat.
-const (
-	Csv  GetStatsParamsFormat = "csv"
-	Json GetStatsParamsFormat = "json"
-)
-
-// Valid indicates whether the value is a known member of the GetStatsParamsFormat enum.
-func (e GetStatsParamsFormat) Valid() bool {
-	switch e {
-	case Csv:
-		return true
-	case Json:
-		return true
-	default:
-		return false
-	}
-}
 
 // Applied defines model for Applied.
 type Applied struct {
@@ -201,9 +89,6 @@ type AppliedSetting struct {
 	// Key such as grace, or events[sale].event_end_time
 	Key string `json:"key"`
 }
-
-// ApplyBody defines model for ApplyBody.
-type ApplyBody = json.RawMessage
 
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
@@ -295,9 +180,6 @@ type Controls struct {
 	// Version of the controls of all rooms; 0 without any
 	Version int64 `json:"version"`
 }
-
-// ControlsBody named controls change; null ends one
-type ControlsBody = json.RawMessage
 
 // DataCenter defines model for DataCenter.
 type DataCenter struct {
@@ -400,13 +282,6 @@ type Edge struct {
 	State string `json:"state"`
 }
 
-// Envelope defines model for Envelope.
-type Envelope struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Success  bool   `json:"success"`
-}
-
 // Event defines model for Event.
 type Event struct {
 	CreatedOn             time.Time `json:"created_on"`
@@ -441,9 +316,6 @@ type Event struct {
 	// Vestibule overrides of settings that the hosted product lacks, absent for none
 	Vestibule *map[string]interface{} `json:"vestibule,omitempty"`
 }
-
-// EventBody defines model for EventBody.
-type EventBody = json.RawMessage
 
 // EventDetails defines model for EventDetails.
 type EventDetails struct {
@@ -480,9 +352,6 @@ type EventDetails struct {
 	Vestibule *map[string]interface{} `json:"vestibule,omitempty"`
 }
 
-// EventPatchBody any of the fields of EventBody
-type EventPatchBody = json.RawMessage
-
 // Failure defines model for Failure.
 type Failure struct {
 	Errors   []Note                  `json:"errors"`
@@ -505,9 +374,6 @@ type Fleet struct {
 	Notifiers []Notifier `json:"notifiers"`
 }
 
-// ForgetBody edge or all
-type ForgetBody = json.RawMessage
-
 // Forgotten defines model for Forgotten.
 type Forgotten struct {
 	Done string `json:"done"`
@@ -518,9 +384,6 @@ type Host struct {
 	Name   string `json:"name"`
 	Origin string `json:"origin"`
 }
-
-// HostBody defines model for HostBody.
-type HostBody = json.RawMessage
 
 // Member defines model for Member.
 type Member struct {
@@ -547,9 +410,6 @@ type Member struct {
 	// Told it reported them lately
 	Told bool `json:"told"`
 }
-
-// MemberBody defines model for MemberBody.
-type MemberBody = json.RawMessage
 
 // Members defines model for Members.
 type Members struct {
@@ -612,9 +472,6 @@ type Notifier struct {
 	Subscribed int `json:"subscribed"`
 }
 
-// PreviewBody defines model for PreviewBody.
-type PreviewBody = json.RawMessage
-
 // Release defines model for Release.
 type Release struct {
 	At time.Time `json:"at"`
@@ -634,9 +491,6 @@ type Release struct {
 
 // ReleaseState waiting for a global; open; done: all were admitted; interrupted: the global that began it leads no longer, and only the permits it had lent are used
 type ReleaseState string
-
-// ReleaseBody defines model for ReleaseBody.
-type ReleaseBody = json.RawMessage
 
 // ResultInfo defines model for ResultInfo.
 type ResultInfo struct {
@@ -684,12 +538,6 @@ type Room struct {
 	// Vestibule revision, identity, and the settings that the hosted product lacks
 	Vestibule map[string]interface{} `json:"vestibule"`
 }
-
-// RoomBody defines model for RoomBody.
-type RoomBody = json.RawMessage
-
-// RoomPatchBody any of the fields of RoomBody
-type RoomPatchBody = json.RawMessage
 
 // RoomRevision defines model for RoomRevision.
 type RoomRevision struct {
@@ -742,15 +590,6 @@ type Rule struct {
 	LastUpdated time.Time `json:"last_updated"`
 	Version     string    `json:"version"`
 }
-
-// RuleBody defines model for RuleBody.
-type RuleBody = json.RawMessage
-
-// RulePatchBody any of the fields of RuleBody, and a new position
-type RulePatchBody = json.RawMessage
-
-// RulesBody defines model for RulesBody.
-type RulesBody = json.RawMessage
 
 // Stats defines model for Stats.
 type Stats struct {
@@ -894,9 +733,6 @@ type Token struct {
 	Value *string `json:"value,omitempty"`
 }
 
-// TokenBody defines model for TokenBody.
-type TokenBody = json.RawMessage
-
 // TriedRule defines model for TriedRule.
 type TriedRule struct {
 	Enabled    bool   `json:"enabled"`
@@ -916,9 +752,6 @@ type TriedRules struct {
 	Passes bool        `json:"passes"`
 	Rules  []TriedRule `json:"rules"`
 }
-
-// TryRulesBody defines model for TryRulesBody.
-type TryRulesBody = json.RawMessage
 
 // Verified defines model for Verified.
 type Verified struct {
@@ -968,9 +801,6 @@ type Webhook struct {
 	Url    string  `json:"url"`
 }
 
-// WebhookBody defines model for WebhookBody.
-type WebhookBody = json.RawMessage
-
 // WebhookTest defines model for WebhookTest.
 type WebhookTest struct {
 	Delivered bool    `json:"delivered"`
@@ -982,761 +812,3 @@ type WebhookTest struct {
 	// Status of the receiver's answer; 0 for none
 	Status int `json:"status"`
 }
-
-// ZoneSettingsBody defines model for ZoneSettingsBody.
-type ZoneSettingsBody = json.RawMessage
-
-// AccountId defines model for account_id.
-type AccountId = string
-
-// EventId defines model for event_id.
-type EventId = string
-
-// From defines model for from.
-type From = int64
-
-// HostName defines model for host_name.
-type HostName = string
-
-// IfMatch defines model for if_match.
-type IfMatch = string
-
-// Page defines model for page.
-type Page = int
-
-// PerPage defines model for per_page.
-type PerPage = int
-
-// Reason defines model for reason.
-type Reason = string
-
-// Revision defines model for revision.
-type Revision = string
-
-// RoomOrName defines model for room_or_name.
-type RoomOrName = string
-
-// Rooms defines model for rooms.
-type Rooms = []string
-
-// RuleId defines model for rule_id.
-type RuleId = string
-
-// TokenId defines model for token_id.
-type TokenId = string
-
-// WaitingRoomId defines model for waiting_room_id.
-type WaitingRoomId = string
-
-// WebhookId defines model for webhook_id.
-type WebhookId = string
-
-// ZoneId defines model for zone_id.
-type ZoneId = string
-
-// ApplyAnswer defines model for ApplyAnswer.
-type ApplyAnswer struct {
-	Errors   []Note  `json:"errors"`
-	Messages []Note  `json:"messages"`
-	Result   Applied `json:"result"`
-	Success  bool    `json:"success"`
-}
-
-// AuditAnswer defines model for AuditAnswer.
-type AuditAnswer struct {
-	Errors     []Note       `json:"errors"`
-	Messages   []Note       `json:"messages"`
-	Result     []AuditEntry `json:"result"`
-	ResultInfo ResultInfo   `json:"result_info"`
-	Success    bool         `json:"success"`
-}
-
-// ConsoleLinkAnswer defines model for ConsoleLinkAnswer.
-type ConsoleLinkAnswer struct {
-	Errors   []Note      `json:"errors"`
-	Messages []Note      `json:"messages"`
-	Result   ConsoleLink `json:"result"`
-	Success  bool        `json:"success"`
-}
-
-// ControlsAnswer defines model for ControlsAnswer.
-type ControlsAnswer struct {
-	Errors   []Note   `json:"errors"`
-	Messages []Note   `json:"messages"`
-	Result   Controls `json:"result"`
-	Success  bool     `json:"success"`
-}
-
-// DeletedAnswer defines model for DeletedAnswer.
-type DeletedAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   struct {
-		Id string `json:"id"`
-	} `json:"result"`
-	Success bool `json:"success"`
-}
-
-// DrawAnswer defines model for DrawAnswer.
-type DrawAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Draw   `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// EventAnswer defines model for EventAnswer.
-type EventAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Event  `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// EventDetailsAnswer defines model for EventDetailsAnswer.
-type EventDetailsAnswer struct {
-	Errors   []Note       `json:"errors"`
-	Messages []Note       `json:"messages"`
-	Result   EventDetails `json:"result"`
-	Success  bool         `json:"success"`
-}
-
-// EventsAnswer defines model for EventsAnswer.
-type EventsAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []Event    `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
-// ExportAnswer defines model for ExportAnswer.
-type ExportAnswer struct {
-	Errors   []Note    `json:"errors"`
-	Messages []Note    `json:"messages"`
-	Result   RoomsFile `json:"result"`
-	Success  bool      `json:"success"`
-}
-
-// FailedAnswer defines model for FailedAnswer.
-type FailedAnswer = Failure
-
-// FleetAnswer defines model for FleetAnswer.
-type FleetAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Fleet  `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// ForgottenAnswer defines model for ForgottenAnswer.
-type ForgottenAnswer struct {
-	Errors   []Note    `json:"errors"`
-	Messages []Note    `json:"messages"`
-	Result   Forgotten `json:"result"`
-	Success  bool      `json:"success"`
-}
-
-// HostAnswer defines model for HostAnswer.
-type HostAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Host   `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// HostsAnswer defines model for HostsAnswer.
-type HostsAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []Host     `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
-// MembersAnswer defines model for MembersAnswer.
-type MembersAnswer struct {
-	Errors   []Note  `json:"errors"`
-	Messages []Note  `json:"messages"`
-	Result   Members `json:"result"`
-	Success  bool    `json:"success"`
-}
-
-// PreviewAnswer defines model for PreviewAnswer.
-type PreviewAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   struct {
-		PreviewUrl string `json:"preview_url"`
-	} `json:"result"`
-	Success bool `json:"success"`
-}
-
-// ReleaseAnswer defines model for ReleaseAnswer.
-type ReleaseAnswer struct {
-	Errors   []Note  `json:"errors"`
-	Messages []Note  `json:"messages"`
-	Result   Release `json:"result"`
-	Success  bool    `json:"success"`
-}
-
-// ReleasesAnswer defines model for ReleasesAnswer.
-type ReleasesAnswer struct {
-	Errors   []Note    `json:"errors"`
-	Messages []Note    `json:"messages"`
-	Result   []Release `json:"result"`
-	Success  bool      `json:"success"`
-}
-
-// RevisionsAnswer defines model for RevisionsAnswer.
-type RevisionsAnswer struct {
-	Errors     []Note         `json:"errors"`
-	Messages   []Note         `json:"messages"`
-	Result     []RoomRevision `json:"result"`
-	ResultInfo ResultInfo     `json:"result_info"`
-	Success    bool           `json:"success"`
-}
-
-// RoomAnswer defines model for RoomAnswer.
-type RoomAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Room   `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// RoomsAnswer defines model for RoomsAnswer.
-type RoomsAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []Room     `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
-// RulesAnswer defines model for RulesAnswer.
-type RulesAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []Rule     `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
-// StatsAnswer defines model for StatsAnswer.
-type StatsAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Stats  `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// StatusAnswer defines model for StatusAnswer.
-type StatusAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Status `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// StatusesAnswer defines model for StatusesAnswer.
-type StatusesAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []Status   `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
-// TokenAnswer defines model for TokenAnswer.
-type TokenAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   Token  `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// TokensAnswer defines model for TokensAnswer.
-type TokensAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []Token    `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
-// TriedRulesAnswer defines model for TriedRulesAnswer.
-type TriedRulesAnswer struct {
-	Errors   []Note     `json:"errors"`
-	Messages []Note     `json:"messages"`
-	Result   TriedRules `json:"result"`
-	Success  bool       `json:"success"`
-}
-
-// VerifiedAnswer defines model for VerifiedAnswer.
-type VerifiedAnswer struct {
-	Errors   []Note   `json:"errors"`
-	Messages []Note   `json:"messages"`
-	Result   Verified `json:"result"`
-	Success  bool     `json:"success"`
-}
-
-// VisitorAnswer defines model for VisitorAnswer.
-type VisitorAnswer struct {
-	Errors   []Note  `json:"errors"`
-	Messages []Note  `json:"messages"`
-	Result   Visitor `json:"result"`
-	Success  bool    `json:"success"`
-}
-
-// WebhookAnswer defines model for WebhookAnswer.
-type WebhookAnswer struct {
-	Errors   []Note  `json:"errors"`
-	Messages []Note  `json:"messages"`
-	Result   Webhook `json:"result"`
-	Success  bool    `json:"success"`
-}
-
-// WebhookTestAnswer defines model for WebhookTestAnswer.
-type WebhookTestAnswer struct {
-	Errors   []Note      `json:"errors"`
-	Messages []Note      `json:"messages"`
-	Result   WebhookTest `json:"result"`
-	Success  bool        `json:"success"`
-}
-
-// WebhooksAnswer defines model for WebhooksAnswer.
-type WebhooksAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []Webhook  `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
-// ZoneSettingsAnswer defines model for ZoneSettingsAnswer.
-type ZoneSettingsAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   struct {
-		SearchEngineCrawlerBypass bool `json:"search_engine_crawler_bypass"`
-	} `json:"result"`
-	Success bool `json:"success"`
-}
-
-// ApplyRequest defines model for ApplyRequest.
-type ApplyRequest = ApplyBody
-
-// ControlsRequest named controls change; null ends one
-type ControlsRequest = ControlsBody
-
-// EventPatchRequest any of the fields of EventBody
-type EventPatchRequest = EventPatchBody
-
-// EventRequest defines model for EventRequest.
-type EventRequest = EventBody
-
-// ForgetRequest edge or all
-type ForgetRequest = ForgetBody
-
-// HostRequest defines model for HostRequest.
-type HostRequest = HostBody
-
-// MemberRequest defines model for MemberRequest.
-type MemberRequest = MemberBody
-
-// PreviewRequest defines model for PreviewRequest.
-type PreviewRequest = PreviewBody
-
-// ReleaseRequest defines model for ReleaseRequest.
-type ReleaseRequest = ReleaseBody
-
-// RoomPatchRequest any of the fields of RoomBody
-type RoomPatchRequest = RoomPatchBody
-
-// RoomRequest defines model for RoomRequest.
-type RoomRequest = RoomBody
-
-// RulePatchRequest any of the fields of RuleBody, and a new position
-type RulePatchRequest = RulePatchBody
-
-// RuleRequest defines model for RuleRequest.
-type RuleRequest = RuleBody
-
-// RulesRequest defines model for RulesRequest.
-type RulesRequest = RulesBody
-
-// TokenRequest defines model for TokenRequest.
-type TokenRequest = TokenBody
-
-// TryRulesRequest defines model for TryRulesRequest.
-type TryRulesRequest = TryRulesBody
-
-// WebhookRequest defines model for WebhookRequest.
-type WebhookRequest = WebhookBody
-
-// ZoneSettingsRequest defines model for ZoneSettingsRequest.
-type ZoneSettingsRequest = ZoneSettingsBody
-
-// WaitingRoomListWaitingRoomsAccountParams defines parameters for WaitingRoomListWaitingRoomsAccount.
-type WaitingRoomListWaitingRoomsAccountParams struct {
-	Page *Page `form:"page,omitempty" json:"page,omitempty"`
-
-	// PerPage a client of the hosted product sends multiples of 5
-	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
-}
-
-// ApplyRoomsParams defines parameters for ApplyRooms.
-type ApplyRoomsParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// ListAuditParams defines parameters for ListAudit.
-type ListAuditParams struct {
-	Page *Page `form:"page,omitempty" json:"page,omitempty"`
-
-	// PerPage a client of the hosted product sends multiples of 5
-	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
-
-	// From number of the first entry
-	From *From `form:"from,omitempty" json:"from,omitempty"`
-
-	// Room name or ID of a room
-	Room *string `form:"room,omitempty" json:"room,omitempty"`
-
-	// By name or ID of a token, or another author
-	By    *string    `form:"by,omitempty" json:"by,omitempty"`
-	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
-
-	// Before only entries with a lower sequence
-	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
-}
-
-// DeleteDataCenterParams defines parameters for DeleteDataCenter.
-type DeleteDataCenterParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Force needed: its sessions may exceed the limit until they end
-	Force *bool `form:"force,omitempty" json:"force,omitempty"`
-}
-
-// PutDataCenterParams defines parameters for PutDataCenter.
-type PutDataCenterParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// ForgetEdgeParams defines parameters for ForgetEdge.
-type ForgetEdgeParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// DeleteHostParams defines parameters for DeleteHost.
-type DeleteHostParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// PutHostParams defines parameters for PutHost.
-type PutHostParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// InitializeFleetParams defines parameters for InitializeFleet.
-type InitializeFleetParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// PatchControlsParams defines parameters for PatchControls.
-type PatchControlsParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// CreateReleaseParams defines parameters for CreateRelease.
-type CreateReleaseParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IdempotencyKey a repeated request with the same key during the pause asks for the same release
-	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
-}
-
-// ListRevisionsParams defines parameters for ListRevisions.
-type ListRevisionsParams struct {
-	Page *Page `form:"page,omitempty" json:"page,omitempty"`
-
-	// PerPage a client of the hosted product sends multiples of 5
-	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
-}
-
-// RestoreRevisionParams defines parameters for RestoreRevision.
-type RestoreRevisionParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// GetStatsParams defines parameters for GetStats.
-type GetStatsParams struct {
-	// From RFC 3339 time, or time before now such as -1h; by default the last hour
-	From *string `form:"from,omitempty" json:"from,omitempty"`
-
-	// To RFC 3339 time, or time before now; by default now
-	To *string `form:"to,omitempty" json:"to,omitempty"`
-
-	// Step seconds of a row; by default at most 600 rows
-	Step *int `form:"step,omitempty" json:"step,omitempty"`
-
-	// Event ID of an event, instead of from and to: from its prequeue to its end
-	Event  *string               `form:"event,omitempty" json:"event,omitempty"`
-	Format *GetStatsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
-}
-
-// GetStatsParamsFormat defines parameters for GetStats.
-type GetStatsParamsFormat string
-
-// ListStatusParams defines parameters for ListStatus.
-type ListStatusParams struct {
-	// Room names or IDs of rooms, all without it
-	Room *Rooms `form:"room,omitempty" json:"room,omitempty"`
-}
-
-// CreateTokenParams defines parameters for CreateToken.
-type CreateTokenParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// DeleteTokenParams defines parameters for DeleteToken.
-type DeleteTokenParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// CreateWebhookParams defines parameters for CreateWebhook.
-type CreateWebhookParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// DeleteWebhookParams defines parameters for DeleteWebhook.
-type DeleteWebhookParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// PatchWebhookParams defines parameters for PatchWebhook.
-type PatchWebhookParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// WaitingRoomListWaitingRoomsParams defines parameters for WaitingRoomListWaitingRooms.
-type WaitingRoomListWaitingRoomsParams struct {
-	Page *Page `form:"page,omitempty" json:"page,omitempty"`
-
-	// PerPage a client of the hosted product sends multiples of 5
-	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
-}
-
-// WaitingRoomCreateWaitingRoomParams defines parameters for WaitingRoomCreateWaitingRoom.
-type WaitingRoomCreateWaitingRoomParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// WaitingRoomPatchZoneSettingsParams defines parameters for WaitingRoomPatchZoneSettings.
-type WaitingRoomPatchZoneSettingsParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// WaitingRoomUpdateZoneSettingsParams defines parameters for WaitingRoomUpdateZoneSettings.
-type WaitingRoomUpdateZoneSettingsParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// WaitingRoomDeleteWaitingRoomParams defines parameters for WaitingRoomDeleteWaitingRoom.
-type WaitingRoomDeleteWaitingRoomParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomPatchWaitingRoomParams defines parameters for WaitingRoomPatchWaitingRoom.
-type WaitingRoomPatchWaitingRoomParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomUpdateWaitingRoomParams defines parameters for WaitingRoomUpdateWaitingRoom.
-type WaitingRoomUpdateWaitingRoomParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomListEventsParams defines parameters for WaitingRoomListEvents.
-type WaitingRoomListEventsParams struct {
-	Page *Page `form:"page,omitempty" json:"page,omitempty"`
-
-	// PerPage a client of the hosted product sends multiples of 5
-	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
-}
-
-// WaitingRoomCreateEventParams defines parameters for WaitingRoomCreateEvent.
-type WaitingRoomCreateEventParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomDeleteEventParams defines parameters for WaitingRoomDeleteEvent.
-type WaitingRoomDeleteEventParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomPatchEventParams defines parameters for WaitingRoomPatchEvent.
-type WaitingRoomPatchEventParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomUpdateEventParams defines parameters for WaitingRoomUpdateEvent.
-type WaitingRoomUpdateEventParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomCreateWaitingRoomRuleParams defines parameters for WaitingRoomCreateWaitingRoomRule.
-type WaitingRoomCreateWaitingRoomRuleParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomReplaceWaitingRoomRulesParams defines parameters for WaitingRoomReplaceWaitingRoomRules.
-type WaitingRoomReplaceWaitingRoomRulesParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomDeleteWaitingRoomRuleParams defines parameters for WaitingRoomDeleteWaitingRoomRule.
-type WaitingRoomDeleteWaitingRoomRuleParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// WaitingRoomPatchWaitingRoomRuleParams defines parameters for WaitingRoomPatchWaitingRoomRule.
-type WaitingRoomPatchWaitingRoomRuleParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
-	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// ApplyRoomsJSONRequestBody defines body for ApplyRooms for application/json ContentType.
-type ApplyRoomsJSONRequestBody = ApplyBody
-
-// PutDataCenterJSONRequestBody defines body for PutDataCenter for application/json ContentType.
-type PutDataCenterJSONRequestBody = MemberBody
-
-// ForgetEdgeJSONRequestBody defines body for ForgetEdge for application/json ContentType.
-type ForgetEdgeJSONRequestBody = ForgetBody
-
-// PutHostJSONRequestBody defines body for PutHost for application/json ContentType.
-type PutHostJSONRequestBody = HostBody
-
-// PatchControlsJSONRequestBody defines body for PatchControls for application/json ContentType.
-type PatchControlsJSONRequestBody = ControlsBody
-
-// CreateReleaseJSONRequestBody defines body for CreateRelease for application/json ContentType.
-type CreateReleaseJSONRequestBody = ReleaseBody
-
-// TryRulesJSONRequestBody defines body for TryRules for application/json ContentType.
-type TryRulesJSONRequestBody = TryRulesBody
-
-// CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
-type CreateTokenJSONRequestBody = TokenBody
-
-// CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
-type CreateWebhookJSONRequestBody = WebhookBody
-
-// PatchWebhookJSONRequestBody defines body for PatchWebhook for application/json ContentType.
-type PatchWebhookJSONRequestBody = WebhookBody
-
-// WaitingRoomCreateWaitingRoomJSONRequestBody defines body for WaitingRoomCreateWaitingRoom for application/json ContentType.
-type WaitingRoomCreateWaitingRoomJSONRequestBody = RoomBody
-
-// WaitingRoomCreateACustomWaitingRoomPagePreviewJSONRequestBody defines body for WaitingRoomCreateACustomWaitingRoomPagePreview for application/json ContentType.
-type WaitingRoomCreateACustomWaitingRoomPagePreviewJSONRequestBody = PreviewBody
-
-// WaitingRoomPatchZoneSettingsJSONRequestBody defines body for WaitingRoomPatchZoneSettings for application/json ContentType.
-type WaitingRoomPatchZoneSettingsJSONRequestBody = ZoneSettingsBody
-
-// WaitingRoomUpdateZoneSettingsJSONRequestBody defines body for WaitingRoomUpdateZoneSettings for application/json ContentType.
-type WaitingRoomUpdateZoneSettingsJSONRequestBody = ZoneSettingsBody
-
-// WaitingRoomPatchWaitingRoomJSONRequestBody defines body for WaitingRoomPatchWaitingRoom for application/json ContentType.
-type WaitingRoomPatchWaitingRoomJSONRequestBody = RoomPatchBody
-
-// WaitingRoomUpdateWaitingRoomJSONRequestBody defines body for WaitingRoomUpdateWaitingRoom for application/json ContentType.
-type WaitingRoomUpdateWaitingRoomJSONRequestBody = RoomBody
-
-// WaitingRoomCreateEventJSONRequestBody defines body for WaitingRoomCreateEvent for application/json ContentType.
-type WaitingRoomCreateEventJSONRequestBody = EventBody
-
-// WaitingRoomPatchEventJSONRequestBody defines body for WaitingRoomPatchEvent for application/json ContentType.
-type WaitingRoomPatchEventJSONRequestBody = EventPatchBody
-
-// WaitingRoomUpdateEventJSONRequestBody defines body for WaitingRoomUpdateEvent for application/json ContentType.
-type WaitingRoomUpdateEventJSONRequestBody = EventBody
-
-// WaitingRoomCreateWaitingRoomRuleJSONRequestBody defines body for WaitingRoomCreateWaitingRoomRule for application/json ContentType.
-type WaitingRoomCreateWaitingRoomRuleJSONRequestBody = RuleBody
-
-// WaitingRoomReplaceWaitingRoomRulesJSONRequestBody defines body for WaitingRoomReplaceWaitingRoomRules for application/json ContentType.
-type WaitingRoomReplaceWaitingRoomRulesJSONRequestBody = RulesBody
-
-// WaitingRoomPatchWaitingRoomRuleJSONRequestBody defines body for WaitingRoomPatchWaitingRoomRule for application/json ContentType.
-type WaitingRoomPatchWaitingRoomRuleJSONRequestBody = RulePatchBody

@@ -1,2 +1,2 @@
-// Package api is generated from ../openapi.yaml: the types of requests and answers.
+// Package api is generated from ../openapi.yaml: the types of answers.
 package api
