@@ -224,9 +224,9 @@ func compareAddr(n *node) test {
 	}
 	lit, holds, ne := n.addr, holdsFor(n.op), n.op == opNe
 	return func(s *Scratch) bool {
-		a, ok := visitor(s)
+		a := s.req.Client.Unmap().WithZone("")
 		switch {
-		case !ok || !s.spend(6):
+		case !a.IsValid() || !s.spend(6):
 			return false
 		case a.BitLen() != lit.BitLen():
 			return ne

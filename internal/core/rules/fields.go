@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"net/netip"
-	"strings"
-)
+import "strings"
 
 // kindOf is the type of a value.
 type kindOf uint8
@@ -45,16 +42,10 @@ type field struct {
 	byName func(name string) listFn // of a map
 }
 
-func text(get func(*Request) string) field {
-	return field{kind: textKind, text: func(s *Scratch) (string, bool) { return get(s.req), true }}
-}
-
 // geoText is a text field that is missing if empty.
 func geoText(get func(*Request) string) field {
 	return field{kind: textKind, geo: true, text: func(s *Scratch) (string, bool) { v := get(s.req); return v, v != "" }}
 }
-
-func header(name string) field { return field{kind: textKind, text: joined(name, ", ")} }
 
 var (
 	country     = geoText(func(r *Request) string { return r.Country })
@@ -70,7 +61,7 @@ var (
 	suffix  = field{kind: textKind, ofPath: true, url: true, text: extension}
 	uri     = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, false) }}
 	fullURI = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, true) }}
-	query   = text(func(r *Request) string { return r.Query })
+	query   = field{kind: textKind, text: func(s *Scratch) (string, bool) { return s.req.Query, true }}
 	args    = field{kind: mapKind, list: argValues, byName: func(name string) listFn {
 		return func(s *Scratch, pos int64) (string, int64, bool) { return nextArg(s, pos, name, true) }
 	}}
@@ -113,7 +104,7 @@ var fields = map[string]field{
 	"http.user_agent":                 {kind: textKind, text: agent},
 	"http.referer":                    {kind: textKind, text: first("referer")},
 	"http.cookie":                     {kind: textKind, text: joined("cookie", "; ")},
-	"http.x_forwarded_for":            header("x-forwarded-for"),
+	"http.x_forwarded_for":            {kind: textKind, text: joined("x-forwarded-for", ", ")},
 	"http.request.headers":            {kind: mapKind, list: headerValues, byName: lines},
 	"http.request.headers.values":     {kind: textsKind, list: headerValues},
 	"http.request.headers.names":      {kind: textsKind, list: headerNames},
@@ -134,12 +125,6 @@ var fields = map[string]field{
 	"ip.geoip.is_in_european_union":   european,
 	"ip.geoip.subdivision_1_iso_code": subdivision,
 	"cf.client.bot":                   {kind: boolKind, bot: true, truth: func(s *Scratch) bool { return s.req.Crawler }},
-}
-
-// visitor returns the address of the visitor.
-func visitor(s *Scratch) (netip.Addr, bool) {
-	a := s.req.Client
-	return a.Unmap().WithZone(""), a.IsValid()
 }
 
 // address returns path and query, or the full URL.
