@@ -3,7 +3,6 @@ package push
 import (
 	"container/heap"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -67,9 +66,6 @@ type Job struct {
 	Due     fleettime.Time `json:"due"` // since when
 	ID      string         `json:"-"`   // the same for each attempt to tell a subscription a stage
 }
-
-// Encode returns the stored form.
-func (j *Job) Encode() ([]byte, error) { return json.Marshal(j) }
 
 // Mark records that a subscriber was notified of a stage.
 type Mark struct {
