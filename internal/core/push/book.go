@@ -331,10 +331,8 @@ func (h placeHeap) Len() int           { return len(h) }
 func (h placeHeap) Less(i, k int) bool { return h[i].place < h[k].place }
 func (h placeHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
 
-// Push implements [heap.Interface].
 func (h *placeHeap) Push(x any) { *h = append(*h, x.(placed)) }
 
-// Pop implements [heap.Interface].
 func (h *placeHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

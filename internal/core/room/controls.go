@@ -182,7 +182,6 @@ func (s Settings) Surely(c *Control, now int64, bound time.Duration) Settings {
 	return out
 }
 
-// marks returns the marks of all controls of c.
 func (c *Control) marks() (all []*Mark) {
 	if c.Pause != nil {
 		all = append(all, &c.Pause.Mark)

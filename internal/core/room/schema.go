@@ -288,7 +288,6 @@ func (t *Setting) holds(v any) bool {
 	return reflect.TypeOf(v) == reflect.TypeOf(t.Field(&Settings{})).Elem()
 }
 
-// set sets the value of the setting in s.
 func (t *Setting) set(s *Settings, v any) { reflect.ValueOf(t.Field(s)).Elem().Set(reflect.ValueOf(v)) }
 
 // IsZero reports whether the setting is absent from a room.

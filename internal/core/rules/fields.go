@@ -247,23 +247,29 @@ func joined(name, with string) textFn {
 
 // argAt returns the query argument at a position.
 func argAt(s *Scratch, pos int64) (name, value string, next int64, ok bool) {
-	q := s.req.Query
-	for int(pos) < len(q) {
-		rest := q[pos:]
-		n := strings.IndexByte(rest, '&')
-		if n < 0 {
-			n = len(rest)
-		}
-		if !s.spend(16 + n/2) {
+	for next = pos; ; {
+		arg, after, ok := s.part(s.req.Query, next, '&', 16)
+		if !ok {
 			return "", "", 0, false
 		}
-		pos += int64(n) + 1
-		if n > 0 {
-			name, value, _ = strings.Cut(rest[:n], "=")
-			return name, value, pos, true
+		if next = after; arg != "" {
+			name, value, _ = strings.Cut(arg, "=")
+			return name, value, next, true
 		}
 	}
-	return "", "", 0, false
+}
+
+// part returns the part of a list at a position, up to a separator, and the next position, for cost steps and more if it
+// is long.
+func (s *Scratch) part(list string, pos int64, separator byte, cost int) (v string, next int64, ok bool) {
+	if int(pos) >= len(list) {
+		return "", 0, false
+	}
+	v = list[pos:]
+	if n := strings.IndexByte(v, separator); n >= 0 {
+		v = v[:n]
+	}
+	return v, pos + int64(len(v)) + 1, s.spend(cost + len(v)/2)
 }
 
 func argValues(s *Scratch, pos int64) (string, int64, bool) { return nextArg(s, pos, "", false) }
@@ -313,7 +319,6 @@ func (s *Scratch) readCookies() {
 	}
 }
 
-// cookies returns the cookies with a name.
 func cookies(name string) listFn {
 	return func(s *Scratch, pos int64) (string, int64, bool) {
 		all := s.cookies()
@@ -337,20 +342,15 @@ func cookieValues(s *Scratch, pos int64) (string, int64, bool) {
 // languages returns the languages of Accept-Language in header order.
 func languages(s *Scratch, pos int64) (string, int64, bool) {
 	all, _ := first("accept-language")(s)
-	for int(pos) < len(all) {
-		rest := all[pos:]
-		n := strings.IndexByte(rest, ',')
-		if n < 0 {
-			n = len(rest)
-		}
-		if !s.spend(6 + n/2) {
+	for {
+		item, next, ok := s.part(all, pos, ',', 6)
+		if !ok {
 			return "", 0, false
 		}
-		pos += int64(n) + 1
-		tag, _, _ := strings.Cut(rest[:n], ";")
+		tag, _, _ := strings.Cut(item, ";")
 		if tag = strings.Trim(tag, " \t"); tag != "" {
-			return tag, pos, true
+			return tag, next, true
 		}
+		pos = next
 	}
-	return "", 0, false
 }

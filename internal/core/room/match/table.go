@@ -193,7 +193,6 @@ type cover struct {
 	path string // decoded, without a slash at the end; "/" is the whole host
 }
 
-// host is one host of a table.
 type host struct {
 	name    string
 	origin  string
