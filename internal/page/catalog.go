@@ -203,7 +203,7 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	for u, forms := range c.counts() {
+	for u, forms := range [units]map[string]string{c.msg.Second, c.msg.Minute, c.msg.Hour, c.msg.Day} {
 		for form, name := range pluralNames {
 			text, ok := forms[name]
 			if !ok {
@@ -220,10 +220,6 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 	}
 	c.script = string(script)
 	return c, nil
-}
-
-func (c *catalog) counts() [units]map[string]string {
-	return [units]map[string]string{seconds: c.msg.Second, minutes: c.msg.Minute, hours: c.msg.Hour, days: c.msg.Day}
 }
 
 // check returns all faults for the translator to correct, and fills in byKey.
