@@ -203,7 +203,7 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 	if !ok {
 		return
 	}
-	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
+	rm := rooms.named(values.Get("room"))
 	b := p.reader.read(r, o, rooms, rm)
 	if b.unread {
 		o.set("Retry-After", "2")
@@ -252,8 +252,8 @@ func (p *ownPages) checkDraw(r *Request, o *Outcome, rooms *snapshot, query stri
 	p.engine.metrics.count("draw")
 	lang := page.English
 	if values, err := url.ParseQuery(query); err == nil {
-		if rm := rooms.set.ByName(values.Get("room")); rm != nil {
-			lang = rooms.rooms[rm.Index].lang
+		if rm := rooms.named(values.Get("room")); rm != nil {
+			lang = rm.lang
 		}
 	}
 	lang = p.answers.language(r, lang)
@@ -274,7 +274,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 		return
 	}
 	p.engine.metrics.count("language")
-	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
+	rm := rooms.named(values.Get("room"))
 	back := values.Get("back")
 	if back == "" {
 		back = r.refererPath()

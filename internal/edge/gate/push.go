@@ -76,12 +76,11 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
 	if !ok {
 		return
 	}
-	named := rooms.set.ByName(values.Get("room"))
-	if named == nil || rooms.rooms[named.Index].notifies == nil {
+	rm := rooms.named(values.Get("room"))
+	if rm == nil || rm.notifies == nil {
 		o.Refuse("push_refused", "room: must name a room with web_push.", statusNotFound)
 		return
 	}
-	rm := rooms.rooms[named.Index]
 	b := p.reader.read(r, o, rooms, rm)
 	switch id := b.place.ID; {
 	case values.Has("end"):
@@ -214,7 +213,7 @@ func (p *ownPages) pushPage(r *Request, o *Outcome, rooms *snapshot, query strin
 	if !ok {
 		return
 	}
-	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
+	rm := rooms.named(values.Get("room"))
 	if rm.notifies == nil {
 		o.Refuse("push_refused", "room: must name a room with web_push.", statusNotFound)
 		return
