@@ -40,9 +40,6 @@ func (l Lang) Code() string { return room.Languages[l] }
 // Dir returns the direction in which the language is written, "ltr" or "rtl".
 func (l Lang) Dir() string { return catalogs[l].dir }
 
-// Name returns the language's own name for itself.
-func (l Lang) Name() string { return catalogs[l].msg.Language }
-
 // messages are all texts of the page. A text with a number has one form for each plural category of the language
 // (zero, one, two, few, many, other). The others have no number, so that no language needs to inflect them.
 type messages struct {

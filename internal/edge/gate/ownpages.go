@@ -35,20 +35,22 @@ const (
 	CheckDrawPath = "/.well-known/vestibule/check-draw"
 )
 
-// ownPaths are the handlers of those paths.
-var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string){
+// ownHandler answers a request for one of those paths.
+type ownHandler func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string)
+
+var ownPaths = map[string]ownHandler{
 	ClientPath:    (*ownPages).client,
 	WordsPath:     (*ownPages).words,
-	LeavePath:     (*ownPages).leave,
-	AwayPath:      (*ownPages).away,
-	EventsPath:    (*ownPages).listen,
+	LeavePath:     ofSite(methodPost, (*ownPages).leave),
+	AwayPath:      ofSite(methodPost, (*ownPages).away),
+	EventsPath:    ofSite(methodGet, (*ownPages).listen),
 	KeysPath:      (*ownPages).publishKeys,
 	VerifyPath:    (*ownPages).verify,
 	DrawPath:      (*ownPages).serveDraw,
 	CheckDrawPath: (*ownPages).checkDraw,
-	LanguagePath:  (*ownPages).languages,
-	PushPath:      (*ownPages).push,
-	PushPagePath:  (*ownPages).pushPage,
+	LanguagePath:  ofSite(methodGet, (*ownPages).languages),
+	PushPath:      ofSite(methodPost, (*ownPages).push),
+	PushPagePath:  ofSite(methodGet, (*ownPages).pushPage),
 	PushWorkPath:  (*ownPages).pushWorker,
 }
 
@@ -62,7 +64,7 @@ func Answers(target string) bool {
 }
 
 // answerOf returns the handler of a path, or nil. Most paths are not looked up.
-func answerOf(path string) func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string) {
+func answerOf(path string) ownHandler {
 	if !strings.HasPrefix(path, "/.well-known/") {
 		return nil
 	}
@@ -78,13 +80,18 @@ type ownPages struct {
 	storePush  func(id room.ID, visitor uint64, record []byte) bool
 }
 
+// ofSite returns the handler of a path that only this site's own pages may request, with a method.
+func ofSite(method string, do func(*ownPages, *Request, *Outcome, *snapshot, url.Values)) ownHandler {
+	return func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string) {
+		if values, ok := p.ownPage(r, o, rooms, query, method); ok {
+			do(p, r, o, rooms, values)
+		}
+	}
+}
+
 // leave ends the stays of the visitor's tickets and deletes the cookies. It is idempotent. Other sites cannot
 // trigger it.
-func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodPost)
-	if !ok {
-		return
-	}
+func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	named := values.Get("room")
 	var left, unread *roomState // the first room that was left or named, and the first with an unreadable ticket
 	for _, rm := range rooms.rooms {
@@ -164,11 +171,7 @@ func (p *ownPages) ownPage(r *Request, o *Outcome, rooms *snapshot, query, metho
 }
 
 // away stops counting a visitor whose page went away until its next request.
-func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodPost)
-	if !ok {
-		return
-	}
+func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	answer, err := strconv.ParseUint(values.Get("answer"), 10, 8)
 	if err != nil && values.Has("answer") {
 		o.Refuse("refused_away", "answer: must be 0 to 255.", statusBadRequest)
@@ -198,11 +201,7 @@ func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 }
 
 // listen starts the event stream of a waiting visitor. 204 stops a browser's reconnects.
-func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodGet)
-	if !ok {
-		return
-	}
+func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	rm := rooms.named(values.Get("room"))
 	b := p.reader.read(r, o, rooms, rm)
 	if b.unread {
@@ -268,11 +267,7 @@ func (p *ownPages) checkDraw(r *Request, o *Outcome, rooms *snapshot, query stri
 const languageCookie = "vestibule_language"
 
 // languages answers with the list of languages, or stores the choice and redirects back.
-func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodGet)
-	if !ok {
-		return
-	}
+func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	p.engine.metrics.count("language")
 	rm := rooms.named(values.Get("room"))
 	back := values.Get("back")

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
@@ -71,11 +72,7 @@ func (n *notifies) of(secret ticket.Secret, log *slog.Logger) *notifies {
 }
 
 // push begins, confirms or ends the subscription of a waiting visitor.
-func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodPost)
-	if !ok {
-		return
-	}
+func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	rm := rooms.named(values.Get("room"))
 	if rm == nil || rm.notifies == nil {
 		o.Refuse("push_refused", "room: must name a room with web_push.", statusNotFound)
@@ -208,11 +205,7 @@ func (o *issued) pushLine(rm *roomState, value string) Field {
 }
 
 // pushPage answers with the script for subscribing in a room, in a language.
-func (p *ownPages) pushPage(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodGet)
-	if !ok {
-		return
-	}
+func (p *ownPages) pushPage(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	rm := rooms.named(values.Get("room"))
 	if rm.notifies == nil {
 		o.Refuse("push_refused", "room: must name a room with web_push.", statusNotFound)
