@@ -278,13 +278,9 @@ func (c *catalog) check() error {
 
 // forms returns the plural categories of whole numbers in this language.
 func (c *catalog) forms() []string {
-	found := map[string]bool{}
-	for _, form := range c.small {
-		found[pluralNames[form]] = true
-	}
 	var out []string
-	for _, name := range pluralNames {
-		if found[name] {
+	for form, name := range pluralNames {
+		if slices.Contains(c.small[:], plural.Form(form)) {
 			out = append(out, name)
 		}
 	}

@@ -3,6 +3,7 @@ package gate
 import (
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,12 +133,9 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, values url.Val
 // wantsWords reports whether a reader expects a body: a person with the page's form, or an app with JSON. A beacon
 // does not.
 func wantsWords(accept []string) bool {
-	for _, a := range accept {
-		if strings.Contains(a, "text/html") || strings.Contains(a, "application/json") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(accept, func(a string) bool {
+		return strings.Contains(a, "text/html") || strings.Contains(a, "application/json")
+	})
 }
 
 // ownPage rejects requests other than the given method from this site's own page, and returns the parameters. A
@@ -311,10 +309,5 @@ func isPath(s string) bool {
 	if len(s) > 2048 || !strings.HasPrefix(s, "/") || len(s) > 1 && (s[1] == '/' || s[1] == '\\') {
 		return false
 	}
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

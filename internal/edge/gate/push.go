@@ -52,18 +52,17 @@ type notifies struct {
 
 // of returns the same for a secret, nil for none.
 func (n *notifies) of(secret ticket.Secret, log *slog.Logger) *notifies {
-	if secret == (ticket.Secret{}) || n != nil && n.secret == secret {
-		if secret == (ticket.Secret{}) {
-			return nil
-		}
+	switch {
+	case secret == (ticket.Secret{}):
+		return nil
+	case n != nil && n.secret == secret:
 		return n
 	}
 	sealer, err := push.NewSealer(secret)
-	if err != nil {
-		log.Error("no notifications", slog.Any("error", err))
-		return nil
+	var id *push.Identity
+	if err == nil {
+		id, err = push.NewIdentity(secret)
 	}
-	id, err := push.NewIdentity(secret)
 	if err != nil {
 		log.Error("no notifications", slog.Any("error", err))
 		return nil
