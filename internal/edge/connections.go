@@ -300,7 +300,6 @@ func (x *connections) acquire(c *net.TCPConn, direct bool) *visitorConn {
 	}
 }
 
-// Close implements [front.Connections].
 func (x *connections) Close(c io.Closer) {
 	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		x.log.Debug("close", slog.Any("error", err))

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"vestibule/internal/edge/clientaddr"
@@ -25,7 +27,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := s.gate.Begin()
 	defer o.End()
 	defer s.recovered(w, r, o)
-	if !meetsExpectation(r) {
+	// Over HTTP/1.1 net/http refuses most of these itself.
+	if slices.ContainsFunc(r.Header["Expect"], func(e string) bool { return !strings.EqualFold(e, "100-continue") }) {
 		o.Client, o.Secure = clientaddr.Peer(r.RemoteAddr), r.TLS != nil
 		o.Refuse("refused_expect", "Only the expectation 100-continue is met here.", http.StatusExpectationFailed)
 		s.answer(w, r, o)

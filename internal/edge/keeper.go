@@ -81,22 +81,16 @@ func (k *keeper) snapshot(ctx context.Context) {
 	}
 	k.metrics.snapshotTime.Observe(time.Since(start).Seconds())
 	k.metrics.snapshotBytes.Set(float64(len(data)))
-	k.metrics.snapshots.WithLabelValues(writeResult(err)).Inc()
 	if err == nil {
+		k.metrics.snapshots.WithLabelValues("written").Inc()
 		k.gate.Engine.Snapshotted()
 		k.report(nil)
 		return
 	}
+	k.metrics.snapshots.WithLabelValues(node.Failed).Inc()
 	emptied := k.folder.DropPast()
 	k.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Snapshots.Failed(now, emptied == nil) })
 	k.report(errors.Join(err, emptied))
-}
-
-func writeResult(err error) string {
-	if err != nil {
-		return node.Failed
-	}
-	return "written"
 }
 
 // snapshotEncoder encodes the rooms that changed since the snapshot before, into memory that it uses again.

@@ -27,7 +27,6 @@ type clientLines struct{ all sync.Map }
 
 type lineKey struct{}
 
-// begin implements [http.Server.ConnContext].
 func (l *clientLines) begin(ctx context.Context, c net.Conn) context.Context {
 	line := &clientLine{conn: c}
 	if h, ok := c.(interface{ TakeTied() net.Conn }); ok {

@@ -15,7 +15,6 @@ import (
 // ruleLines gives rules the lines of a header.
 type ruleLines http.Header
 
-// AppendTo implements [gate.HeaderLines].
 func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
 	for name, lines := range h {
 		if name == "Connection" || name == "Content-Length" { // the fast front keeps them apart
@@ -58,17 +57,6 @@ func addFields(h http.Header, fields []gate.Field) {
 		}
 		h.Add(f.Name, f.Value)
 	}
-}
-
-// meetsExpectation reports whether a request expects nothing but 100-continue. Over HTTP/1.1 net/http refuses most
-// others itself.
-func meetsExpectation(r *http.Request) bool {
-	for _, e := range r.Header["Expect"] {
-		if !strings.EqualFold(e, "100-continue") {
-			return false
-		}
-	}
-	return true
 }
 
 // dropOffers removes what a client offers and the edge does not take up (RFC 9110, 7.8): upgrades other than to

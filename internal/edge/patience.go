@@ -29,15 +29,10 @@ func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.Respons
 		b.until(time.Now().Add(b.patience)) // also if the origin answers without reading it
 		r.Body = b
 	}
-	return p.patientAnswer(w, r), r
-}
-
-// patientAnswer returns w with each write of the answer bounded.
-func (p *patience) patientAnswer(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	return &patientWriter{
 		ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2,
 		draining: p.draining, progress: progressOf(r),
-	}
+	}, r
 }
 
 // hurryRest bounds what is left of the request when the site has answered: net/http reads it before the next one.

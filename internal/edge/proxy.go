@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -29,9 +28,7 @@ type proxy struct {
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
 	buffers   *origin.Buffers
-
-	log   *slog.Logger
-	quiet *log.Logger
+	quiet     *log.Logger
 }
 
 // upstreamRequest is one request on its way to its origin and back.

@@ -56,7 +56,6 @@ type Options struct {
 // Server is one edge.
 type Server struct {
 	cfg        Config
-	params     wire.Params
 	bus        wire.Bus
 	log        *slog.Logger
 	fleet      *node.Fleet
@@ -90,7 +89,7 @@ type Server struct {
 // New returns a server with open listeners; it answers once it Runs. It owns data_dir until Run returns.
 func New(o Options) (_ *Server, err error) {
 	s := &Server{
-		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), after: time.After,
+		cfg: o.Config, bus: o.Bus, metrics: newMetrics(o.Reg), after: time.After,
 		log: o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
 	}
 	s.patience = patience{header: s.cfg.Timeouts.Header, idle: s.cfg.Timeouts.Idle, draining: &s.draining}
@@ -156,7 +155,7 @@ func New(o Options) (_ *Server, err error) {
 	s.proxy = &proxy{
 		transport: transport, trip: transport, alone: transport.Alone(), proxies: s.proxies,
 		headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor,
-		buffers: origin.NewBuffers(), log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		buffers: origin.NewBuffers(), quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
 		return nil, err
@@ -265,21 +264,10 @@ func (s *Server) Run(ctx context.Context) error {
 	defer halt()
 	pumping, stopPump := context.WithCancel(context.Background())
 	defer stopPump()
-	pumped := make(chan struct{})
-	go func() {
-		defer close(pumped)
-		s.up.pump(pumping)
-	}()
-	stored := make(chan struct{})
-	go func() {
-		defer close(stored)
-		s.pushes.run(pumping)
-	}()
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		s.up.keeper.run(pumping)
-	}()
+	var pumps sync.WaitGroup
+	pumps.Go(func() { s.up.pump(pumping) })
+	pumps.Go(func() { s.pushes.run(pumping) })
+	pumps.Go(func() { s.up.keeper.run(pumping) })
 	g.Go(func() error { return node.IgnoreEnd(serving, s.fleet.Run(serving)) })
 	serve := func(run func(context.Context)) {
 		g.Go(func() error {
@@ -325,9 +313,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.upgrades.Wait()
 	s.conns.refusing.Wait()
 	stopPump()
-	<-pumped
-	<-kept
-	<-stored
+	pumps.Wait()
 	s.up.sendFinalReport()
 	return err
 }
@@ -349,14 +335,6 @@ func (s *Server) drain(asked context.Context) {
 // Status returns the state of the edge, for /status and metrics.
 func (s *Server) Status() gate.Status { return s.gate.Status() }
 
-// roomAlarm names the room of a stop, if it has one.
-func roomAlarm(why stop.Stop) string {
-	if why.Room == "" {
-		return why.Advice()
-	}
-	return "room " + why.Room + ": " + why.Advice()
-}
-
 // maxSkew is the largest plausible difference between the machine's clock and fleet time.
 const maxSkew = 10 * time.Second
 
@@ -377,9 +355,14 @@ func (s *Server) Ready() node.Readiness {
 		case stop.Uninitialized, stop.Copy:
 			explained, r.Reasons = true, append(r.Reasons, why.Advice())
 		default:
-			if !why.Operated() && len(r.Alarms) < node.MaxStops {
-				r.Alarms = append(r.Alarms, roomAlarm(why))
+			if why.Operated() || len(r.Alarms) >= node.MaxStops {
+				continue
 			}
+			text := why.Advice()
+			if why.Room != "" {
+				text = "room " + why.Room + ": " + text
+			}
+			r.Alarms = append(r.Alarms, text)
 		}
 	}
 	if s.draining.Load() {

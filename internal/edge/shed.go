@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
 )
 
@@ -78,10 +79,8 @@ func (c *calls) mean() (n int, since int64) {
 	return c.n, c.since / int64(c.n)
 }
 
-// Begin implements [front.Progress].
 func (c *visitorConn) Begin() { c.debt.busy.Add(1) }
 
-// End implements [front.Progress].
 func (c *visitorConn) End() { c.owe(time.Now()) }
 
 // owe notes that a request waits for the visitor, who owes the next bytes since a time.
@@ -90,7 +89,6 @@ func (c *visitorConn) owe(since time.Time) {
 	c.debt.busy.Add(-1)
 }
 
-// Await implements [front.Progress].
 func (c *visitorConn) Await(atSite bool, since time.Time) {
 	if atSite {
 		c.debt.atSite.add(1, since)
@@ -98,7 +96,6 @@ func (c *visitorConn) Await(atSite bool, since time.Time) {
 	c.owe(since)
 }
 
-// Resume implements [front.Progress].
 func (c *visitorConn) Resume(atSite bool, since time.Time) {
 	c.Begin()
 	if atSite {
@@ -106,7 +103,6 @@ func (c *visitorConn) Resume(atSite bool, since time.Time) {
 	}
 }
 
-// Identify implements [front.Progress].
 func (c *visitorConn) Identify(client netip.Addr, session uint64) {
 	if was := c.client.Load(); was == nil || *was != client {
 		c.of.assign(c, client)
@@ -175,18 +171,6 @@ const (
 	prefixKinds
 )
 
-func prefixOf(a netip.Addr, kind int) netip.Prefix {
-	bits := [prefixKinds]int{32, 24}
-	if a.Is6() {
-		bits = [prefixKinds]int{64, 56}
-	}
-	p, err := a.Prefix(bits[kind])
-	if err != nil {
-		return netip.Prefix{} // of an invalid address
-	}
-	return p
-}
-
 // assign notes the address of a connection's visitor, an invalid one for unknown.
 func (x *connections) assign(c *visitorConn, client netip.Addr) {
 	x.mu.Lock()
@@ -201,8 +185,7 @@ func (x *connections) place(c *visitorConn, client netip.Addr) {
 	if c.closed || !client.IsValid() {
 		return
 	}
-	for kind := range prefixKinds {
-		p := prefixOf(client, kind)
+	for kind, p := range [prefixKinds]netip.Prefix{clientaddr.PrefixOf(client, 32, 64), clientaddr.Prefix(client)} {
 		n := x.near[kind][p]
 		if n == nil {
 			n = &neighbours{prefix: p}

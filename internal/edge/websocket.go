@@ -43,7 +43,6 @@ type activeWriter struct {
 
 func (w activeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Hijack implements [http.Hijacker].
 func (w activeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {

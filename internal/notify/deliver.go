@@ -66,7 +66,7 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 // message is sent, with all that was stored until then.
 func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 	var j push.Job
-	t := w.secret.get()
+	t := w.secret.tools.Load()
 	if err := json.Unmarshal(d.Data, &j); err != nil || t == nil {
 		return errors.Join(err, d.Drop())
 	}

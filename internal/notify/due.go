@@ -64,7 +64,7 @@ func (w *Worker) target(ctx context.Context, find func(*Worker) []push.Job) erro
 	w.Count.due.Add(float64(len(jobs)))
 	due := make([]natsbus.Due, len(jobs))
 	for i := range jobs {
-		data, err := jobs[i].Encode()
+		data, err := json.Marshal(&jobs[i])
 		if err != nil {
 			return err
 		}

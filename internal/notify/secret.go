@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"vestibule/internal/core/push"
 	"vestibule/internal/core/ticket"
@@ -19,23 +19,8 @@ type tools struct {
 
 // fleetSecret is the fleet's secret of notifications. It is safe for concurrent use.
 type fleetSecret struct {
-	mu    sync.Mutex
-	tools *tools // nil without a secret
-	none  bool   // there is none yet: no room notifies
-}
-
-// get returns the tools, nil without a secret.
-func (s *fleetSecret) get() *tools {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tools
-}
-
-// missing reports whether the store has no secret.
-func (s *fleetSecret) missing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.none
+	tools atomic.Pointer[tools] // nil without a secret
+	none  atomic.Bool           // the store has none yet: no room notifies
 }
 
 // learn reads the secret from the store.
@@ -46,10 +31,8 @@ func (s *fleetSecret) learn(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	had := s.get()
-	s.mu.Lock()
-	s.none = data == nil && had == nil
-	s.mu.Unlock()
+	had := s.tools.Load()
+	s.none.Store(data == nil && had == nil)
 	if data == nil {
 		return nil
 	}
@@ -70,8 +53,6 @@ func (s *fleetSecret) learn(ctx context.Context, o *Options) error {
 	if t.sender = newSender(id, o.Config.Contact, o.Config.Services, o.Out); o.Tune != nil {
 		o.Tune(t.sender.client)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tools = t
+	s.tools.Store(t)
 	return nil
 }

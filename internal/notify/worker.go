@@ -130,7 +130,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	loop(staleEvery, func(ctx context.Context) error { return w.target(ctx, (*Worker).staleJobs) })
 	for shard := range wire.OutboxShards {
 		loop(againAfter, func(ctx context.Context) error {
-			if w.secret.get() == nil {
+			if w.secret.tools.Load() == nil {
 				return nil
 			}
 			return w.Store.Deliver(ctx, shard, atOnce/wire.OutboxShards, func(d *natsbus.Delivery) { w.take(ctx, d) })
@@ -164,7 +164,7 @@ func (w *Worker) note(err error) {
 
 // follow keeps the book.
 func (w *Worker) follow(ctx context.Context) error {
-	if w.secret.get() == nil {
+	if w.secret.tools.Load() == nil {
 		return nil
 	}
 	w.mu.Lock()
@@ -295,10 +295,10 @@ func (w *Worker) Status() Status {
 func (w *Worker) Ready() node.Readiness {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := node.Readiness{Ready: w.current || w.secret.missing()}
+	r := node.Readiness{Ready: w.current || w.secret.none.Load()}
 	switch {
 	case r.Ready:
-	case w.secret.get() == nil:
+	case w.secret.tools.Load() == nil:
 		r.Reasons = append(r.Reasons, "the secret of notifications is not read yet: "+w.lost)
 	default:
 		r.Reasons = append(r.Reasons, "the subscriptions are not read yet: "+w.lost)

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,32 +15,26 @@ import (
 func PrefersJSON(accept []string) bool {
 	json, page := preference{}, preference{}
 	at := 0
-	for _, header := range accept {
-		for item := range strings.SplitSeq(header, ",") {
-			if at++; at > maxRanges {
-				break
-			}
-			media, params, _ := strings.Cut(item, ";")
-			media = strings.TrimSpace(media)
-			p := preference{q: quality(params), at: at}
-			switch {
-			case strings.EqualFold(media, "application/json"), isJSONOfAKind(media):
-				p.close = 3
-				json.see(p)
-			case strings.EqualFold(media, "text/html"), strings.EqualFold(media, "application/xhtml+xml"):
-				p.close = 3
-				page.see(p)
-			case strings.EqualFold(media, "application/*"):
-				p.close = 2
-				json.see(p)
-			case strings.EqualFold(media, "text/*"):
-				p.close = 2
-				page.see(p)
-			case media == "*/*":
-				p.close = 1
-				json.see(p)
-				page.see(p)
-			}
+	for media, params := range ranges(accept) {
+		at++
+		p := preference{q: quality(params), at: at}
+		switch {
+		case strings.EqualFold(media, "application/json"), isJSONOfAKind(media):
+			p.close = 3
+			json.see(p)
+		case strings.EqualFold(media, "text/html"), strings.EqualFold(media, "application/xhtml+xml"):
+			p.close = 3
+			page.see(p)
+		case strings.EqualFold(media, "application/*"):
+			p.close = 2
+			json.see(p)
+		case strings.EqualFold(media, "text/*"):
+			p.close = 2
+			page.see(p)
+		case media == "*/*":
+			p.close = 1
+			json.see(p)
+			page.see(p)
 		}
 	}
 	switch {
@@ -62,21 +57,15 @@ func isJSONOfAKind(media string) bool {
 
 // TakesGzip reports whether Accept-Encoding headers prefer gzip to no compression.
 func TakesGzip(accept []string) bool {
-	zipped, other, plain, at := -1, -1, -1, 0
-	for _, header := range accept {
-		for item := range strings.SplitSeq(header, ",") {
-			if at++; at > maxRanges {
-				break
-			}
-			coding, params, _ := strings.Cut(item, ";")
-			switch coding = strings.TrimSpace(coding); {
-			case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"):
-				zipped = max(zipped, quality(params))
-			case strings.EqualFold(coding, "identity"):
-				plain = max(plain, quality(params))
-			case coding == "*":
-				other = max(other, quality(params))
-			}
+	zipped, other, plain := -1, -1, -1
+	for coding, params := range ranges(accept) {
+		switch {
+		case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"):
+			zipped = max(zipped, quality(params))
+		case strings.EqualFold(coding, "identity"):
+			plain = max(plain, quality(params))
+		case coding == "*":
+			other = max(other, quality(params))
 		}
 	}
 	if zipped < 0 {
@@ -87,6 +76,21 @@ func TakesGzip(accept []string) bool {
 
 // maxRanges bounds the media ranges that are read per request.
 const maxRanges = 32
+
+// ranges yields the media ranges or codings of a header's lines, and their parameters.
+func ranges(lines []string) iter.Seq2[string, string] {
+	return func(yield func(name, params string) bool) {
+		n := 0
+		for _, line := range lines {
+			for item := range strings.SplitSeq(line, ",") {
+				name, params, _ := strings.Cut(item, ";")
+				if n++; n > maxRanges || !yield(strings.TrimSpace(name), params) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // preference is the weight of one type, from the most specific range that covers it.
 type preference struct {
@@ -120,15 +124,7 @@ func quality(params string) int {
 }
 
 // matcher finds the closest available language.
-var matcher = newMatcher()
-
-func newMatcher() language.Matcher {
-	tags := make([]language.Tag, len(catalogs))
-	for i, c := range catalogs {
-		tags[i] = c.tag
-	}
-	return language.NewMatcher(tags)
-}
+var matcher = language.NewMatcher(inEveryLanguage(func(_ Lang, c *catalog) language.Tag { return c.tag }))
 
 // Picker chooses languages by Accept-Language headers and caches the results: browsers of one country all send the
 // same few. It is safe for concurrent use. The zero value is ready.

@@ -40,9 +40,6 @@ func (l Lang) Code() string { return room.Languages[l] }
 // Dir returns the direction in which the language is written, "ltr" or "rtl".
 func (l Lang) Dir() string { return catalogs[l].dir }
 
-// Name returns the language's own name for itself.
-func (l Lang) Name() string { return catalogs[l].msg.Language }
-
 // messages are all texts of the page. A text with a number has one form for each plural category of the language
 // (zero, one, two, few, many, other). The others have no number, so that no language needs to inflect them.
 type messages struct {
@@ -203,7 +200,7 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	for u, forms := range c.counts() {
+	for u, forms := range [units]map[string]string{c.msg.Second, c.msg.Minute, c.msg.Hour, c.msg.Day} {
 		for form, name := range pluralNames {
 			text, ok := forms[name]
 			if !ok {
@@ -220,10 +217,6 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 	}
 	c.script = string(script)
 	return c, nil
-}
-
-func (c *catalog) counts() [units]map[string]string {
-	return [units]map[string]string{seconds: c.msg.Second, minutes: c.msg.Minute, hours: c.msg.Hour, days: c.msg.Day}
 }
 
 // check returns all faults for the translator to correct, and fills in byKey.
@@ -285,13 +278,9 @@ func (c *catalog) check() error {
 
 // forms returns the plural categories of whole numbers in this language.
 func (c *catalog) forms() []string {
-	found := map[string]bool{}
-	for _, form := range c.small {
-		found[pluralNames[form]] = true
-	}
 	var out []string
-	for _, name := range pluralNames {
-		if found[name] {
+	for form, name := range pluralNames {
+		if slices.Contains(c.small[:], plural.Form(form)) {
 			out = append(out, name)
 		}
 	}

@@ -16,23 +16,18 @@ var checkDraw string
 func CheckDraw(l Lang) string { return checkDraws[l]() }
 
 // checkDraws are the pages in every language, made on first use.
-var checkDraws = func() []func() string {
-	all := make([]func() string, len(catalogs))
-	for i, c := range catalogs {
-		all[i] = sync.OnceValue(func() string {
-			text := strings.Replace(checkDraw, `lang="en-US" dir="ltr"`, `lang="`+c.code+`" dir="`+c.dir+`"`, 1)
-			english := catalogs[English].byKey
-			for key, word := range english {
-				if key == "check" || strings.HasPrefix(key, "check_") {
-					text = strings.ReplaceAll(strings.ReplaceAll(text, ">"+word+"<", ">"+c.byKey[key]+"<"), `="`+word+`"`,
-						`="`+c.byKey[key]+`"`)
-				}
+var checkDraws = inEveryLanguage(func(_ Lang, c *catalog) func() string {
+	return sync.OnceValue(func() string {
+		text := strings.Replace(checkDraw, `lang="en-US" dir="ltr"`, `lang="`+c.code+`" dir="`+c.dir+`"`, 1)
+		for key, word := range catalogs[English].byKey {
+			if key == "check" || strings.HasPrefix(key, "check_") {
+				text = strings.ReplaceAll(strings.ReplaceAll(text, ">"+word+"<", ">"+c.byKey[key]+"<"), `="`+word+`"`,
+					`="`+c.byKey[key]+`"`)
 			}
-			return text
-		})
-	}
-	return all
-}()
+		}
+		return text
+	})
+})
 
 // CheckDrawPolicy is the content security policy of the page in any language.
 var CheckDrawPolicy = func() string {

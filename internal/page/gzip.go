@@ -205,7 +205,7 @@ func newPack(texts []string, sample []byte) *pack {
 		i, _ := f.place(x.from)
 		p.texts[i].parse(&p.code, f, x.from, all[k])
 	}
-	p.bits += (p.open.bits() + 64) * len(p.texts)
+	p.bits += (64*len(p.open.words) + int(p.open.n) + 64) * len(p.texts)
 	return p
 }
 
@@ -278,7 +278,6 @@ func newFinder(texts []string) *finder {
 // span is a part of a text, by positions.
 type span struct{ from, to int }
 
-// text returns the span of a text.
 func (f *finder) text(i int) span {
 	if i+1 < len(f.starts) {
 		return span{f.starts[i], f.starts[i+1] - 1}
@@ -584,9 +583,6 @@ type run struct {
 	last  uint64 // its lowest n bits follow; the others are zero
 	n     uint   // fewer than 64
 }
-
-// bits returns the number of bits.
-func (r *run) bits() int { return 64*len(r.words) + int(r.n) }
 
 // bitWriter writes bits, lowest first. reserve makes space for them.
 type bitWriter struct {

@@ -8,8 +8,8 @@ const languagesCSS = "ul{list-style:none;margin:1.25rem 0 0;padding:0;columns:9r
 // LanguagesPolicy returns the content security policy of the list of languages.
 func (p *Page) LanguagesPolicy() string {
 	styles := hash(css) + " " + hash(languagesCSS)
-	if p.brand != "" {
-		styles += " " + hash(p.style())
+	if p.style != "" {
+		styles += " " + hash(p.style)
 	}
 	return "default-src 'none'; style-src " + styles +
 		"; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,21 +63,13 @@ func (c *catalog) learnNumbers() {
 
 // appendNumber writes a number with the digits and groups of the language.
 func (c *catalog) appendNumber(dst []byte, n uint64) []byte {
-	var digits [20]byte
-	i := len(digits)
-	for {
-		i--
-		digits[i] = byte(n % 10)
-		if n /= 10; n == 0 {
-			break
+	var room [20]byte
+	digits := strconv.AppendUint(room[:0], n, 10)
+	for i, d := range digits {
+		if len(digits) <= maxDigits {
+			dst = append(dst, c.groups[len(digits)][i]...)
 		}
-	}
-	rest := digits[i:]
-	for i, d := range rest {
-		if len(rest) <= maxDigits {
-			dst = append(dst, c.groups[len(rest)][i]...)
-		}
-		dst = append(dst, c.digits[d]...)
+		dst = append(dst, c.digits[d-'0']...)
 	}
 	return dst
 }

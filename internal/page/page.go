@@ -22,7 +22,8 @@ import (
 // Page is a page ready for rendering. It is immutable and safe for concurrent use.
 type Page struct {
 	custom *template // nil for the built-in page
-	brand  string    // the operator's style element, or ""
+	style  string    // the operator's, or ""
+	brand  string    // its element, or ""
 	policy string
 }
 
@@ -60,7 +61,7 @@ func Builtin() *Page { return builtin }
 
 // branded returns the built-in page with an operator's style after its own.
 func branded(style string) *Page {
-	p := &Page{}
+	p := &Page{style: style}
 	styles := hash(css)
 	if style != "" {
 		p.brand = "<style>" + style + "</style>\n"
@@ -76,11 +77,6 @@ func branded(style string) *Page {
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
-
-// style returns the operator's style.
-func (p *Page) style() string {
-	return strings.TrimSuffix(strings.TrimPrefix(p.brand, "<style>"), "</style>\n")
 }
 
 // IsCustom reports whether the page is the operator's own, which has one language and its own way to ask again.
@@ -127,12 +123,13 @@ func FramedBy(policy, ancestors string) string {
 }
 
 // compiled are the parts of the built-in page in every language.
-var compiled = compileAll()
+var compiled = inEveryLanguage(func(_ Lang, c *catalog) []part { return compile(pageHTML, c) })
 
-func compileAll() [][]part {
-	all := make([][]part, len(catalogs))
+// inEveryLanguage returns what f makes for each language.
+func inEveryLanguage[T any](f func(l Lang, c *catalog) T) []T {
+	all := make([]T, len(catalogs))
 	for i, c := range catalogs {
-		all[i] = compile(pageHTML, c)
+		all[i] = f(Lang(i), c)
 	}
 	return all
 }
@@ -202,27 +199,21 @@ func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 }
 
 // packs are the compressed texts of the built-in page in every language, made on first use.
-var packs = packAll()
-
-func packAll() []func() *pack {
-	all := make([]func() *pack, len(catalogs))
-	for i, c := range catalogs {
-		all[i] = sync.OnceValue(func() *pack {
-			var texts []string
-			var sample []byte
-			v := Samples[0].Visitor
-			v.Lang = Lang(i)
-			for _, p := range compiled[i] {
-				texts = append(texts, p.text)
-				if p.variable != nil {
-					sample = p.variable(sample, &v, c, builtin)
-				}
+var packs = inEveryLanguage(func(l Lang, c *catalog) func() *pack {
+	return sync.OnceValue(func() *pack {
+		var texts []string
+		var sample []byte
+		v := Samples[0].Visitor
+		v.Lang = l
+		for _, p := range compiled[l] {
+			texts = append(texts, p.text)
+			if p.variable != nil {
+				sample = p.variable(sample, &v, c, builtin)
 			}
-			return newPack(texts, sample)
-		})
-	}
-	return all
-}
+		}
+		return newPack(texts, sample)
+	})
+})
 
 // appendEscaped writes a text, escaped for an element or a quoted attribute.
 func appendEscaped[T string | []byte](dst []byte, text T) []byte {

@@ -177,7 +177,7 @@ func appendUntil(dst []byte, v *Visitor, t fleettime.Time) []byte {
 }
 
 // values are the variables by name: Cloudflare's with their meanings, and ours.
-var values = sortValues([]value{
+var values = slices.SortedFunc(slices.Values([]value{
 	truth("inWaitingRoom", func(v *Visitor) bool { return !v.Left && !v.Decision.Enters() }),
 	truth("waitTimeKnown", func(v *Visitor) bool { return v.known() }),
 	num("waitTime", func(v *Visitor) int64 { return waitMinutes(v) }),
@@ -252,7 +252,7 @@ var values = sortValues([]value{
 	text("rejoinURL", rejoinURL),
 	text("language", func(v *Visitor) string { return v.Lang.Code() }),
 	text("direction", func(v *Visitor) string { return v.Lang.Dir() }),
-})
+}), func(a, b value) int { return strings.Compare(a.name, b.name) })
 
 // liveScriptOf returns the script element that keeps a custom page up to date.
 func liveScriptOf(v *Visitor) string {
@@ -270,11 +270,6 @@ func liveScriptOf(v *Visitor) string {
 	dst = append(dst, ")("...)
 	dst = appendOurs(dst, v)
 	return string(append(dst, ")</script>"...))
-}
-
-func sortValues(vs []value) []value {
-	slices.SortFunc(vs, func(a, b value) int { return strings.Compare(a.name, b.name) })
-	return vs
 }
 
 // valueNames are the names of all variables.

@@ -93,6 +93,11 @@ func (d desk) forget(question []byte) []byte {
 	} else {
 		out = d.forgetEdge(&ask)
 	}
+	return d.encoded(&out)
+}
+
+// encoded returns an answer by NATS.
+func (d desk) encoded(out *wire.ForgetAnswer) []byte {
 	answer, err := json.Marshal(out)
 	if err != nil {
 		d.s.log.Error("answer not written", slog.Any("error", err))
@@ -176,9 +181,5 @@ func (d desk) rejoin() []byte {
 		out = wire.ForgetAnswer{Error: err.Error()}
 	}
 	d.s.log.Warn("an operator declared this the listed data centre", slog.Any("error", err))
-	answer, err := json.Marshal(out)
-	if err != nil {
-		d.s.log.Error("answer not written", slog.Any("error", err))
-	}
-	return answer
+	return d.encoded(&out)
 }

@@ -303,16 +303,11 @@ const stopEvery = 250 * time.Millisecond
 func (l *leadership) own(now fleettime.Mono) stop.Stop {
 	if l.stoppedAt == 0 || now.Sub(l.stoppedAt) >= stopEvery {
 		l.stop, l.stoppedAt = l.agg.Stop(now), now
-		if l.uninitialized() {
+		if len(l.s.fleet.Ring().Keys) == 0 && l.agg.Uninitialized() {
 			l.stop = stop.Stop{Reason: stop.Uninitialized, Centre: l.s.Config.DataCenter, Since: l.stop.Since}
 		}
 	}
 	return l.stop
-}
-
-// uninitialized reports whether this data centre never admitted anybody, as far as it knows. The caller holds the lock.
-func (l *leadership) uninitialized() bool {
-	return len(l.s.fleet.Ring().Keys) == 0 && l.agg.Uninitialized()
 }
 
 // stopped returns why nobody enters here, as far as this data centre or global knows: global alone knows which data

@@ -24,41 +24,36 @@ type metrics struct {
 	heard        atomic.Int64 // clock reading at the newest grant
 	series       node.RoomSeries
 
+	all                                                                           []*prometheus.Desc // the following
 	leaseTrouble, leading, term, unsaved, syncAge, lag, edges, twins              *prometheus.Desc
 	held, rateHeld, free, rateFree, active, reserved, credit, waiting, heldPeople *prometheus.Desc
 	keep, copied, overcommit, movers                                              *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	var all []*prometheus.Desc
 	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
+		all = append(all, prometheus.NewDesc(name, help, labels, nil))
+		return all[len(all)-1]
 	}
 	m := &metrics{
 		s: s,
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_regional_inbox_dropped_total",
-			Help: "Messages dropped because the inbox was full; later ones replace them.",
-		}),
-		regressions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_regional_store_regressions_total",
-			Help: "Times that this regional came to lead from a store that did not know of a term that was seen.",
-		}),
-		stored: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_regional_promises_stored_total",
-			Help: "Writes of promises to the store.",
-		}),
-		unknownEdges: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vestibule_regional_unknown_edges_total",
-			Help: "Edges that reported sessions or permits unknown to the store.",
-		}),
-		invalid: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_regional_messages_refused_total",
-			Help: "Messages that could not be understood.",
-		}, []string{"message"}),
-		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_regional_messages_total",
-			Help: "Grants to edges and reports to global, by result.",
-		}, []string{"message", "result"}),
+		dropped: counter("vestibule_regional_inbox_dropped_total",
+			"Messages dropped because the inbox was full; later ones replace them."),
+		regressions: counter("vestibule_regional_store_regressions_total",
+			"Times that this regional came to lead from a store that did not know of a term that was seen."),
+		stored: counter("vestibule_regional_promises_stored_total", "Writes of promises to the store."),
+		unknownEdges: counter("vestibule_regional_unknown_edges_total",
+			"Edges that reported sessions or permits unknown to the store."),
+		invalid: vec("vestibule_regional_messages_refused_total", "Messages that could not be understood.", "message"),
+		sent: vec("vestibule_regional_messages_total", "Grants to edges and reports to global, by result.", "message",
+			"result"),
 		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "vestibule_regional_sync_duration_seconds",
 			Help:    "Round trip of a report to global and the grant that answers it.",
@@ -95,6 +90,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		copied: d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.",
 			"room"),
 	}
+	m.all = all
 	reg.MustRegister(m.dropped, m.regressions, m.stored, m.unknownEdges, m.invalid, m.sent, m.sync, m)
 	for _, what := range []string{"report", "grant"} {
 		m.invalid.WithLabelValues(what)
@@ -114,18 +110,12 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 	}
 }
 
-// Describe implements [prometheus.Collector].
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		m.leaseTrouble, m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free,
-		m.rateFree,
-		m.active, m.reserved, m.credit, m.waiting, m.heldPeople, m.keep, m.copied, m.overcommit, m.movers,
-	} {
+	for _, d := range m.all {
 		ch <- d
 	}
 }
 
-// Collect implements [prometheus.Collector].
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

@@ -3,7 +3,6 @@ package push
 import (
 	"container/heap"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -67,9 +66,6 @@ type Job struct {
 	Due     fleettime.Time `json:"due"` // since when
 	ID      string         `json:"-"`   // the same for each attempt to tell a subscription a stage
 }
-
-// Encode returns the stored form.
-func (j *Job) Encode() ([]byte, error) { return json.Marshal(j) }
 
 // Mark records that a subscriber was notified of a stage.
 type Mark struct {
@@ -335,10 +331,8 @@ func (h placeHeap) Len() int           { return len(h) }
 func (h placeHeap) Less(i, k int) bool { return h[i].place < h[k].place }
 func (h placeHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
 
-// Push implements [heap.Interface].
 func (h *placeHeap) Push(x any) { *h = append(*h, x.(placed)) }
 
-// Pop implements [heap.Interface].
 func (h *placeHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

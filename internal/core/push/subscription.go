@@ -42,7 +42,7 @@ const (
 
 // Check returns the violated rule, "" for none.
 func (s *Subscription) Check() string {
-	if why := CheckEndpoint(s.Endpoint); why != "" {
+	if _, why := hostOf(s.Endpoint); why != "" {
 		return "endpoint: " + why
 	}
 	if _, err := ecdh.P256().NewPublicKey(s.Public); err != nil || len(s.Public) != PublicKey {
@@ -61,20 +61,14 @@ func (s *Subscription) Check() string {
 	return ""
 }
 
-// CheckEndpoint returns the violated rule, "" for none. An endpoint is a URL that a visitor gives: it must be https, at
-// the usual port, of a host by name.
-func CheckEndpoint(endpoint string) string {
-	_, why := hostOf(endpoint)
-	return why
-}
-
-// Origin returns the origin of an endpoint that has passed [CheckEndpoint].
+// Origin returns the origin of an endpoint that has passed [Subscription.Check].
 func Origin(endpoint string) string {
 	host, _ := hostOf(endpoint)
 	return "https://" + host
 }
 
-// hostOf returns the host of an endpoint, or the rule that it violates.
+// hostOf returns the host of an endpoint, or the rule that it violates. An endpoint is a URL that a visitor gives: it
+// must be https, at the usual port, of a host by name.
 func hostOf(endpoint string) (host, why string) {
 	if len(endpoint) > maxEndpoint {
 		return "", fmt.Sprintf("must have at most %d bytes", maxEndpoint)

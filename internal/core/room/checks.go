@@ -13,13 +13,13 @@ func checkRoomName(name string) string {
 	if name == "" {
 		return "is required"
 	}
-	if len(name) > MaxName || strings.ContainsFunc(name, func(r rune) bool {
-		return !match.IsLetterOrDigit(r) && r != '_' && r != '-'
-	}) {
+	if len(name) > MaxName || strings.ContainsFunc(name, isNoNameChar) {
 		return fmt.Sprintf("must be 1 to %d of A-Z a-z 0-9 _ -", MaxName) + got(name)
 	}
 	return ""
 }
+
+func isNoNameChar(r rune) bool { return !match.IsLetterOrDigit(r) && r != '_' && r != '-' }
 
 func checkIdentity(name string) string {
 	if name == "" {
@@ -106,9 +106,7 @@ func checkPageName(name string) string {
 		return ""
 	}
 	// The name is joined to a directory when the page is read.
-	if len(name) > MaxPageName || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool {
-		return !match.IsLetterOrDigit(r) && r != '_' && r != '-' && r != '.'
-	}) {
+	if len(name) > MaxPageName || name[0] == '.' || strings.ContainsFunc(strings.ReplaceAll(name, ".", ""), isNoNameChar) {
 		return fmt.Sprintf("must be a file name of 1 to %d of A-Z a-z 0-9 _ - . that does not begin with a dot",
 			MaxPageName) + got(name)
 	}
@@ -125,13 +123,8 @@ func checkMessage(text string) string {
 	return ""
 }
 
-func checkMethod(method string) string {
-	return checkOneOf(method, MethodFIFO, MethodRandom, MethodPassthrough, MethodReject)
-}
-
 func checkSuffix(suffix string) string {
-	if len(suffix) > MaxSuffix ||
-		strings.ContainsFunc(suffix, func(c rune) bool { return !match.IsLetterOrDigit(c) && c != '_' && c != '-' }) {
+	if len(suffix) > MaxSuffix || strings.ContainsFunc(suffix, isNoNameChar) {
 		return fmt.Sprintf("must be at most %d of A-Z a-z 0-9 _ -", MaxSuffix) + got(suffix)
 	}
 	return ""

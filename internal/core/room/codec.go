@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -165,27 +166,19 @@ func (e *encoder) value(at, key string, field any) {
 			field = &n
 		}
 		e.value(at, key, field)
-	case *[]Settings:
-		encodeList(e, at, key, *f)
-	case *[]Host:
-		encodeList(e, at, key, *f)
-	case *[]Route:
-		encodeList(e, at, key, *f)
-	case *[]Rule:
-		encodeList(e, at, key, *f)
-	case *[]Event:
-		encodeList(e, at, key, *f)
+	default:
+		e.list(at, key, reflect.ValueOf(f).Elem())
 	}
 }
 
-func encodeList[T any](e *encoder, at, key string, list []T) {
+func (e *encoder) list(at, key string, list reflect.Value) {
 	if at != "" {
 		key = at + ": " + key
 	}
 	e.raw("[")
-	for i := range list {
+	for i := range list.Len() {
 		e.comma(i)
-		e.object(key+"["+strconv.Itoa(i)+"]", &list[i])
+		e.object(key+"["+strconv.Itoa(i)+"]", list.Index(i).Addr().Interface())
 	}
 	e.raw("]")
 }

@@ -118,23 +118,25 @@ func (m *Mark) holds(now int64) bool {
 	return m.Until == 0 || now < m.Until
 }
 
+// ifHeld returns a control that is in force at now, nil for any other.
+func ifHeld[T any, P interface {
+	*T
+	holds(now int64) bool
+}](c P, now int64) P {
+	if c == nil || !c.holds(now) {
+		return nil
+	}
+	return c
+}
+
 // At returns the part of c in force at now, nil for none.
 func (c *Control) At(now int64) *Control {
 	if c == nil {
 		return nil
 	}
-	var in Control
-	if c.Pause != nil && c.Pause.holds(now) {
-		in.Pause = c.Pause
-	}
-	if c.QueueAll != nil && c.QueueAll.holds(now) {
-		in.QueueAll = c.QueueAll
-	}
-	if c.Message != nil && c.Message.holds(now) {
-		in.Message = c.Message
-	}
-	if c.Limits != nil && c.Limits.holds(now) {
-		in.Limits = c.Limits
+	in := Control{
+		Pause: ifHeld(c.Pause, now), QueueAll: ifHeld(c.QueueAll, now), Message: ifHeld(c.Message, now),
+		Limits: ifHeld(c.Limits, now),
 	}
 	if in == (Control{}) {
 		return nil
@@ -180,7 +182,6 @@ func (s Settings) Surely(c *Control, now int64, bound time.Duration) Settings {
 	return out
 }
 
-// marks returns the marks of all controls of c.
 func (c *Control) marks() (all []*Mark) {
 	if c.Pause != nil {
 		all = append(all, &c.Pause.Mark)

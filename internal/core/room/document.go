@@ -58,7 +58,7 @@ type Labels struct {
 
 func (l Labels) room(i int) string {
 	if l.Room == nil {
-		return item(i)
+		return fmt.Sprintf("rooms[%d]", i)
 	}
 	return l.Room(i)
 }
@@ -210,8 +210,6 @@ func (c *checker) origin(i int, host, origin string, add func(field, rule string
 func (c *checker) label(i int) string {
 	return fmt.Sprintf("%s %q", c.labels.room(i), c.doc.Rooms[i].Name)
 }
-
-func item(i int) string { return fmt.Sprintf("rooms[%d]", i) }
 
 // PassThrough returns the pass-through origin of every host of a valid document with its defaults filled in.
 func (d Document) PassThrough() map[string]string {

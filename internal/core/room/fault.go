@@ -19,26 +19,21 @@ type Fault struct {
 //
 //	line 7: rooms[2] "tickets": total_active_users: must be 1 to 2147483647, got 0
 func (f Fault) String() string {
-	var b strings.Builder
-	if f.Line > 0 {
-		b.WriteString("line ")
-		b.WriteString(strconv.Itoa(f.Line))
-		b.WriteString(": ")
+	text := f.Rule
+	if f.Field != "" {
+		text = f.Field + ": " + text
 	}
 	if f.Item != "" {
-		b.WriteString(f.Item)
+		item := f.Item
 		if f.Name != "" {
-			b.WriteByte(' ')
-			b.WriteString(strconv.Quote(f.Name))
+			item += " " + strconv.Quote(f.Name)
 		}
-		b.WriteString(": ")
+		text = item + ": " + text
 	}
-	if f.Field != "" {
-		b.WriteString(f.Field)
-		b.WriteString(": ")
+	if f.Line > 0 {
+		text = "line " + strconv.Itoa(f.Line) + ": " + text
 	}
-	b.WriteString(f.Rule)
-	return b.String()
+	return text
 }
 
 // Error returns the same as String.

@@ -31,16 +31,11 @@ type Setting struct {
 // in
 // [Settings], an entry here, its effect, and a test of that. A default never changes, because documents leave it out.
 var Schema = []Setting{
-	{
-		Key: "name", Doc: "Part of the cookie's name. A renamed room is another room, unless `identity` has its old name.",
-		Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
-		Field:  func(s *Settings) any { return &s.Name }, Rule: func(s *Settings) string { return checkRoomName(s.Name) },
-	},
-	{
-		Key: "host", Doc: "The host in the visitor's request.",
-		Bounds: "a bare name or an IP address: no scheme, no port, no wildcard",
-		Field:  func(s *Settings) any { return &s.Host }, Rule: func(s *Settings) string { return checkHost(s.Host) },
-	},
+	text("name", func(s *Settings) *string { return &s.Name }, checkRoomName,
+		"Part of the cookie's name. A renamed room is another room, unless `identity` has its old name.",
+		fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName)),
+	text("host", func(s *Settings) *string { return &s.Host }, checkHost, "The host in the visitor's request.",
+		"a bare name or an IP address: no scheme, no port, no wildcard"),
 	{
 		Key: "path", Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
 		Bounds: fmt.Sprintf("at most %d bytes that mean the same to every site", match.MaxPath),
@@ -77,33 +72,24 @@ var Schema = []Setting{
 		Field:  func(s *Settings) any { return &s.IsolationLimit },
 		Rule:   func(s *Settings) string { return checkIsolationLimit(s.IsolationLimit, s.OnIsolation) },
 	},
-	{
-		Key: "origin", Doc: "The site.", Bounds: "an absolute http or https URL without a path",
-		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return CheckOrigin(s.Origin) },
-	},
+	text("origin", func(s *Settings) *string { return &s.Origin }, CheckOrigin, "The site.",
+		"an absolute http or https URL without a path"),
 	{
 		Key: "queueing_status_code", Default: DefaultQueueingStatus,
 		Doc:    "HTTP status of the waiting page; 429 for [programs](#machines) where it is a success.",
 		Bounds: "200, 202, 429 or 503", Field: func(s *Settings) any { return &s.QueueingStatus },
 		Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
-	{
-		Key: "waiting_page", Events: true,
-		Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
-		Field: func(s *Settings) any { return &s.WaitingPage },
-		Rule:  func(s *Settings) string { return checkPageName(s.WaitingPage) },
-	},
+	forEvents(text("waiting_page", func(s *Settings) *string { return &s.WaitingPage }, checkPageName,
+		"A file beside the rooms file: a style for the built-in page, or a page of your own.", "a file name")),
 	{
 		Key: "default_template_language", Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
 		Doc:   "For browsers that ask for no language of the page.",
 		Field: func(s *Settings) any { return &s.DefaultLanguage },
 		Rule:  func(s *Settings) string { return checkOneOf(s.DefaultLanguage, Languages...) },
 	},
-	{
-		Key: "queue_message", Doc: "The operator's message to visitors that wait.",
-		Bounds: fmt.Sprintf("at most %d bytes", MaxMessage), Field: func(s *Settings) any { return &s.QueueMessage },
-		Rule: func(s *Settings) string { return checkMessage(s.QueueMessage) },
-	},
+	text("queue_message", func(s *Settings) *string { return &s.QueueMessage }, checkMessage,
+		"The operator's message to visitors that wait.", fmt.Sprintf("at most %d bytes", MaxMessage)),
 	{
 		Key: "epoch", Doc: "Raise it to void every ticket of the room.", Bounds: "0 to 4294967295",
 		Field: func(s *Settings) any { return &s.Epoch },
@@ -111,13 +97,9 @@ var Schema = []Setting{
 	choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
 		"Where a session's ticket is accepted ([Ticket binding](#ticket-binding)).", BindingNone, BindingNetwork,
 		BindingStrict),
-	{
-		Key:    "cors_origins",
-		Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
-		Doc:    "Pages that may read the edge's answers ([Other origins](#other-origins)).",
-		Field:  func(s *Settings) any { return &s.CORSOrigins },
-		Rule:   func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
-	},
+	text("cors_origins", func(s *Settings) *string { return &s.CORSOrigins }, checkCORSOrigins,
+		"Pages that may read the edge's answers ([Other origins](#other-origins)).",
+		fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins)),
 	choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
 		"Answers to preflights of other origins ([Other origins](#other-origins)).", PreflightsSite, PreflightsEdge),
 	{
@@ -128,43 +110,25 @@ var Schema = []Setting{
 	choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
 		"`private`: the site's answers to visitors inside become `private`, so that no CDN serves them past the room; `site`: unchanged.",
 		CachingPrivate, CachingSite),
-	{
-		Key: "identity", Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
-		Doc:   "Name of the room in tickets, cookies and the API where it differs from `name`: a renamed room with its old name here keeps sessions and places.",
-		Field: func(s *Settings) any { return &s.Identity },
-		Rule:  func(s *Settings) string { return checkIdentity(s.Identity) },
-	},
-	{
-		Key:    "waiting_page_sources",
-		Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
-		Doc:    "Further origins from which your own page may load scripts and fetch data.",
-		Field:  func(s *Settings) any { return &s.PageSources },
-		Rule:   func(s *Settings) string { return checkOrigins(s.PageSources) },
-	},
-	{
-		Key: "description", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
-		Doc:   "A note for operators.",
-		Field: func(s *Settings) any { return &s.Description },
-		Rule:  func(s *Settings) string { return checkMessage(s.Description) },
-	},
-	{
-		Key: "queueing_method", Events: true, Default: DefaultMethod,
-		Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
-		Doc:    "Order of admission ([Methods](#methods)).", Field: func(s *Settings) any { return &s.QueueingMethod },
-		Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
-	},
+	text("identity", func(s *Settings) *string { return &s.Identity }, checkIdentity,
+		"Name of the room in tickets, cookies and the API where it differs from `name`: a renamed room with its old name here keeps sessions and places.",
+		fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName)),
+	text("waiting_page_sources", func(s *Settings) *string { return &s.PageSources }, checkOrigins,
+		"Further origins from which your own page may load scripts and fetch data.",
+		fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins)),
+	text("description", func(s *Settings) *string { return &s.Description }, checkMessage, "A note for operators.",
+		fmt.Sprintf("at most %d bytes", MaxMessage)),
+	forEvents(choice("queueing_method", DefaultMethod, func(s *Settings) *string { return &s.QueueingMethod },
+		"Order of admission ([Methods](#methods)).", MethodFIFO, MethodRandom, MethodPassthrough, MethodReject)),
 	truth("queue_all", func(s *Settings) *bool { return &s.QueueAll },
 		"Everybody without a session waits ([Methods](#methods))."),
 	truth("suspended", func(s *Settings) *bool { return &s.Suspended },
 		"The room is off ([Methods](#methods))."),
 	forEvents(truth("disable_session_renewal", func(s *Settings) *bool { return &s.NoRenewal },
 		"A session ends `session_duration` after its admission; `probation` is not used.")),
-	{
-		Key: "cookie_suffix", Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
-		Doc:   "End of the cookie's name. A change makes everybody a newcomer.",
-		Field: func(s *Settings) any { return &s.CookieSuffix },
-		Rule:  func(s *Settings) string { return checkSuffix(s.CookieSuffix) },
-	},
+	text("cookie_suffix", func(s *Settings) *string { return &s.CookieSuffix }, checkSuffix,
+		"End of the cookie's name. A change makes everybody a newcomer.",
+		fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix)),
 	{
 		Key: "cookie_samesite", Default: CookieAuto,
 		Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
@@ -187,19 +151,11 @@ var Schema = []Setting{
 	},
 	truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
 		"Programs that ask for JSON get `queueing_status_code` also if it is a success."),
-	{
-		Key: "enabled_origin_commands", Bounds: "`revoke` or nothing",
-		Doc:   "With `revoke`, `Cf-Waiting-Room-Command: revoke` of the site ends a session too.",
-		Field: func(s *Settings) any { return &s.OriginCommands },
-		Rule:  func(s *Settings) string { return checkCommands(s.OriginCommands) },
-	},
-	{
-		Key:    "methods",
-		Bounds: fmt.Sprintf("at most %d of A-Z 0-9 - with spaces between, without CONNECT, TRACE and PRI", MaxMethods),
-		Doc:    "Further methods that reach the site, such as `PURGE`, beside QUERY and those of IANA's registry.",
-		Field:  func(s *Settings) any { return &s.Methods },
-		Rule:   func(s *Settings) string { return checkMethods(s.Methods) },
-	},
+	text("enabled_origin_commands", func(s *Settings) *string { return &s.OriginCommands }, checkCommands,
+		"With `revoke`, `Cf-Waiting-Room-Command: revoke` of the site ends a session too.", "`revoke` or nothing"),
+	text("methods", func(s *Settings) *string { return &s.Methods }, checkMethods,
+		"Further methods that reach the site, such as `PURGE`, beside QUERY and those of IANA's registry.",
+		fmt.Sprintf("at most %d of A-Z 0-9 - with spaces between, without CONNECT, TRACE and PRI", MaxMethods)),
 	choice("origin_reuse", DefaultReuse, func(s *Settings) *string { return &s.OriginReuse },
 		"Connections to the site: `auto` keeps them for the next visitor, except where a login is bound to one (NTLM, Negotiate); `never` opens one for each request, and passes every informational answer (103).",
 		ReuseAuto, ReuseNever),
@@ -229,6 +185,14 @@ var Schema = []Setting{
 // truth is a boolean setting with the default false.
 func truth(key string, field func(*Settings) *bool, doc string) Setting {
 	return Setting{Key: key, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
+}
+
+// text is a setting with a rule for its text alone.
+func text(key string, field func(*Settings) *string, rule func(string) string, doc, bounds string) Setting {
+	return Setting{
+		Key: key, Doc: doc, Bounds: bounds, Field: func(s *Settings) any { return field(s) },
+		Rule: func(s *Settings) string { return rule(*field(s)) },
+	}
 }
 
 // forEvents returns s as a setting that events may override.
@@ -324,45 +288,17 @@ func (t *Setting) holds(v any) bool {
 	return reflect.TypeOf(v) == reflect.TypeOf(t.Field(&Settings{})).Elem()
 }
 
-// set sets the value of the setting in s.
 func (t *Setting) set(s *Settings, v any) { reflect.ValueOf(t.Field(s)).Elem().Set(reflect.ValueOf(v)) }
 
 // IsZero reports whether the setting is absent from a room.
 func (t *Setting) IsZero(s *Settings) bool {
-	switch f := t.Field(s).(type) {
-	case *string:
-		return *f == ""
-	case *int:
-		return *f == 0
-	case *uint32:
-		return *f == 0
-	case *bool:
-		return !*f
-	case *time.Duration:
-		return *f == 0
-	case *[]Route:
-		return len(*f) == 0
-	case *[]Rule:
-		return len(*f) == 0
-	case *[]Event:
-		return len(*f) == 0
-	default:
-		panic(fmt.Sprintf("room: a setting of type %T", f))
-	}
+	v := reflect.ValueOf(t.Field(s)).Elem()
+	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
 }
 
 // IsDefault reports whether the setting has its default value in a room.
 func (t *Setting) IsDefault(s *Settings) bool {
-	switch f := t.Field(s).(type) {
-	case *string:
-		return *f == "" || t.Default == *f
-	case *int:
-		return *f == 0 || t.Default == *f
-	case *time.Duration:
-		return *f == 0 || t.Default == *f
-	default:
-		return t.IsZero(s)
-	}
+	return t.IsZero(s) || t.Default != nil && t.Value(s) == t.Default
 }
 
 // WithDefaults returns s with its defaults filled in and its hosts and origin in canonical form. Invalid values are

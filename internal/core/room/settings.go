@@ -219,11 +219,8 @@ var (
 
 // controlledID returns the ID contained in a room's id in the API.
 func controlledID(public string) (ID, error) {
-	if len(public) != 32 {
-		return 0, errors.New("an id must be 32 hexadecimal digits")
-	}
-	n, err := strconv.ParseUint(public[:16], 16, 64)
-	if err != nil {
+	n, err := strconv.ParseUint(public[:min(16, len(public))], 16, 64)
+	if err != nil || len(public) != 32 {
 		return 0, errors.New("an id must be 32 hexadecimal digits")
 	}
 	return ID(n), nil

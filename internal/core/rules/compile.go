@@ -37,7 +37,6 @@ type compiler struct{ folded bool }
 
 func never(*Scratch) bool { return false }
 
-// boolean compiles a Boolean node.
 func (c compiler) boolean(n *node) test {
 	switch n.op {
 	case opNot:
@@ -141,7 +140,6 @@ func (n *node) eachOf() *node {
 	return nil
 }
 
-// list compiles a list.
 func (c compiler) list(n *node) listFn {
 	switch n.op {
 	case opNamed:
@@ -153,7 +151,6 @@ func (c compiler) list(n *node) listFn {
 	}
 }
 
-// number compiles a number.
 func (c compiler) number(n *node) intFn {
 	switch {
 	case n.op == opNumber:
@@ -224,9 +221,9 @@ func compareAddr(n *node) test {
 	}
 	lit, holds, ne := n.addr, holdsFor(n.op), n.op == opNe
 	return func(s *Scratch) bool {
-		a, ok := visitor(s)
+		a := s.req.Client.Unmap().WithZone("")
 		switch {
-		case !ok || !s.spend(6):
+		case !a.IsValid() || !s.spend(6):
 			return false
 		case a.BitLen() != lit.BitLen():
 			return ne

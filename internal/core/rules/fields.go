@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"net/netip"
-	"strings"
-)
+import "strings"
 
 // kindOf is the type of a value.
 type kindOf uint8
@@ -45,16 +42,10 @@ type field struct {
 	byName func(name string) listFn // of a map
 }
 
-func text(get func(*Request) string) field {
-	return field{kind: textKind, text: func(s *Scratch) (string, bool) { return get(s.req), true }}
-}
-
 // geoText is a text field that is missing if empty.
 func geoText(get func(*Request) string) field {
 	return field{kind: textKind, geo: true, text: func(s *Scratch) (string, bool) { v := get(s.req); return v, v != "" }}
 }
-
-func header(name string) field { return field{kind: textKind, text: joined(name, ", ")} }
 
 var (
 	country     = geoText(func(r *Request) string { return r.Country })
@@ -70,7 +61,7 @@ var (
 	suffix  = field{kind: textKind, ofPath: true, url: true, text: extension}
 	uri     = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, false) }}
 	fullURI = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, true) }}
-	query   = text(func(r *Request) string { return r.Query })
+	query   = field{kind: textKind, text: func(s *Scratch) (string, bool) { return s.req.Query, true }}
 	args    = field{kind: mapKind, list: argValues, byName: func(name string) listFn {
 		return func(s *Scratch, pos int64) (string, int64, bool) { return nextArg(s, pos, name, true) }
 	}}
@@ -113,7 +104,7 @@ var fields = map[string]field{
 	"http.user_agent":                 {kind: textKind, text: agent},
 	"http.referer":                    {kind: textKind, text: first("referer")},
 	"http.cookie":                     {kind: textKind, text: joined("cookie", "; ")},
-	"http.x_forwarded_for":            header("x-forwarded-for"),
+	"http.x_forwarded_for":            {kind: textKind, text: joined("x-forwarded-for", ", ")},
 	"http.request.headers":            {kind: mapKind, list: headerValues, byName: lines},
 	"http.request.headers.values":     {kind: textsKind, list: headerValues},
 	"http.request.headers.names":      {kind: textsKind, list: headerNames},
@@ -134,12 +125,6 @@ var fields = map[string]field{
 	"ip.geoip.is_in_european_union":   european,
 	"ip.geoip.subdivision_1_iso_code": subdivision,
 	"cf.client.bot":                   {kind: boolKind, bot: true, truth: func(s *Scratch) bool { return s.req.Crawler }},
-}
-
-// visitor returns the address of the visitor.
-func visitor(s *Scratch) (netip.Addr, bool) {
-	a := s.req.Client
-	return a.Unmap().WithZone(""), a.IsValid()
 }
 
 // address returns path and query, or the full URL.
@@ -262,23 +247,29 @@ func joined(name, with string) textFn {
 
 // argAt returns the query argument at a position.
 func argAt(s *Scratch, pos int64) (name, value string, next int64, ok bool) {
-	q := s.req.Query
-	for int(pos) < len(q) {
-		rest := q[pos:]
-		n := strings.IndexByte(rest, '&')
-		if n < 0 {
-			n = len(rest)
-		}
-		if !s.spend(16 + n/2) {
+	for next = pos; ; {
+		arg, after, ok := s.part(s.req.Query, next, '&', 16)
+		if !ok {
 			return "", "", 0, false
 		}
-		pos += int64(n) + 1
-		if n > 0 {
-			name, value, _ = strings.Cut(rest[:n], "=")
-			return name, value, pos, true
+		if next = after; arg != "" {
+			name, value, _ = strings.Cut(arg, "=")
+			return name, value, next, true
 		}
 	}
-	return "", "", 0, false
+}
+
+// part returns the part of a list at a position, up to a separator, and the next position, for cost steps and more if it
+// is long.
+func (s *Scratch) part(list string, pos int64, separator byte, cost int) (v string, next int64, ok bool) {
+	if int(pos) >= len(list) {
+		return "", 0, false
+	}
+	v = list[pos:]
+	if n := strings.IndexByte(v, separator); n >= 0 {
+		v = v[:n]
+	}
+	return v, pos + int64(len(v)) + 1, s.spend(cost + len(v)/2)
 }
 
 func argValues(s *Scratch, pos int64) (string, int64, bool) { return nextArg(s, pos, "", false) }
@@ -328,7 +319,6 @@ func (s *Scratch) readCookies() {
 	}
 }
 
-// cookies returns the cookies with a name.
 func cookies(name string) listFn {
 	return func(s *Scratch, pos int64) (string, int64, bool) {
 		all := s.cookies()
@@ -352,20 +342,15 @@ func cookieValues(s *Scratch, pos int64) (string, int64, bool) {
 // languages returns the languages of Accept-Language in header order.
 func languages(s *Scratch, pos int64) (string, int64, bool) {
 	all, _ := first("accept-language")(s)
-	for int(pos) < len(all) {
-		rest := all[pos:]
-		n := strings.IndexByte(rest, ',')
-		if n < 0 {
-			n = len(rest)
-		}
-		if !s.spend(6 + n/2) {
+	for {
+		item, next, ok := s.part(all, pos, ',', 6)
+		if !ok {
 			return "", 0, false
 		}
-		pos += int64(n) + 1
-		tag, _, _ := strings.Cut(rest[:n], ";")
+		tag, _, _ := strings.Cut(item, ";")
 		if tag = strings.Trim(tag, " \t"); tag != "" {
-			return tag, pos, true
+			return tag, next, true
 		}
+		pos = next
 	}
-	return "", 0, false
 }

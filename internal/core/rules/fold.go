@@ -78,19 +78,7 @@ func (s *Scratch) fold(v string) (string, bool) {
 	return fold(v), true
 }
 
-// sameName compares a header name with one in lower case.
+// sameName compares a header name, which is ASCII, with one in lower case.
 func sameName(name, lower string) bool {
-	if len(name) != len(lower) {
-		return false
-	}
-	for i := range len(lower) {
-		c := name[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
+	return len(name) == len(lower) && strings.EqualFold(name, lower)
 }

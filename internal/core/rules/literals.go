@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -88,7 +89,7 @@ func (p *parser) members(n *node, kind kindOf) {
 		}
 	}
 	n.ranges, n.networks = ranges, newNetworks(ranges)
-	n.numbers = merged(n.numbers)
+	n.numbers = merged(n.numbers, cmp.Compare[int64])
 }
 
 func (p *parser) list(n *node, kind kindOf, at int) {

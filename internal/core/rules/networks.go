@@ -25,7 +25,7 @@ func (a wide) compare(b wide) int {
 	return cmp.Compare(a.low, b.low)
 }
 
-type wideRange struct{ from, to wide }
+type wideRange = span[wide]
 
 // NewNetworks returns the set of the networks. An address is its own network, and IPv4-mapped IPv6 is IPv4.
 func NewNetworks(all []netip.Prefix) *Networks {
@@ -37,7 +37,7 @@ func NewNetworks(all []netip.Prefix) *Networks {
 }
 
 // addrRange is an inclusive range of addresses of one family.
-type addrRange struct{ from, to netip.Addr }
+type addrRange = span[netip.Addr]
 
 func rangeOf(p netip.Prefix) addrRange {
 	a, bits := p.Addr().WithZone(""), p.Bits()
@@ -63,18 +63,7 @@ func newNetworks(ranges []addrRange) *Networks {
 			v6 = append(v6, wideRange{number6(r.from), number6(r.to)})
 		}
 	}
-	n := &Networks{v4: merged(v4)}
-	slices.SortFunc(v6, func(a, b wideRange) int { return a.from.compare(b.from) })
-	for _, r := range v6 {
-		if last := len(n.v6) - 1; last >= 0 && r.from.compare(n.v6[last].to) <= 0 {
-			if n.v6[last].to.compare(r.to) < 0 {
-				n.v6[last].to = r.to
-			}
-			continue
-		}
-		n.v6 = append(n.v6, r)
-	}
-	return n
+	return &Networks{merged(v4, cmp.Compare[int64]), merged(v6, wide.compare)}
 }
 
 func number4(a netip.Addr) int64 {
@@ -107,12 +96,17 @@ func (n *Networks) Has(a netip.Addr) bool {
 	return low < len(n.v6) && n.v6[low].from.compare(v) <= 0
 }
 
-// merged returns the same numbers in sorted ranges without overlaps.
-func merged(all []numberRange) (out []numberRange) {
-	slices.SortFunc(all, func(a, b numberRange) int { return cmp.Compare(a.from, b.from) })
+// span is an inclusive range.
+type span[T any] struct{ from, to T }
+
+// merged returns the same values in sorted ranges without overlaps.
+func merged[T any](all []span[T], compare func(a, b T) int) (out []span[T]) {
+	slices.SortFunc(all, func(a, b span[T]) int { return compare(a.from, b.from) })
 	for _, r := range all {
-		if last := len(out) - 1; last >= 0 && r.from <= out[last].to {
-			out[last].to = max(out[last].to, r.to)
+		if last := len(out) - 1; last >= 0 && compare(r.from, out[last].to) <= 0 {
+			if compare(out[last].to, r.to) < 0 {
+				out[last].to = r.to
+			}
 			continue
 		}
 		out = append(out, r)

@@ -60,7 +60,7 @@ type node struct {
 	networks                   *Networks
 }
 
-type numberRange struct{ from, to int64 }
+type numberRange = span[int64]
 
 // parser parses an expression into a tree and checks its types.
 type parser struct {

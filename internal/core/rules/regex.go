@@ -119,9 +119,7 @@ func (b *builder) classes() bool {
 			for j := 0; j < len(in.Rune); j += 2 {
 				cuts = append(cuts, in.Rune[j], in.Rune[j+1]+1)
 			}
-		case syntax.InstRuneAny, syntax.InstRuneAnyNotNL,
-			syntax.InstAlt, syntax.InstAltMatch, syntax.InstCapture, syntax.InstEmptyWidth,
-			syntax.InstMatch, syntax.InstFail, syntax.InstNop:
+		default: // it takes every character alike, or none
 		}
 	}
 	slices.Sort(cuts)
@@ -181,10 +179,9 @@ func takes(in *syntax.Inst, r rune) bool {
 	switch in.Op {
 	case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
 		return in.MatchRune(r)
-	case syntax.InstAlt, syntax.InstAltMatch, syntax.InstCapture, syntax.InstEmptyWidth, syntax.InstMatch, syntax.InstFail,
-		syntax.InstNop:
+	default:
+		return false
 	}
-	return false
 }
 
 // run builds all states, the start state first.

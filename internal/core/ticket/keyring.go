@@ -209,8 +209,7 @@ func (r Keyring) Continues(o Keyring) bool {
 	if len(o.Keys) == 0 || r.Version >= o.Version+MaxKeys {
 		return true
 	}
-	newest := o.Keys[len(o.Keys)-1]
-	return slices.ContainsFunc(r.Keys, func(k Key) bool { return k.ID == newest.ID && k.Secret == newest.Secret })
+	return r.has(o.Keys[len(o.Keys)-1])
 }
 
 // EncodeKeyring returns the ring as stored and distributed. The result holds secrets.

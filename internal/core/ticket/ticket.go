@@ -11,6 +11,7 @@ package ticket
 
 import (
 	"encoding/binary"
+	"hash/fnv"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -26,11 +27,9 @@ const Nobody DC = 0
 // DCOf returns the number of the data centre called name (FNV-1a, 32 bits). A configuration with colliding names is
 // refused.
 func DCOf(name string) DC {
-	h := uint32(2166136261)
-	for i := range len(name) {
-		h = (h ^ uint32(name[i])) * 16777619
-	}
-	return DC(h)
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return DC(h.Sum32())
 }
 
 // Flags of a ticket.

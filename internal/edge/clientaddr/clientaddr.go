@@ -128,10 +128,13 @@ func ForwardedProto(lines []string) (overTLS, ok bool) {
 }
 
 // Prefix returns the unit of the limits: an IPv4 /24 or an IPv6 /56.
-func Prefix(a netip.Addr) netip.Prefix {
-	bits := 24
+func Prefix(a netip.Addr) netip.Prefix { return PrefixOf(a, 24, 56) }
+
+// PrefixOf returns the prefix of an address with so many bits, an invalid one for an invalid address.
+func PrefixOf(a netip.Addr, bits4, bits6 int) netip.Prefix {
+	bits := bits4
 	if a.Is6() {
-		bits = 56
+		bits = bits6
 	}
 	p, err := a.Prefix(bits)
 	if err != nil {

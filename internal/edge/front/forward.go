@@ -99,7 +99,6 @@ func (w *work) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
 // plainBody writes the body of an answer as it is.
 type plainBody struct{ *conn }
 
-// add implements [bodyWriter].
 func (c plainBody) add(b []byte, _ bool) error {
 	c.out = append(c.out, b...)
 	if len(c.out) >= smallBody {
@@ -108,7 +107,6 @@ func (c plainBody) add(b []byte, _ bool) error {
 	return nil
 }
 
-// flush implements [bodyWriter].
 func (c plainBody) flush() error {
 	if len(c.out) > 0 && !c.output.write(c.trip.up != nil, c.f.opts.Timeouts.Idle, c.out) {
 		return errVisitorLeft
@@ -117,7 +115,6 @@ func (c plainBody) flush() error {
 	return nil
 }
 
-// through implements [bodyWriter].
 func (c plainBody) through(b []byte, _ bool) error {
 	if !c.output.write(c.trip.up != nil, c.f.opts.Timeouts.Idle, b) {
 		return errVisitorLeft
@@ -128,7 +125,6 @@ func (c plainBody) through(b []byte, _ bool) error {
 // chunkedBody writes the body of an answer in chunks of its own, without the extensions and trailers of the site.
 type chunkedBody struct{ plainBody }
 
-// add implements [bodyWriter].
 func (c chunkedBody) add(b []byte, last bool) error {
 	if c.out = appendChunk(c.out, b); last {
 		c.out = append(c.out, lastChunk...)

@@ -63,7 +63,9 @@ func (f *Front) Run(ctx context.Context) {
 // Serve starts to serve the connections of a listener, with TLS if cfg is not nil, and returns the listener of the
 // connections that net/http must serve. auth is nil if the peers are visitors, not servers that ask about them.
 func (f *Front) Serve(l net.Listener, cfg *tls.Config, auth Authorizer) net.Listener {
-	to := newHandover(l.Addr(), f.opts.Connections)
+	to := &handover{
+		addr: l.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), over: f.opts.Connections,
+	}
 	if cfg != nil {
 		l = sse.Listener{Listener: l}
 	}

@@ -21,10 +21,6 @@ type handover struct {
 	over   Connections
 }
 
-func newHandover(addr net.Addr, all Connections) *handover {
-	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), over: all}
-}
-
 func (h *handover) put(c net.Conn) {
 	select {
 	case h.conns <- c:
@@ -33,7 +29,6 @@ func (h *handover) put(c net.Conn) {
 	}
 }
 
-// Accept implements [net.Listener].
 func (h *handover) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.conns:
@@ -43,13 +38,11 @@ func (h *handover) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements [net.Listener].
 func (h *handover) Close() error {
 	h.once.Do(func() { close(h.closed) })
 	return nil
 }
 
-// Addr implements [net.Listener].
 func (h *handover) Addr() net.Addr { return h.addr }
 
 // handed is a connection that was handed over, with the bytes that were read and not used. A guard checks what net/http
@@ -86,7 +79,6 @@ func (h *handed) TakeTied() net.Conn {
 	return up
 }
 
-// Read implements [net.Conn].
 func (h *handed) Read(b []byte) (int, error) {
 	n, err := h.read(b)
 	if n > 0 {
@@ -133,7 +125,6 @@ func (h *handed) CloseWrite() error {
 	return nil
 }
 
-// Write implements [net.Conn].
 func (h *handed) Write(b []byte) (int, error) {
 	h.wrote.Store(true)
 	return h.Conn.Write(b)
@@ -158,10 +149,8 @@ type Handed interface {
 	Unread() int
 }
 
-// Bare implements [Handed].
 func (h *handed) Bare() net.Conn { return h.Conn }
 
-// Unread implements [Handed].
 func (h *handed) Unread() int { return len(h.rest) }
 
 // handedTLS is a handed connection with TLS.

@@ -49,10 +49,8 @@ type writer2 struct {
 	wrote  int64
 }
 
-// Header implements [http.ResponseWriter].
 func (w *writer2) Header() http.Header { return w.h }
 
-// WriteHeader implements [http.ResponseWriter].
 func (w *writer2) WriteHeader(status int) {
 	if w.status != 0 {
 		return
@@ -114,7 +112,6 @@ func (w *writer2) begin(ends bool) bool {
 	return ok
 }
 
-// Write implements [http.ResponseWriter].
 func (w *writer2) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	switch w.wrote += int64(len(b)); {
@@ -271,7 +268,6 @@ func (b *body2) endLocked() error {
 	return nil
 }
 
-// Read implements [io.Reader].
 func (b *body2) Read(p []byte) (int, error) {
 	x := b.s.x
 	for {
@@ -328,7 +324,6 @@ func (b *body2) await(by time.Time) bool {
 	}
 }
 
-// Close implements [io.Closer].
 func (b *body2) Close() error {
 	x := b.s.x
 	x.open.mu.Lock()

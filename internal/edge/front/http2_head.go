@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -192,14 +193,8 @@ func (h *head2) plain() bool {
 	if !h.ends || h.odd {
 		return false
 	}
-	kept := h.req.Fields[:0]
-	for _, f := range h.req.Fields {
-		if f.Name == "Te" { // asks for trailers, which sites are not asked for
-			continue
-		}
-		kept = append(kept, f)
-	}
-	h.req.Fields = kept
+	// It asks for trailers, which sites are not asked for.
+	h.req.Fields = slices.DeleteFunc(h.req.Fields, func(f http1.Field) bool { return f.Name == "Te" })
 	return h.req.Adopt(h.method, h.path, h.authority, h.length)
 }
 

@@ -49,10 +49,8 @@ type visit2 struct {
 
 var _ context.Context = (*visit2)(nil)
 
-// Deadline implements [context.Context].
 func (*visit2) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done implements [context.Context].
 func (v *visit2) Done() <-chan struct{} {
 	v.s.goApart()
 	mu := &v.s.x.open.mu
@@ -66,7 +64,6 @@ func (v *visit2) Done() <-chan struct{} {
 	return v.gone
 }
 
-// Err implements [context.Context].
 func (v *visit2) Err() error {
 	mu := &v.s.x.open.mu
 	mu.Lock()
@@ -88,7 +85,6 @@ func (v *visit2) Value(key any) any {
 	return nil
 }
 
-// bind implements [visitor].
 func (v *visit2) bind(up *http1.Conn) bool {
 	mu := &v.s.x.open.mu
 	mu.Lock()
@@ -100,7 +96,6 @@ func (v *visit2) bind(up *http1.Conn) bool {
 // watch implements [visitor]: the reader of the connection always does.
 func (v *visit2) watch() {}
 
-// hint implements [visitor].
 func (v *visit2) hint(r *http1.Response) bool {
 	s := v.s
 	b := appendStatus2(beginHead(nil, s.x.shrunk.Load()), r.Status)
@@ -388,7 +383,6 @@ func (s *stream) answer() {
 	}
 }
 
-// add implements [bodyWriter].
 func (s *stream) add(b []byte, last bool) error {
 	if !s.write(b, last, s.trip.opts.Timeouts.Idle) {
 		return errVisitorLeft
@@ -396,7 +390,6 @@ func (s *stream) add(b []byte, last bool) error {
 	return nil
 }
 
-// flush implements [bodyWriter].
 func (s *stream) flush() error {
 	if !s.sendOut(s.trip.opts.Timeouts.Idle) {
 		return errVisitorLeft
@@ -404,7 +397,6 @@ func (s *stream) flush() error {
 	return nil
 }
 
-// through implements [bodyWriter].
 func (s *stream) through(b []byte, last bool) error {
 	if err := s.add(b, last); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 
 // Status lines and header fields as text.
 
-// appendStatus appends a status line.
 func appendStatus(b []byte, status int) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)

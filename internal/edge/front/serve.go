@@ -177,7 +177,6 @@ func (w *work) fillAsk(
 // requestLines are the header fields of a request for rules.
 type requestLines http1.Request
 
-// AppendTo implements [gate.HeaderLines].
 func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
 	for i := range r.Fields {
 		out = append(out, rules.Header(r.Fields[i]))

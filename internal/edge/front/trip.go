@@ -52,7 +52,6 @@ func (x *trip) drop() {
 	}
 }
 
-// visitor is the visitor of a trip.
 type visitor interface {
 	// bind sets the connection to an origin that is closed when the visitor leaves, nil for none. It reports whether the
 	// visitor is still there.

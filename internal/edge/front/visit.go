@@ -116,13 +116,10 @@ func (v *visit) end() (b byte, read bool) {
 	return v.b[0], read
 }
 
-// Deadline implements [context.Context].
 func (*visit) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Value implements [context.Context].
 func (*visit) Value(any) any { return nil }
 
-// Done implements [context.Context].
 func (v *visit) Done() <-chan struct{} {
 	v.watch()
 	v.mu.Lock()
@@ -130,7 +127,6 @@ func (v *visit) Done() <-chan struct{} {
 	return v.gone
 }
 
-// Err implements [context.Context].
 func (v *visit) Err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -150,7 +146,6 @@ func (v *visit) readUntil(limit time.Time, slack time.Duration) bool {
 	return v.conn.SetReadDeadline(limit) == nil
 }
 
-// hint implements [visitor].
 func (v *visit) hint(r *http1.Response) bool {
 	b := appendStatus(nil, r.Status)
 	for i := range r.Fields {

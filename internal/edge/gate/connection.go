@@ -51,16 +51,12 @@ func (c *Connection) Active() {
 		return
 	}
 	c.next = now.Add(activeEvery)
-	rooms, hurry := c.gate.Rooms(), false
-	c.gate.Engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+	rooms := c.gate.Rooms()
+	c.gate.Engine.withWake(func(now fleettime.Mono, eng *admission.Engine) {
 		for i := range c.stays {
 			if r := rooms.ByID(c.stays[i].Room); r != nil && r.LongConnections == room.LongRenew {
 				c.stays[i].Ticket = eng.Live(now, r.ID, c.stays[i].Ticket)
 			}
 		}
-		hurry = eng.Due() <= now
 	})
-	if hurry {
-		c.gate.Engine.wake()
-	}
 }

@@ -58,6 +58,18 @@ func (e *engine) With(do func(now fleettime.Mono, eng *admission.Engine)) {
 	do(now, e.core)
 }
 
+// withWake is With, and then calls wake if a report is due.
+func (e *engine) withWake(do func(now fleettime.Mono, eng *admission.Engine)) {
+	hurry := false
+	e.With(func(now fleettime.Mono, eng *admission.Engine) {
+		do(now, eng)
+		hurry = eng.Due() <= now
+	})
+	if hurry {
+		e.wake()
+	}
+}
+
 // Time returns fleet time, or the machine's time while the uncertainty exceeds [fleettime.Rough].
 func (e *engine) Time() fleettime.Time {
 	e.mu.Lock()
@@ -242,29 +254,17 @@ func (e *engine) endHold(
 
 // quit ends one stay.
 func (e *engine) quit(st *Stay) {
-	ended, hurry := false, false
-	e.With(func(now fleettime.Mono, eng *admission.Engine) {
-		ended, hurry = eng.Quit(now, st.Room, st.Ticket), eng.Due() <= now
-	})
+	ended := false
+	e.withWake(func(now fleettime.Mono, eng *admission.Engine) { ended = eng.Quit(now, st.Room, st.Ticket) })
 	e.finish(st.Place())
 	if ended {
 		e.metrics.quits.Inc()
-		if hurry {
-			e.wake()
-		}
 	}
 }
 
 // goAway records a departure, and has it reported soon.
 func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) {
-	hurry := false
-	e.With(func(now fleettime.Mono, eng *admission.Engine) {
-		gone = eng.Away(now, id, *t, answer)
-		hurry = eng.Due() <= now
-	})
-	if gone && hurry {
-		e.wake()
-	}
+	e.withWake(func(now fleettime.Mono, eng *admission.Engine) { gone = eng.Away(now, id, *t, answer) })
 	return gone
 }
 

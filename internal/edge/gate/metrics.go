@@ -264,7 +264,6 @@ func newCollector(g *Gate) *collector {
 	}
 }
 
-// Describe implements [prometheus.Collector].
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests, c.stopped,
@@ -274,7 +273,6 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector].
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

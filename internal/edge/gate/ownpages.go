@@ -3,6 +3,7 @@ package gate
 import (
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,20 +36,22 @@ const (
 	CheckDrawPath = "/.well-known/vestibule/check-draw"
 )
 
-// ownPaths are the handlers of those paths.
-var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string){
+// ownHandler answers a request for one of those paths.
+type ownHandler func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string)
+
+var ownPaths = map[string]ownHandler{
 	ClientPath:    (*ownPages).client,
 	WordsPath:     (*ownPages).words,
-	LeavePath:     (*ownPages).leave,
-	AwayPath:      (*ownPages).away,
-	EventsPath:    (*ownPages).listen,
+	LeavePath:     ofSite(methodPost, (*ownPages).leave),
+	AwayPath:      ofSite(methodPost, (*ownPages).away),
+	EventsPath:    ofSite(methodGet, (*ownPages).listen),
 	KeysPath:      (*ownPages).publishKeys,
 	VerifyPath:    (*ownPages).verify,
 	DrawPath:      (*ownPages).serveDraw,
 	CheckDrawPath: (*ownPages).checkDraw,
-	LanguagePath:  (*ownPages).languages,
-	PushPath:      (*ownPages).push,
-	PushPagePath:  (*ownPages).pushPage,
+	LanguagePath:  ofSite(methodGet, (*ownPages).languages),
+	PushPath:      ofSite(methodPost, (*ownPages).push),
+	PushPagePath:  ofSite(methodGet, (*ownPages).pushPage),
 	PushWorkPath:  (*ownPages).pushWorker,
 }
 
@@ -62,7 +65,7 @@ func Answers(target string) bool {
 }
 
 // answerOf returns the handler of a path, or nil. Most paths are not looked up.
-func answerOf(path string) func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string) {
+func answerOf(path string) ownHandler {
 	if !strings.HasPrefix(path, "/.well-known/") {
 		return nil
 	}
@@ -78,13 +81,18 @@ type ownPages struct {
 	storePush  func(id room.ID, visitor uint64, record []byte) bool
 }
 
+// ofSite returns the handler of a path that only this site's own pages may request, with a method.
+func ofSite(method string, do func(*ownPages, *Request, *Outcome, *snapshot, url.Values)) ownHandler {
+	return func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string) {
+		if values, ok := p.ownPage(r, o, rooms, query, method); ok {
+			do(p, r, o, rooms, values)
+		}
+	}
+}
+
 // leave ends the stays of the visitor's tickets and deletes the cookies. It is idempotent. Other sites cannot
 // trigger it.
-func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodPost)
-	if !ok {
-		return
-	}
+func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	named := values.Get("room")
 	var left, unread *roomState // the first room that was left or named, and the first with an unreadable ticket
 	for _, rm := range rooms.rooms {
@@ -125,12 +133,9 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 // wantsWords reports whether a reader expects a body: a person with the page's form, or an app with JSON. A beacon
 // does not.
 func wantsWords(accept []string) bool {
-	for _, a := range accept {
-		if strings.Contains(a, "text/html") || strings.Contains(a, "application/json") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(accept, func(a string) bool {
+		return strings.Contains(a, "text/html") || strings.Contains(a, "application/json")
+	})
 }
 
 // ownPage rejects requests other than the given method from this site's own page, and returns the parameters. A
@@ -164,11 +169,7 @@ func (p *ownPages) ownPage(r *Request, o *Outcome, rooms *snapshot, query, metho
 }
 
 // away stops counting a visitor whose page went away until its next request.
-func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodPost)
-	if !ok {
-		return
-	}
+func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	answer, err := strconv.ParseUint(values.Get("answer"), 10, 8)
 	if err != nil && values.Has("answer") {
 		o.Refuse("refused_away", "answer: must be 0 to 255.", statusBadRequest)
@@ -198,12 +199,8 @@ func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 }
 
 // listen starts the event stream of a waiting visitor. 204 stops a browser's reconnects.
-func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodGet)
-	if !ok {
-		return
-	}
-	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
+func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
+	rm := rooms.named(values.Get("room"))
 	b := p.reader.read(r, o, rooms, rm)
 	if b.unread {
 		o.set("Retry-After", "2")
@@ -252,8 +249,8 @@ func (p *ownPages) checkDraw(r *Request, o *Outcome, rooms *snapshot, query stri
 	p.engine.metrics.count("draw")
 	lang := page.English
 	if values, err := url.ParseQuery(query); err == nil {
-		if rm := rooms.set.ByName(values.Get("room")); rm != nil {
-			lang = rooms.rooms[rm.Index].lang
+		if rm := rooms.named(values.Get("room")); rm != nil {
+			lang = rm.lang
 		}
 	}
 	lang = p.answers.language(r, lang)
@@ -268,13 +265,9 @@ func (p *ownPages) checkDraw(r *Request, o *Outcome, rooms *snapshot, query stri
 const languageCookie = "vestibule_language"
 
 // languages answers with the list of languages, or stores the choice and redirects back.
-func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodGet)
-	if !ok {
-		return
-	}
+func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
 	p.engine.metrics.count("language")
-	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
+	rm := rooms.named(values.Get("room"))
 	back := values.Get("back")
 	if back == "" {
 		back = r.refererPath()
@@ -316,10 +309,5 @@ func isPath(s string) bool {
 	if len(s) > 2048 || !strings.HasPrefix(s, "/") || len(s) > 1 && (s[1] == '/' || s[1] == '\\') {
 		return false
 	}
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

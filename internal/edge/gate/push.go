@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
@@ -51,18 +52,17 @@ type notifies struct {
 
 // of returns the same for a secret, nil for none.
 func (n *notifies) of(secret ticket.Secret, log *slog.Logger) *notifies {
-	if secret == (ticket.Secret{}) || n != nil && n.secret == secret {
-		if secret == (ticket.Secret{}) {
-			return nil
-		}
+	switch {
+	case secret == (ticket.Secret{}):
+		return nil
+	case n != nil && n.secret == secret:
 		return n
 	}
 	sealer, err := push.NewSealer(secret)
-	if err != nil {
-		log.Error("no notifications", slog.Any("error", err))
-		return nil
+	var id *push.Identity
+	if err == nil {
+		id, err = push.NewIdentity(secret)
 	}
-	id, err := push.NewIdentity(secret)
 	if err != nil {
 		log.Error("no notifications", slog.Any("error", err))
 		return nil
@@ -71,17 +71,12 @@ func (n *notifies) of(secret ticket.Secret, log *slog.Logger) *notifies {
 }
 
 // push begins, confirms or ends the subscription of a waiting visitor.
-func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodPost)
-	if !ok {
-		return
-	}
-	named := rooms.set.ByName(values.Get("room"))
-	if named == nil || rooms.rooms[named.Index].notifies == nil {
+func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
+	rm := rooms.named(values.Get("room"))
+	if rm == nil || rm.notifies == nil {
 		o.Refuse("push_refused", "room: must name a room with web_push.", statusNotFound)
 		return
 	}
-	rm := rooms.rooms[named.Index]
 	b := p.reader.read(r, o, rooms, rm)
 	switch id := b.place.ID; {
 	case values.Has("end"):
@@ -209,12 +204,8 @@ func (o *issued) pushLine(rm *roomState, value string) Field {
 }
 
 // pushPage answers with the script for subscribing in a room, in a language.
-func (p *ownPages) pushPage(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := p.ownPage(r, o, rooms, query, methodGet)
-	if !ok {
-		return
-	}
-	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
+func (p *ownPages) pushPage(r *Request, o *Outcome, rooms *snapshot, values url.Values) {
+	rm := rooms.named(values.Get("room"))
 	if rm.notifies == nil {
 		o.Refuse("push_refused", "room: must name a room with web_push.", statusNotFound)
 		return

@@ -33,7 +33,6 @@ type snapshot struct {
 	keysAreNewest func() bool // the store has just confirmed the ring
 }
 
-// roomState is one room of a snapshot.
 type roomState struct {
 	*room.Room
 	cookie   [2]cookieNames // without and with TLS
@@ -192,6 +191,15 @@ func (s *snapshot) addOrigin(text string, old *snapshot) *origin.Origin {
 // Origins returns all sites behind the gate.
 func (g *Gate) Origins() []*origin.Origin {
 	return slices.Collect(maps.Values(g.rooms.Load().origins))
+}
+
+// named returns the room of this name, nil for none.
+func (s *snapshot) named(name string) *roomState {
+	r := s.set.ByName(name)
+	if r == nil {
+		return nil
+	}
+	return s.rooms[r.Index]
 }
 
 // customPage returns the operator's page of a room, or the built-in one if it is missing or broken.

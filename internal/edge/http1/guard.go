@@ -163,7 +163,7 @@ func (g *Guard) field(name, value string, whole bool) error {
 	switch {
 	case strings.EqualFold(name, "Content-Length"):
 		var ok bool
-		if g.length, ok = parseLengthOf(value); !ok {
+		if g.length, ok = parseLength(value, lengthDigits); !ok {
 			return odd("a Content-Length")
 		}
 		g.lengths++

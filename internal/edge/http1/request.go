@@ -222,7 +222,7 @@ func (r *Request) parsePlain(head []byte) bool {
 			continue
 		case "Content-Length":
 			lengths++
-			n, ok := parseLength(value)
+			n, ok := parseLength(value, 10)
 			if !ok {
 				return false
 			}
@@ -313,9 +313,9 @@ func canonical(scratch, head []byte, lines []line) (string, []byte) {
 	return string(scratch), scratch
 }
 
-// parseLength parses a Content-Length.
-func parseLength(s string) (int64, bool) {
-	if s == "" || len(s) > 10 || s[0] == '0' && len(s) > 1 {
+// parseLength parses a Content-Length of at most so many digits.
+func parseLength(s string, digits int) (int64, bool) {
+	if s == "" || len(s) > digits || s[0] == '0' && len(s) > 1 {
 		return 0, false
 	}
 	n := int64(0)

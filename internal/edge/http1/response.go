@@ -115,7 +115,7 @@ func (r *Response) parse(head []byte) error {
 		switch name {
 		case "Content-Length":
 			lengths++
-			n, ok := parseLengthOf(value)
+			n, ok := parseLength(value, lengthDigits)
 			if !ok {
 				return odd("Content-Length")
 			}
@@ -128,7 +128,12 @@ func (r *Response) parse(head []byte) error {
 			r.Chunked = true
 		case "Connection":
 			for word := range strings.SplitSeq(value, ",") {
-				r.name(strings.TrimSpace(word))
+				switch word = strings.TrimSpace(word); {
+				case strings.EqualFold(word, "close"):
+					r.Close = true
+				case word != "" && !strings.EqualFold(word, "keep-alive"):
+					r.named = append(r.named, word)
+				}
 			}
 		case "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Upgrade":
 		default:
@@ -149,31 +154,8 @@ func (r *Response) parse(head []byte) error {
 	return nil
 }
 
-// name records a token of Connection.
-func (r *Response) name(word string) {
-	switch {
-	case strings.EqualFold(word, "close"):
-		r.Close = true
-	case word == "" || strings.EqualFold(word, "keep-alive"):
-	default:
-		r.named = append(r.named, word)
-	}
-}
-
-// parseLengthOf parses the Content-Length of a response, which may be as long as an int64 allows.
-func parseLengthOf(s string) (int64, bool) {
-	if s == "" || len(s) > 18 || s[0] == '0' && len(s) > 1 {
-		return 0, false
-	}
-	n := int64(0)
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(s[i]-'0')
-	}
-	return n, true
-}
+// lengthDigits are those of a response's Content-Length, which may be as long as an int64 allows.
+const lengthDigits = 18
 
 // Body returns the framing of the response body for a request with this method.
 func (r *Response) Body(method string) Framing {

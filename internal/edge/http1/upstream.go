@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -86,7 +87,7 @@ func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn,
 		if scheme == "https" {
 			port = "443"
 		}
-		addr = net.JoinHostPort(trimBrackets(host), port)
+		addr = net.JoinHostPort(strings.Trim(host, "[]"), port)
 	}
 	conn, err := p.Dial(ctx, "tcp", addr)
 	if err != nil {
@@ -141,13 +142,6 @@ func (c *Conn) Again(scheme, host string) bool {
 	}
 	c.r, c.w, c.Reused, c.kept = 0, 0, true, true
 	return true
-}
-
-func trimBrackets(host string) string {
-	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
-		return host[1 : len(host)-1]
-	}
-	return host
 }
 
 // secure starts TLS on a connection. The site must speak HTTP/1.1 over it.

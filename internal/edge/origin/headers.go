@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/net/http/httpguts"
+
 	"vestibule/internal/core/ticket"
 )
 
@@ -222,30 +224,15 @@ func CheckForward(list []string) []error {
 	for i, name := range list {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
-		case !isToken(name):
+		case !httpguts.ValidHeaderFieldName(name):
 			errs = append(errs, fmt.Errorf("forward_headers[%d]: must be the name of a header, got %q", i, name))
 		case hasFamily(canonical, ownFamilies):
 			errs = append(errs, fmt.Errorf("forward_headers[%d]: %s is for this fleet only", i, canonical))
-		default:
-			for _, own := range edgeHeaders {
-				if canonical == own {
-					errs = append(errs, fmt.Errorf("forward_headers[%d]: %s is the edge's own to set or to read", i, canonical))
-				}
-			}
+		case slices.Contains(edgeHeaders, canonical):
+			errs = append(errs, fmt.Errorf("forward_headers[%d]: %s is the edge's own to set or to read", i, canonical))
 		}
 	}
 	return errs
-}
-
-// isToken reports whether a text is a valid header name (RFC 9110, 5.1).
-func isToken(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return name != ""
 }
 
 // withoutTickets returns a Cookie line without our tickets: they are credentials for the edge, not for the origin.

@@ -212,7 +212,6 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// probe probes one origin.
 func (m *Monitor) probe(ctx context.Context, o *Origin) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

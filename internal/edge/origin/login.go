@@ -20,7 +20,7 @@ var (
 // BindsLogin reports whether an Authorization header is for a login that the site binds to a connection.
 func BindsLogin(authorization string) bool {
 	scheme, _, _ := strings.Cut(strings.TrimLeft(authorization, " \t"), " ")
-	return bindingScheme(scheme)
+	return strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate")
 }
 
 // OffersBinding reports whether a line of WWW-Authenticate offers such a login, beside others or not.
@@ -38,8 +38,4 @@ func OffersBinding(challenges string) bool {
 		}
 	}
 	return false
-}
-
-func bindingScheme(s string) bool {
-	return strings.EqualFold(s, "NTLM") || strings.EqualFold(s, "Negotiate")
 }

@@ -1,10 +1,11 @@
 package match
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Fold returns s with letter case folded: two strings that a case-insensitive origin may treat as equal have the
@@ -29,56 +30,25 @@ func foldRune(r rune) rune {
 	return unicode.ToLower(unicode.ToUpper(r))
 }
 
-// compatRun maps the runes lo to hi to ASCII: a single rune to the text to, a
-// run of them to the ASCII characters from to[0] on.
-type compatRun struct {
-	lo, hi rune
-	to     string
-}
-
 // lookalikes are not compatibility forms in Unicode, but the best-fit tables of Windows and some filters map them
 // to separators.
-var lookalikes = [...]compatRun{
-	{0x2044, 0x2044, "/"},
-	{0x2215, 0x2215, "/"},
-	{0x2216, 0x2216, `\`},
-	{0x29f5, 0x29f5, `\`},
-	{0x29f8, 0x29f8, "/"},
-	{0x29f9, 0x29f9, `\`},
+var lookalikes = map[rune]string{
+	0x2044: "/", 0x2215: "/", 0x2216: `\`, 0x29f5: `\`, 0x29f8: "/", 0x29f9: `\`,
 }
 
-// compatOf returns the ASCII text that an origin may substitute for r.
+// compatOf returns the ASCII text that an origin may substitute for r: a lookalike, or the compatibility form (NFKC).
 func compatOf(r rune) (string, bool) {
-	for _, l := range lookalikes {
-		if l.lo == r {
-			return l.to, true
+	if to, ok := lookalikes[r]; ok {
+		return to, true
+	}
+	to := norm.NFKC.PropertiesString(string(r)).Decomposition()
+	for _, c := range to {
+		if c >= utf8.RuneSelf {
+			return "", false
 		}
 	}
-	i, found := slices.BinarySearchFunc(compatRuns[:], r, func(c compatRun, r rune) int {
-		switch {
-		case c.hi < r:
-			return -1
-		case c.lo > r:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return "", false
-	}
-	if c := compatRuns[i]; c.lo != c.hi {
-		return asciiTable[c.to[0]+byte(r-c.lo)], true
-	}
-	return compatRuns[i].to, true
+	return string(to), len(to) > 0
 }
-
-// asciiTable holds each ASCII character as a string.
-var asciiTable = func() (t [utf8.RuneSelf]string) {
-	for c := range t {
-		t[c] = string(rune(c))
-	}
-	return t
-}()
 
 // ignorable reports whether r is invisible by Unicode's property Default_Ignorable_Code_Point: file systems and
 // normalisers drop such runes.

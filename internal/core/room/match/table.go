@@ -71,7 +71,9 @@ func (t *Table) Find(rawHost, path string) Result {
 	}
 	g := gates{Result: Result{Known: true, Host: name, Origin: h.origin}}
 	if path != "" && path[0] == '/' {
-		g.addLiteral(h.exact.find(path))
+		literal := find(&h.exact, path)
+		g.literal = literal != nil
+		g.add(literal)
 		if t := scan(path); t.plain() {
 			if h.folded != nil || t&hasUpper != 0 {
 				g.add(h.findFolded(path))
@@ -102,8 +104,8 @@ func (t *Table) findOdd(h *host, path string, g *gates) {
 		folded = &h.exact
 	}
 	for _, r := range readings {
-		g.add(h.exact.find(r))
-		g.add(folded.find(Fold(r)))
+		g.add(find(&h.exact, r))
+		g.add(find(folded, Fold(r)))
 		if t.namesOther(h, r) {
 			g.Refuse = true
 		}
@@ -138,7 +140,7 @@ func (h *host) findFolded(path string) *cover {
 			b[i] = c + ('a' - 'A')
 		}
 	}
-	return t.findBytes(b)
+	return find(t, b)
 }
 
 // gates collects the rooms of a Result.
@@ -146,11 +148,6 @@ type gates struct {
 	Result
 	literal bool      // Rooms[0] is the room of the literal reading
 	length  [Most]int // length of the longest matching path of each room
-}
-
-func (g *gates) addLiteral(c *cover) {
-	g.literal = c != nil
-	g.add(c)
 }
 
 func (g *gates) add(c *cover) {
@@ -187,10 +184,7 @@ func (g *gates) sort() {
 }
 
 func (g *gates) before(i, j int) bool {
-	if c := cmp.Compare(g.length[i], g.length[j]); c != 0 {
-		return c > 0
-	}
-	return g.Rooms[i] < g.Rooms[j]
+	return cmp.Or(cmp.Compare(g.length[j], g.length[i]), cmp.Compare(g.Rooms[i], g.Rooms[j])) < 0
 }
 
 // cover is one route of a room, on the host that holds it.
@@ -199,19 +193,20 @@ type cover struct {
 	path string // decoded, without a slash at the end; "/" is the whole host
 }
 
-// host is one host of a table.
 type host struct {
 	name    string
 	origin  string
 	covers  []*cover // longest path first
-	exact   tree     // by path
-	folded  *tree    // by Fold of the path; nil when that is the same tree
+	exact   node     // by path
+	folded  *node    // by Fold of the path; nil when that is the same tree
 	longest int      // bytes of the longest key of the trees
 }
 
 func (h *host) build() {
-	slices.SortFunc(h.covers, compareCovers)
-	var folded tree
+	slices.SortFunc(h.covers, func(a, b *cover) int { // longest path first
+		return cmp.Or(cmp.Compare(len(b.path), len(a.path)), cmp.Compare(a.room, b.room))
+	})
+	var folded node
 	same := true
 	for _, c := range h.covers {
 		for _, key := range spellings(c.path) {
@@ -224,14 +219,6 @@ func (h *host) build() {
 	if !same {
 		h.folded = &folded
 	}
-}
-
-// compareCovers orders by length of path, longest first.
-func compareCovers(a, b *cover) int {
-	if c := cmp.Compare(len(b.path), len(a.path)); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.room, b.room)
 }
 
 // spellings returns the undecoded forms of a path with non-ASCII letters: itself, and as clients escape it. Without
@@ -258,19 +245,13 @@ func spellings(path string) []string {
 	return []string{path, upper, escaped("0123456789abcdef")}
 }
 
-// tree finds the longest path that covers another, segment by segment. Its
-// zero value is empty.
-type tree struct {
-	root node
-}
-
+// node is a tree of paths, segment by segment. Its zero value is empty.
 type node struct {
 	cover *cover // of the path that ends here, if any
 	next  map[string]*node
 }
 
-func (t *tree) insert(path string, c *cover) {
-	n := &t.root
+func (n *node) insert(path string, c *cover) {
 	if path != "/" {
 		for seg := range strings.SplitSeq(path[1:], "/") {
 			if n.next == nil {
@@ -288,29 +269,8 @@ func (t *tree) insert(path string, c *cover) {
 }
 
 // find returns the cover with the longest path that is path or a prefix of whole segments, or nil. The path begins
-// with a slash.
-func (t *tree) find(path string) *cover {
-	n := &t.root
-	best := n.cover
-	for i := 1; n.next != nil && i <= len(path); i++ {
-		from := i
-		for i < len(path) && path[i] != '/' {
-			i++
-		}
-		if n = n.next[path[from:i]]; n == nil {
-			break
-		}
-		if n.cover != nil {
-			best = n.cover
-		}
-	}
-	return best
-}
-
-// findBytes is find for bytes: a map look-up by string(bytes) does not allocate, unlike a conversion before the
-// call.
-func (t *tree) findBytes(path []byte) *cover {
-	n := &t.root
+// with a slash. A map look-up by string(bytes) does not allocate, so bytes cost no conversion.
+func find[T string | []byte](n *node, path T) *cover {
 	best := n.cover
 	for i := 1; n.next != nil && i <= len(path); i++ {
 		from := i

@@ -77,7 +77,7 @@ func twinTrim(s string) string {
 func twinCompat(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		to, ok := match.CompatOf(r) // compared with x/text by TestCompatTable
+		to, ok := match.CompatOf(r) // checked by TestCompatForms
 		switch {
 		case ok:
 			b.WriteString(to)

@@ -3,6 +3,7 @@ package roomfile
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -47,18 +48,17 @@ func nodeOf(object any) *yaml.Node {
 }
 
 // listOf returns a list of mappings.
-func listOf[T any](list []T) *yaml.Node {
+func listOf(list reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
-	if len(list) == 0 {
+	if list.Len() == 0 {
 		n.Style = yaml.FlowStyle
 	}
-	for i := range list {
-		n.Content = append(n.Content, nodeOf(&list[i]))
+	for i := range list.Len() {
+		n.Content = append(n.Content, nodeOf(list.Index(i).Addr().Interface()))
 	}
 	return n
 }
 
-// valueOf returns the value of a field.
 func valueOf(field any) *yaml.Node {
 	switch v := field.(type) {
 	case *string:
@@ -80,17 +80,7 @@ func valueOf(field any) *yaml.Node {
 	case override:
 		over := v.of.Overrides.Over(room.Settings{})
 		return valueOf(v.t.Field(&over))
-	case *[]room.Settings:
-		return listOf(*v)
-	case *[]room.Host:
-		return listOf(*v)
-	case *[]room.Route:
-		return listOf(*v)
-	case *[]room.Rule:
-		return listOf(*v)
-	case *[]room.Event:
-		return listOf(*v)
 	default:
-		panic(fmt.Sprintf("roomfile: a setting of type %T", v))
+		return listOf(reflect.ValueOf(v).Elem())
 	}
 }
