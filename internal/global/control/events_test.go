@@ -12,6 +12,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // in is so long from now, as bodies write it.
@@ -103,9 +104,7 @@ func TestEventsAreMadeChangedAndDeleted(t *testing.T) {
 			t.Errorf("%s of an event that is gone: %+v", call, a)
 		}
 	}
-	if a := f.ask(Viewer, "POST", at, eventBody("x", time.Hour, 2*time.Hour, "")); a.code != 403 {
-		t.Errorf("a viewer may: %+v", a)
-	}
+	f.expect(403, Viewer, "POST", at, eventBody("x", time.Hour, 2*time.Hour, ""))
 }
 
 func TestFaultsOfEvents(t *testing.T) {
@@ -203,15 +202,11 @@ func TestFaultsOfEvents(t *testing.T) {
 		`{"event_start_time":"`+in(-3*time.Hour)+`","event_end_time":"`+in(-2*time.Hour)+`"}`); a.code != 200 {
 		t.Fatalf("%+v", a)
 	}
-	if a := f.ask(Editor, "POST", at, more); a.code != 200 {
-		t.Errorf("%+v", a)
-	}
+	f.expect(200, Editor, "POST", at, more)
 	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != room.MaxEvents {
 		t.Errorf("%d events", a.Info.TotalCount)
 	}
-	if a := f.ask(Viewer, "GET", at+"/"+last, ""); a.code != 404 {
-		t.Errorf("the event that ended is kept: %+v", a)
-	}
+	f.expect(404, Viewer, "GET", at+"/"+last, "") // the event that ended is gone
 }
 
 // TestOverridesThatTheHostedProductHasNot: if the table lets events override a setting, they do so in the object
@@ -314,9 +309,7 @@ func TestAnEventWithADraw(t *testing.T) {
 		t.Errorf("another start is another draw: %+v", a)
 	}
 	show := "/vestibule/rooms/" + id + "/events/" + event + "/draw"
-	if a := f.ask(Viewer, "GET", show, ""); a.code != 404 {
-		t.Errorf("before anything is public: %+v", a)
-	}
+	f.expect(404, Viewer, "GET", show, "") // before anything is public
 	start := fleettime.TimeOf(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC))
 	n := draw.Announce(start.Add(-time.Hour), draw.Event{Room: id, ID: event, Start: start, End: start.Add(time.Hour)},
 		draw.Secret{1}, draw.BeaconNone)
@@ -330,10 +323,7 @@ func TestAnEventWithADraw(t *testing.T) {
 			t.Errorf("announced: %s is %v, want %v", key, got, want)
 		}
 	}
-	n, err := n.Publish(start.Add(-draw.Lead), draw.Secret{1}, nil, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n = testkit.Must(n.Publish(start.Add(-draw.Lead), draw.Secret{1}, nil, 5))(t)
 	f.board = &draw.Board{Version: 2, Notices: []*draw.Notice{n}}
 	a = f.ask(Viewer, "GET", show, "")
 	record, err := json.Marshal(a.field("record"))
