@@ -13,24 +13,16 @@ import (
 	"testing"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/node"
 )
 
 // openWith is open with settings of the room sale and a number of permits.
 func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ...func(*stage)) *stage {
 	t.Helper()
-	st := newStage(t, func(st *stage) {
+	st := openRooms(t, func(st *stage) {
 		for _, m := range more {
 			m(st)
 		}
-	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	change(&d.Rooms[0])
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	}, func(d *room.Document) { change(&d.Rooms[0]) })
 	st.up.grant(sale, permits, permits)
 	st.covered(0, sale)
 	return st

@@ -26,10 +26,7 @@ import (
 func (d *door) raw(text string) (codes []int, last string) {
 	d.Helper()
 	d.sent++
-	c, err := net.Dial("tcp", d.entrance())
-	if err != nil {
-		d.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", d.entrance()))(d)
 	return d.rawOn(c, text)
 }
 
@@ -37,12 +34,8 @@ func (d *door) raw(text string) (codes []int, last string) {
 func (d *door) rawOn(c net.Conn, text string) (codes []int, last string) {
 	d.Helper()
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		d.Fatal(err)
-	}
-	if _, err := io.WriteString(c, text); err != nil {
-		d.Fatal(err)
-	}
+	testkit.NoError(d, c.SetDeadline(time.Now().Add(20*time.Second)))
+	testkit.Must(io.WriteString(c, text))(d)
 	br := bufio.NewReader(c)
 	for {
 		res, err := http.ReadResponse(br, nil)
@@ -418,16 +411,9 @@ func TestSlowVisitorsAreCut(t *testing.T) {
 		"a body for the origin":       "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\nx",
 		"after an answer":             "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n",
 	} {
-		c, err := net.Dial("tcp", st.door.addr(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(c, text); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(t)
+		testkit.Must(io.WriteString(c, text))(t)
+		testkit.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 		if _, err := io.Copy(io.Discard, c); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: the edge goes on waiting", name)
 		}
@@ -452,12 +438,8 @@ func TestVisitorsWhoDripAreCut(t *testing.T) {
 				"\r\nffff\r\n",
 		} {
 			c := st.door.dial()
-			if _, err := io.WriteString(c, text); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.WriteString(c, text))(t)
+			testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 			ended := make(chan error, 1)
 			go func() {
 				_, err := io.Copy(io.Discard, c)
@@ -492,14 +474,9 @@ func TestSlowReadersAreCut(t *testing.T) {
 			}
 		}
 	})
-	c, err := net.Dial("tcp", st.door.addr(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(t)
 	defer c.Close()
-	if _, err := io.WriteString(c, request("GET /about HTTP/1.1", "shop.example")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, request("GET /about HTTP/1.1", "shop.example")))(t)
 	<-ended
 
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
@@ -525,15 +502,11 @@ func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
 			st.maxFiles = 64 // 11 connections to origins
 			st.cfg.Reader = front
 			st.withTLS()
-			pair(t, st.cfg.TLS, 1)
 		})
 		for range 5 {
 			x := dialHTTP2(t, st.door.addr(0))
 			for range 20 {
-				stream, err := x.ask(http.MethodGet, "shop.example", "/about")
-				if err != nil {
-					t.Fatal(err)
-				}
+				stream := testkit.Must(x.ask(http.MethodGet, "shop.example", "/about"))(t)
 				if status, _, err := x.hear(stream); err != nil || status != "200" {
 					t.Fatalf("a request between canceled ones: %q %v", status, err)
 				}
@@ -567,7 +540,7 @@ func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
 func TestAnAnswerBeforeTheBody(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		plain := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, time.Second })
-		secure := open(t, func(st *stage) { st.cfg.Reader = front; st.withTLS(); pair(t, st.cfg.TLS, 1) })
+		secure := open(t, readsTLS(front))
 		for _, st := range []*stage{plain, secure} {
 			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 			for _, length := range []int{1, 100 << 10, 1 << 20} {
@@ -577,12 +550,8 @@ func TestAnAnswerBeforeTheBody(t *testing.T) {
 				}
 				text := fmt.Sprintf("POST /about HTTP/1.1\r\nHost: shop.example\r\n"+
 					"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", length)
-				if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.WriteString(c, text); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
+				testkit.Must(io.WriteString(c, text))(t)
 				b := make([]byte, len("HTTP/1.1 401 "))
 				if _, err := io.ReadFull(c, b); err != nil || string(b) != "HTTP/1.1 401 " {
 					t.Errorf("a body of %d bytes, TLS %v: %v %q", length, st == secure, err, b)
@@ -610,9 +579,7 @@ func TestBytesBehindAStreamsRequest(t *testing.T) {
 			c := st.door.dial()
 			text := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " +
 				st.keys.seal("sale", inLine(7)) + "\r\nX-Pad: " + strings.Repeat("a", size[0]) + "\r\n\r\n"
-			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 			if _, err := io.WriteString(c, text+strings.Repeat("x", size[1])); err != nil {
 				t.Logf("%v: %v", size, err) // the edge has closed
 			}
@@ -650,7 +617,7 @@ func TestRequestsWithTwoReadings(t *testing.T) {
 	}
 	eachFront(t, func(t *testing.T, front string) {
 		plain := open(t, reads(front))
-		secure := open(t, func(st *stage) { st.cfg.Reader = front; st.withTLS(); pair(t, st.cfg.TLS, 1) })
+		secure := open(t, readsTLS(front))
 		for name, text := range bad {
 			for _, before := range []string{"", odd} {
 				for _, st := range []*stage{plain, secure} {

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // openFront starts an edge with a decision service of the given form. No request may reach the site behind the edge's
@@ -74,22 +74,14 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 			text += name + ": " + v + "\r\n"
 		}
 	}
-	c, err := net.Dial("tcp", st.door.addr(0))
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(st.t)
 	defer c.Close()
-	if _, err := io.WriteString(c, text+"\r\n"); err != nil {
-		st.t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, text+"\r\n"))(st.t)
 	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: strings.SplitN(line, " ", 2)[0]})
 	if err != nil {
 		st.t.Fatalf("%q: %v", text, err)
 	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	body := testkit.Must(io.ReadAll(res.Body))(st.t)
 	return answer{res, string(body)}
 }
 
@@ -220,16 +212,11 @@ func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
 		st := newStage(t, func(st *stage) {
 			st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies, st.cfg.Reader = "", "127.0.0.1:0", []string{"127.0.0.1"}, reader
 		}).start()
-		c, err := net.Dial("tcp", st.door.addr(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(t)
 		defer c.Close()
 		text := request("GET /decide HTTP/1.1", "edge.internal", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
 			"X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /")
-		if _, err := io.WriteString(c, text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(c, text))(t)
 		if got, err := io.ReadAll(c); err != nil || len(got) > 0 {
 			t.Errorf("%s: %q, %v", reader, got, err)
 		}
@@ -383,16 +370,9 @@ func TestAFrontIsNotKeptWaiting(t *testing.T) {
 
 // TestAFrontHandsOnOneCookie: if two rooms gate a request, the second ticket follows with the next one.
 func TestAFrontHandsOnOneCookie(t *testing.T) {
-	st := newStage(t, func(st *stage) {
+	st := openRooms(t, func(st *stage) {
 		st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies = "", "127.0.0.1:0", []string{"127.0.0.1"}
-	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].Host, d.Rooms[0].Path = "shop.example", "/sale"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	}, func(d *room.Document) { d.Rooms[0].Host, d.Rooms[0].Path = "shop.example", "/sale" })
 	st.up.grant(sale, 100, 100)
 	st.up.grant(vip, 100, 100)
 	st.covered(20, sale, vip)
@@ -430,10 +410,7 @@ func TestAFrontPassesStreamsOn(t *testing.T) {
 			r.RequestURI, r.Host = "", "sale.example"
 			r.URL = &url.URL{Scheme: "http", Host: st.door.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
 			ctx := r.WithContext(t.Context())
-			res, err := http.DefaultTransport.RoundTrip(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := testkit.Must(http.DefaultTransport.RoundTrip(ctx))(t)
 			defer res.Body.Close()
 			text := bufio.NewScanner(res.Body)
 			for text.Scan() && !strings.HasPrefix(text.Text(), "data:") {

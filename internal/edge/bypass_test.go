@@ -33,10 +33,7 @@ func (st *stage) withRules(site string, all ...room.Rule) {
 // counted returns the value of a metric.
 func counted(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue

@@ -13,7 +13,6 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // Browsers, payment services and programs as they are. Each test names what a visitor or an operator suffers otherwise.
@@ -32,16 +31,11 @@ var (
 // behindTLS opens a stage whose visitors come by a proxy that says whether they used TLS.
 func behindTLS(t testing.TB, change func(*room.Settings)) *stage {
 	t.Helper()
-	st := newStage(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	if change != nil {
-		change(&d.Rooms[0])
-	}
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} }, func(d *room.Document) {
+		if change != nil {
+			change(&d.Rooms[0])
+		}
+	})
 	st.up.grant(sale, 1, 1)
 	st.covered(0, sale)
 	return st
@@ -198,14 +192,8 @@ func TestAPlaceNeverReplacesASession(t *testing.T) {
 // openedBy opens the ticket of a cookie of the room sale.
 func (k *keys) openedBy(c *http.Cookie) (out ticket.Ticket) {
 	k.Helper()
-	name := strings.TrimSuffix(c.Name, ".place")
-	codec, err := ticket.NewCodec(k.ring, sale, name)
-	if err == nil {
-		err = codec.Open(&out, c.Value, ticket.NewScratch([32]byte{}))
-	}
-	if err != nil {
-		k.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(k.ring, sale, strings.TrimSuffix(c.Name, ".place")))(k)
+	testkit.NoError(k, codec.Open(&out, c.Value, ticket.NewScratch([32]byte{})))
 	return out
 }
 

@@ -43,10 +43,7 @@ func TestADrawIsShown(t *testing.T) {
 	tell := func(n *draw.Notice) {
 		t.Helper()
 		version++
-		data, err := draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{n}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{n}}))(t)
 		st.docs.offer(node.DrawsDocument, data)
 		testkit.Eventually(t, "what is public of the draw is known", func() bool {
 			n := st.server.gate.Rooms().ByName("sale").Draw
@@ -104,10 +101,7 @@ func TestADrawIsShown(t *testing.T) {
 	}
 
 	// It is published so late that it will not settle in the time that this test has.
-	published, err := announced.Publish(now.Add(time.Hour), draw.Secret{1}, nil, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	published := testkit.Must(announced.Publish(now.Add(time.Hour), draw.Secret{1}, nil, 2))(t)
 	tell(published)
 	j := ask(waits(7, time.Minute)).Vestibule
 	if j.State != "before" || j.Draw.Stage != "placed" || j.PeopleAhead != -1 || j.Draw.Receipt == nil ||
@@ -164,14 +158,9 @@ func TestADrawIsShown(t *testing.T) {
 	}
 
 	// It has settled.
-	if published, err = announced.Publish(now.Add(-40*time.Second), draw.Secret{1}, nil, 2); err != nil {
-		t.Fatal(err)
-	}
+	published = testkit.Must(announced.Publish(now.Add(-40*time.Second), draw.Secret{1}, nil, 2))(t)
 	version++
-	data, err := draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{published}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{published}}))(t)
 	st.docs.offer(node.DrawsDocument, data)
 	st.up.grant(sale, 10, 10)
 	testkit.Eventually(t, "who was drawn enters",

@@ -17,6 +17,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -47,18 +48,12 @@ func (v *visitor) listen(url string, header ...string) *listening {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a stream that does not end fails
 	v.t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(v.t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
 	v.Timeout = 0
-	res, err := v.Do(r)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	res := testkit.Must(v.Do(r))(v.t)
 	v.t.Cleanup(func() { res.Body.Close() })
 	return &listening{v.t.(*testing.T), res, cancel, bufio.NewReader(res.Body)}
 }
@@ -134,7 +129,6 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			st := open(t, func(st *stage) {
 				if secure {
 					st.withTLS()
-					pair(t, st.cfg.TLS, 1)
 				}
 			})
 			st.up.queue(sale, 10, 1)
@@ -369,7 +363,6 @@ func TestStreamsEnd(t *testing.T) {
 func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 	st := open(t, func(st *stage) {
 		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
 		st.cfg.Timeouts.Shutdown = time.Minute
 	})
 	st.up.queue(sale, 10, 1)

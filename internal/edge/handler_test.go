@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
@@ -194,15 +194,10 @@ func TestCachingByTheSite(t *testing.T) {
 // All hosts of a room with cookie_domain know one place and one session, also one from
 // before, and all forget it.
 func TestOneCookieForAllHostsOfARoom(t *testing.T) {
-	st := newStage(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].AdditionalRoutes = []room.Route{{Host: "www.sale.example"}, {Host: "a.b.sale.example", Path: "/x"}}
-	d.Rooms[0].CookieDomain = "sale.example"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} }, func(d *room.Document) {
+		d.Rooms[0].AdditionalRoutes = []room.Route{{Host: "www.sale.example"}, {Host: "a.b.sale.example", Path: "/x"}}
+		d.Rooms[0].CookieDomain = "sale.example"
+	})
 	st.up.grant(sale, 0, 0) // the handshake may have preceded the rooms; without a grant the edge does not renew
 	st.covered(0, sale)
 	for i, tls := range []bool{false, true} {
@@ -304,10 +299,7 @@ func TestBodiesStream(t *testing.T) {
 		}
 	})
 	body, send := io.Pipe()
-	r, err := http.NewRequest(http.MethodPost, "http://sale.example/", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(http.MethodPost, "http://sale.example/", body))(t)
 	go func() {
 		for _, want := range []string{"first", "other"} {
 			io.WriteString(send, want) //nolint:errcheck // the read shows an error
@@ -327,14 +319,8 @@ func TestBodiesStream(t *testing.T) {
 		<-first
 		io.WriteString(w, " second") //nolint:errcheck // as above
 	})
-	r, err = http.NewRequest(http.MethodGet, "http://sale.example/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := v.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = testkit.Must(http.NewRequest(http.MethodGet, "http://sale.example/", nil))(t)
+	res := testkit.Must(v.Do(r))(t)
 	defer res.Body.Close()
 	buf := make([]byte, 5)
 	if _, err := io.ReadFull(res.Body, buf); err != nil || string(buf) != "first" {
@@ -420,13 +406,8 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 // opened opens a ticket, which must be one.
 func (k *keys) opened(name, value string) (out ticket.Ticket) {
 	k.Helper()
-	codec, err := ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, false))
-	if err == nil {
-		err = codec.Open(&out, value, ticket.NewScratch([32]byte{}))
-	}
-	if err != nil {
-		k.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, false)))(k)
+	testkit.NoError(k, codec.Open(&out, value, ticket.NewScratch([32]byte{})))
 	return out
 }
 
@@ -565,10 +546,7 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 	good := st.keys.value("sale", session(7))
 	flip := []byte(good)
 	flip[40] ^= 1
-	other, err := ticket.NewCodec(st.keys.ring, sale, "vestibule-vip")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(ticket.NewCodec(st.keys.ring, sale, "vestibule-vip"))(t)
 	swapped := session(7)
 	expired := session(8)
 	expired.Until = uint32(time.Now().Unix()) - 1
@@ -621,10 +599,7 @@ func TestTheBestTicketWins(t *testing.T) {
 		{"the name of TLS", []string{"__Host-" + in}, false},
 		{"one that is void", []string{void}, false},
 	} {
-		r, err := http.NewRequest(http.MethodGet, "http://sale.example/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequest(http.MethodGet, "http://sale.example/", nil))(t)
 		r.Header["Cookie"] = tc.cookie
 		v := st.door.visitor()
 		v.Jar = nil

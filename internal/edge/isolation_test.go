@@ -20,18 +20,13 @@ import (
 // no session is renewed.
 func TestIsolationAsTheRoomsSay(t *testing.T) {
 	said := &testkit.Log{}
-	st := newStage(t, func(s *stage) {
+	st := openRooms(t, func(s *stage) {
 		s.params.Isolation = 100 * time.Millisecond
 		s.log = slog.New(slog.NewTextHandler(said, nil))
+	}, func(d *room.Document) {
+		d.Rooms[0].OnIsolation, d.Rooms[0].PartitionPolicy = room.IsolationClosed, room.PolicyCap
+		d.Rooms[1].OnIsolation, d.Rooms[1].IsolationLimit = room.IsolationOpen, 2
 	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].OnIsolation, d.Rooms[0].PartitionPolicy = room.IsolationClosed, room.PolicyCap
-	d.Rooms[1].OnIsolation, d.Rooms[1].IsolationLimit = room.IsolationOpen, 2
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
 	// old is a session that is due to be renewed.
 	old := session(7)
 	old.Until -= 200

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
 )
 
 const leaveURL = "http://sale.example" + gate.LeavePath
@@ -111,15 +111,7 @@ func TestTheOriginPutsAVisitorOut(t *testing.T) {
 // TestAFirstStampIsShort as the room says, until the second request.
 func TestAFirstStampIsShort(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale)
-	d := document(st.origin.URL)
-	d.Rooms = d.Rooms[:1]
-	d.Rooms[0].Probation = 20 * time.Second
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) { d.Rooms[0].Probation = 20 * time.Second })
 	st.up.grant(sale, 5, 5)
 	st.covered(0, sale)
 	v := st.door.visitor()

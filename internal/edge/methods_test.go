@@ -209,13 +209,10 @@ func TestAPauseIsShown(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	pause := func(version uint64, c *room.Control) {
 		t.Helper()
-		data, err := room.EncodeControls(&room.Controls{
+		data := testkit.Must(room.EncodeControls(&room.Controls{
 			Version: version,
 			Rooms:   map[string]*room.Control{room.PublicID("sale"): c},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		st.docs.offer(node.ControlsDocument, data)
 	}
 	paused := func() bool { return st.server.gate.Rooms().ByName("sale").QueueAll }

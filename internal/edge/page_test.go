@@ -17,7 +17,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 )
 
@@ -32,9 +32,7 @@ func (a answer) json(t *testing.T) (out jsonAnswer) {
 	if got := a.Header.Get("Content-Type"); got != "application/json" {
 		t.Fatalf("%d %q: %.60q", a.StatusCode, got, a.body)
 	}
-	if err := json.Unmarshal([]byte(a.body), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(a.body), &out))
 	return out
 }
 
@@ -156,14 +154,7 @@ func TestAPageThatAsksForNews(t *testing.T) {
 
 // TestTheGraceIsShown: pages and apps state how long the room keeps a place, and the edge keeps it that long.
 func TestTheGraceIsShown(t *testing.T) {
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].Grace = 20 * time.Minute
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) { d.Rooms[0].Grace = 20 * time.Minute })
 	st.up.queue(sale, 10, 1)
 	if a := st.door.visitor().get(saleURL); !strings.Contains(a.body, `<dd id=kept>20 minutes</div>`) {
 		t.Errorf("the page: %s", a.body)
@@ -184,14 +175,9 @@ func TestTheGraceIsShown(t *testing.T) {
 
 // Pages use the visitor's language, or else the room's, and show the operator's message.
 func TestPagesInTheVisitorsLanguage(t *testing.T) {
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].DefaultLanguage, d.Rooms[0].QueueMessage = "ja-JP", "Seats & <standing>"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) {
+		d.Rooms[0].DefaultLanguage, d.Rooms[0].QueueMessage = "ja-JP", "Seats & <standing>"
+	})
 	st.up.queue(sale, 10, 1)
 	for header, want := range map[string]string{
 		"":                        `<html lang="ja-JP" dir="ltr">`,
@@ -298,15 +284,10 @@ func TestTicketsInAHeader(t *testing.T) {
 // other answer has.
 func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	const text = "<!doctype html><title>{{peopleAhead}}</title><script>1</script>"
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].WaitingPage = roomdoc.Hash([]byte(text))
-	st.docs.pages.Store(roomdoc.PageDocument(d.Rooms[0].WaitingPage), compress.Gzip([]byte(text)))
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	hash := roomdoc.Hash([]byte(text))
+	st := openRooms(t, func(st *stage) {
+		st.docs.pages.Store(roomdoc.PageDocument(hash), compress.Gzip([]byte(text)))
+	}, func(d *room.Document) { d.Rooms[0].WaitingPage = hash })
 	st.up.queue(sale, 10, 1)
 	seen := map[string]bool{}
 	for range 3 {
@@ -340,10 +321,7 @@ func TestFrameAncestors(t *testing.T) {
 			t.Errorf("%q: %s", tc.setting, policy)
 		}
 	}
-	custom, err := page.Custom([]byte("<!doctype html><title>wait</title><p>{{waitTime}}</p>"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	custom := testkit.Must(page.Custom([]byte("<!doctype html><title>wait</title><p>{{waitTime}}</p>")))(t)
 	if policy := page.FramedBy(custom.Policy("n", ""), "https://a.example"); !strings.Contains(policy,
 		"; frame-ancestors 'self' https://a.example; ") {
 		t.Errorf("a page of the operator's own: %s", policy)

@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/compress"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
@@ -60,9 +61,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	place := session(8)
 	place.Admitted, place.Until = 0, 0
 	waiting := st.keys.seal("sale", place)
-	if err := st.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, st.stop())
 
 	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was restarted
 		t.Fatal(err)
@@ -122,10 +121,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 // metric sums the samples of a metric that have this label.
 func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
 	t.Helper()
-	families, err := st.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(st.reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue
@@ -215,14 +211,7 @@ func TestTheFirstKeySealsAtOnce(t *testing.T) {
 
 // A visitor of several rooms holds a ticket of each, and must be admitted to all.
 func TestARequestOfTwoRooms(t *testing.T) {
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[1].Host = "sale.example"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) { d.Rooms[1].Host = "sale.example" })
 	st.up.grant(sale, 1, 1)
 	st.up.grant(vip, 1, 1)
 	st.covered(0, sale, vip)
@@ -270,12 +259,7 @@ func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a fau
 // finds the edge as it was.
 func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	src := &faulty{Source: rand.NewPCG(1, 2)}
-	st := newStage(t, func(st *stage) { st.chance = src })
-	st.up = newParent(t, st.bus, sale, vip)
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, func(st *stage) { st.chance = src }, nil)
 	st.up.grant(sale, 10, 10)
 	st.covered(0, sale)
 	src.armed.Store(true)
@@ -350,11 +334,10 @@ func pair(t testing.TB, cfg TLSConfig, serial int64) {
 func writePair(t testing.TB, certFile, keyFile string, serial int64, names ...string) {
 	t.Helper()
 	cert, key, err := testkit.Certificate(serial, time.Now().Add(time.Hour), names...)
-	if err = errors.Join(err, os.WriteFile(certFile, cert, 0o600), os.WriteFile(keyFile, key, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, os.WriteFile(certFile, cert, 0o600), os.WriteFile(keyFile, key, 0o600)))
 }
 
+// withTLS has the edge speak TLS alone, with a certificate for the hosts of all rooms.
 func (st *stage) withTLS() {
 	dir := st.t.TempDir()
 	st.cfg.Listen = ""
@@ -362,6 +345,7 @@ func (st *stage) withTLS() {
 		Listen: "127.0.0.1:0", Cert: []string{filepath.Join(dir, "cert.pem")},
 		Key: []string{filepath.Join(dir, "key.pem")},
 	}
+	pair(st.t, st.cfg.TLS, 1)
 }
 
 // secure is a visitor over TLS that knows no certificate authority.
@@ -374,10 +358,7 @@ func (d *door) secure(http2 bool) *visitor {
 }
 
 func TestTLS(t *testing.T) {
-	st := open(t, func(st *stage) {
-		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
-	})
+	st := open(t, (*stage).withTLS)
 	if !strings.HasPrefix(st.server.URL(), "https://127.0.0.1:") {
 		t.Errorf("URL %s", st.server.URL())
 	}
@@ -423,14 +404,8 @@ func TestTLS(t *testing.T) {
 // serial returns the serial number of the certificate that is in use.
 func serial(t *testing.T, c *node.Certificates) int64 {
 	t.Helper()
-	cert, err := c.Get(&tls.ClientHelloInfo{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(cert.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := testkit.Must(c.Get(&tls.ClientHelloInfo{}))(t)
+	leaf := testkit.Must(x509.ParseCertificate(cert.Certificate[0]))(t)
 	return leaf.SerialNumber.Int64()
 }
 
@@ -439,18 +414,13 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	pair(t, cfg, 1)
 	now := time.Unix(1622133200, 0)
 	var log bytes.Buffer
-	c, err := node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)),
-		func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)),
+		func() time.Time { return now }))(t)
 	replace := func(n int64) {
 		pair(t, cfg, n)
 		for _, f := range []string{cfg.Cert[0], cfg.Key[0]} { // independent of the resolution of the file system
 			at := time.Unix(1622133200+n, 0)
-			if err := os.Chtimes(f, at, at); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Chtimes(f, at, at))
 		}
 	}
 	replace(2)
@@ -462,35 +432,21 @@ func TestACertificateIsReadAgain(t *testing.T) {
 		t.Errorf("certificate %d, want the new one", got)
 	}
 	// Half of a new pair: the last good one stays, and the other half is noticed.
-	old, err := os.ReadFile(cfg.Key[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testkit.Must(os.ReadFile(cfg.Key[0]))(t)
 	replace(3)
-	good, err := os.ReadFile(cfg.Key[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(cfg.Key[0], old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	good := testkit.Must(os.ReadFile(cfg.Key[0]))(t)
+	testkit.NoError(t, os.WriteFile(cfg.Key[0], old, 0o600))
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 2 || !strings.Contains(log.String(), "refused") {
 		t.Errorf("certificate %d with the key of another, log %q", got, log.String())
 	}
-	if err := os.WriteFile(cfg.Key[0], good, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(cfg.Key[0], time.Unix(1622133300, 0), time.Unix(1622133300, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(cfg.Key[0], good, 0o600))
+	testkit.NoError(t, os.Chtimes(cfg.Key[0], time.Unix(1622133300, 0), time.Unix(1622133300, 0)))
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 3 {
 		t.Errorf("certificate %d, want the whole new pair", got)
 	}
-	if err := os.Remove(cfg.Cert[0]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(cfg.Cert[0]))
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 3 {
 		t.Errorf("certificate %d after the file went", got)
@@ -501,7 +457,7 @@ func TestACertificateIsReadAgain(t *testing.T) {
 func TestAServerThatCannotStart(t *testing.T) {
 	st := newStage(t, func(st *stage) {
 		st.withTLS()
-		st.cfg.Listen = "127.0.0.1:0"
+		st.cfg.Listen, st.cfg.TLS.Cert[0] = "127.0.0.1:0", st.cfg.TLS.Cert[0]+".missing"
 	})
 	err := st.server.Run(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "tls.cert") {
