@@ -31,6 +31,14 @@ func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ..
 // admittedNow returns the edge's number of admissions to the room sale.
 func (st *stage) admittedNow() uint64 { return st.server.Status().Rooms["sale"].Admitted }
 
+// hasAdmitted fails if the edge has admitted another number of visitors to the room sale.
+func (st *stage) hasAdmitted(n uint64) {
+	st.t.Helper()
+	if got := st.admittedNow(); got != n {
+		st.t.Errorf("%d visitors were admitted, want %d", got, n)
+	}
+}
+
 var preflight = []string{
 	"Origin", "https://app.example", "Access-Control-Request-Method", "PUT",
 	"Access-Control-Request-Headers", "x-a,vestibule-ticket",
@@ -125,17 +133,13 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 			t.Errorf("a visit: %d %v %.80q", a.StatusCode, a.Header, a.body)
 		}
 	}
-	if n := st.admittedNow(); n != 2 {
-		t.Errorf("%d permits taken by two visitors", n)
-	}
+	st.hasAdmitted(2)
 	// A program that keeps its ticket comes in with the second question.
 	st.up.grant(sale, 1, 1)
 	st.covered(0, sale)
 	v = st.door.visitor()
 	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty")
-	if a := v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty"); a.body != "the site" {
-		t.Errorf("the second touch: %d %v %.80q", a.StatusCode, a.Header, a.body)
-	}
+	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty").enters(t, "the second touch")
 }
 
 // The edge answers preflights itself if the room says so, and lets the listed pages read the reason of their wait.
@@ -174,9 +178,7 @@ func TestCORSOfARoom(t *testing.T) {
 					t.Errorf("%s: %d %v", accept, a.StatusCode, h)
 				}
 			}
-			if st.origin.requests() > 0 {
-				t.Error("the site was asked")
-			}
+			st.origin.untouched()
 		})
 	}
 }
@@ -281,10 +283,8 @@ func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 		if n := asked.Load(); n != preflightsAtOnce/2 {
 			t.Errorf("one prefix asks %d questions", n)
 		}
-		if a := st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "",
-			preflight...); a.StatusCode != http.StatusNoContent {
-			t.Errorf("a preflight beside it: %d", a.StatusCode)
-		}
+		st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "",
+			preflight...).has(t, http.StatusNoContent, "a preflight beside it")
 		close(over)
 		all.Wait()
 		eventually(t, "no question is in progress", func() bool {

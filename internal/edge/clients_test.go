@@ -120,9 +120,7 @@ func TestAReturnFromABank(t *testing.T) {
 				by(tc.scheme, append(cookies.header(secure, false), navigation...)...)...); a.body != "the site" {
 				t.Errorf("the visitor was put out: %d %.60q", a.StatusCode, a.body)
 			}
-			if n := st.admittedNow(); n != 1 {
-				t.Errorf("%d admissions of one visitor", n)
-			}
+			st.hasAdmitted(1)
 		})
 	}
 }
@@ -381,9 +379,7 @@ func TestMachinesGetNoSuccess(t *testing.T) {
 			if n := metric(t, st, "vestibule_edge_waiting_answers_total", "kind", tc.kind); n != 1 {
 				t.Errorf("%g answers of kind %s are counted", n, tc.kind)
 			}
-			if st.origin.requests() > 0 {
-				t.Error("the request reached the site")
-			}
+			st.origin.untouched()
 		})
 	}
 	// A room that answers with no success keeps its status, one for programs too.
@@ -403,9 +399,7 @@ func TestMachinesGetNoSuccess(t *testing.T) {
 			method = http.MethodPut
 		}
 		st := openWith(t, 0, func(r *room.Settings) { r.QueueingStatus, r.JSONResponse = tc.status, tc.json })
-		if a := st.door.bare().ask(method, saleURL, "", tc.header...); a.StatusCode != tc.want {
-			t.Errorf("%+v: %d", tc, a.StatusCode)
-		}
+		st.door.bare().ask(method, saleURL, "", tc.header...).has(t, tc.want, "%+v", tc)
 	}
 }
 
@@ -425,9 +419,7 @@ func TestAPrefetchTakesNothing(t *testing.T) {
 			st.origin.requests() != 0 {
 			t.Errorf("%q: %+v", header, r)
 		}
-		if a := st.door.bare().get(saleURL, "Cookie", place); a.body != "the site" {
-			t.Errorf("the visitor's own turn is gone: %.60q", a.body)
-		}
+		st.door.bare().get(saleURL, "Cookie", place).enters(t, "the visitor's own turn")
 		if a := st.door.bare().get(saleURL,
 			append(header, "Cookie", st.keys.seal("sale", session(5)))...); a.body != "the site" {
 			t.Errorf("a session's: %d %.60q", a.StatusCode, a.body)
@@ -511,13 +503,9 @@ func TestAnAddressThatCannotBeRead(t *testing.T) {
 			"unknown", "198.51.100.7", "198.51.100.7:1111", "unknown, [2001:db8::7]:443",
 			"198.51.100.7, _gateway", "",
 		} {
-			if a := st.door.bare().get(saleURL, "X-Forwarded-For", from); a.body != "the site" {
-				t.Errorf("%q: %d", from, a.StatusCode)
-			}
+			st.door.bare().get(saleURL, "X-Forwarded-For", from).enters(t, "%q", from)
 		}
-		if n := metric1(t, st, "vestibule_edge_forwarded_unread_total"); n != 3 {
-			t.Errorf("%v are counted, want 3", n)
-		}
+		st.counts(3, "vestibule_edge_forwarded_unread_total")
 		if n := strings.Count(log.String(), "X-Forwarded-For of a trusted proxy cannot be read"); n != 1 {
 			t.Errorf("%d warnings", n)
 		}

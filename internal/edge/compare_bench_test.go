@@ -236,9 +236,7 @@ func comparePolls(b *testing.B, tools map[string]string) {
 		optional(b, &sides, "redis-server", func(program string) *side {
 			addr := testkit.FreeAddr(b)
 			_, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, err)
 			pid := startServer(b, tools, addr, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
 				"no")
 			script := filepath.Join(b.TempDir(), "poll.lua")
@@ -600,8 +598,7 @@ func (s *side) open(b *testing.B, taskset, h2load string) []float64 {
 		if len(f) < 3 || f[1] != "200" {
 			b.Fatalf("%s: %q", s.name, line)
 		}
-		us := testkit.Must(strconv.ParseFloat(f[2], 64))(b)
-		took = append(took, us)
+		took = append(took, testkit.Must(strconv.ParseFloat(f[2], 64))(b))
 	}
 	if len(took) == 0 {
 		b.Fatalf("%s: no answer in two seconds", s.name)
@@ -644,9 +641,7 @@ func compareIdle(b *testing.B) {
 		for _, c := range conns {
 			c.Close() // no request uses it
 		}
-		if err := st.stop(); err != nil {
-			b.Error(err)
-		}
+		testkit.NoError(b, st.stop())
 		http.DefaultClient.CloseIdleConnections()
 
 		st = openTLS(b, reads(front))
@@ -658,17 +653,13 @@ func compareIdle(b *testing.B) {
 		if err == nil {
 			err = visitors.Start()
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		testkit.Must(fmt.Fscan(out, &n))(b)
 		b.Logf("%-34s %.1f KiB for each of %d connections over TLS and HTTP/2 that are kept", "edge, "+front,
 			(heap()-before)/float64(n)/1024, n)
 		visitors.Process.Kill() //nolint:errcheck // it waits for that
 		visitors.Wait()         //nolint:errcheck // it was killed
-		if err := st.stop(); err != nil {
-			b.Error(err)
-		}
+		testkit.NoError(b, st.stop())
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -694,11 +685,9 @@ func startHAProxy(b *testing.B, tools map[string]string, program, site, room str
 	b.Helper()
 	addr = testkit.FreeAddr(b)
 	conf := filepath.Join(b.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n"+
+	testkit.NoError(b, os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n"+
 		"\ttimeout client 60s\n\ttimeout server 60s\n\toption forwardfor\n\thttp-reuse always\n"+
-		"listen site\n\tbind "+addr+"\n"+room+"\tserver site "+site+"\n"), 0o600); err != nil {
-		b.Fatal(err)
-	}
+		"listen site\n\tbind "+addr+"\n"+room+"\tserver site "+site+"\n"), 0o600))
 	return addr, startServer(b, tools, addr, program, "-q", "-db", "-f", conf)
 }
 

@@ -144,9 +144,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 			t.Errorf("who was there before: %d", code)
 		}
 	}
-	if n := metric1(t, st, "vestibule_edge_connections_refused_total"); n != 1 {
-		t.Errorf("%v refused", n)
-	}
+	st.counts(1, "vestibule_edge_connections_refused_total")
 	for _, c := range conns {
 		c.Close() // as in dial
 	}
@@ -221,9 +219,7 @@ func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 			t.Errorf("who was there before: %d", code)
 		}
 	}
-	if a := st.door.visitor().get("http://shop.example/about"); a.StatusCode != http.StatusOK {
-		t.Errorf("afterwards: %d", a.StatusCode)
-	}
+	st.door.visitor().get("http://shop.example/about").has(t, http.StatusOK, "afterwards")
 }
 
 // metric1 returns the value of a metric without labels.
@@ -271,9 +267,7 @@ func TestFailuresToAcceptAreLoggedOnceAMinute(t *testing.T) {
 	var said testkit.Log
 	x := newConnections(10, 10, newMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&said, nil)))
 	l := cappedListener{listener{TCPListener: ln.(*net.TCPListener)}, x, nil, &queued{closed: make(chan struct{})}}
-	if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // Accept fails, as without a descriptor
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.SetDeadline(time.Unix(1, 0))) // Accept fails, as without a descriptor
 	lines := func(want int) {
 		t.Helper()
 		if n := strings.Count(said.String(), "raise the limit of open files"); n != want {

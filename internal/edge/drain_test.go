@@ -65,9 +65,7 @@ func TestAnEdgeDrainsBeforeItStops(t *testing.T) {
 	close(over)
 	for _, _, more := l.next(); more; _, _, more = l.next() {
 	}
-	if err := st.stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, st.stop())
 	if c, err := net.Dial("tcp", st.door.addr(0)); err == nil {
 		c.Close() // it should not be there
 		t.Error("an edge that has stopped listens")
@@ -93,13 +91,9 @@ func TestAnEdgeDrainsHTTP2(t *testing.T) {
 	}
 	st.cancel(node.ErrTerminated)
 	testkit.Receive(t, "the edge drains", draining)
-	if a := v.get("https://sale.example/"); a.body != "the site" {
-		t.Errorf("on the old connection: %d %.60q", a.StatusCode, a.body)
-	}
+	v.get("https://sale.example/").enters(t, "on the old connection")
 	eventually(t, "the connection ends", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
-	if a := v.get("https://sale.example/"); a.body != "the site" {
-		t.Errorf("on a new one: %d %.60q", a.StatusCode, a.body)
-	}
+	v.get("https://sale.example/").enters(t, "on a new one")
 	close(over)
 }
 
@@ -121,9 +115,7 @@ func TestAnEdgeStopsAtOnce(t *testing.T) {
 				return time.After(0)
 			}
 			st.cancel(tc.cause)
-			if err := st.stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, st.stop())
 			if r := st.server.Ready(); r.Ready || !slices.Contains(r.Reasons, "draining") {
 				t.Errorf("readiness: %+v", r)
 			}
@@ -159,9 +151,7 @@ func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 	for range clients {
 		c := testkit.Must(l.Accept())(t)
 		defer c.Close()
-		if _, err := io.WriteString(c, c.RemoteAddr().String()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(io.WriteString(c, c.RemoteAddr().String()))(t)
 	}
 	testkit.NoError(t, l.Close())
 	// Accept fails with an invalid socket if the listener stops meanwhile. That is the normal end, without a warning.

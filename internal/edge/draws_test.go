@@ -96,9 +96,7 @@ func TestADrawIsShown(t *testing.T) {
 		!strings.Contains(j.Before, "behind everyone") {
 		t.Errorf("somebody who came late: %+v", j)
 	}
-	if n := st.admittedNow(); n != 0 {
-		t.Errorf("%d were let in without the record", n)
-	}
+	st.hasAdmitted(0)
 
 	// It is published so late that it will not settle in the time that this test has.
 	published := testkit.Must(announced.Publish(now.Add(time.Hour), draw.Secret{1}, nil, 2))(t)
@@ -118,9 +116,7 @@ func TestADrawIsShown(t *testing.T) {
 		`&#34;ticket&#34;:&#34;0000000000000007&#34;`) {
 		t.Errorf("the page: %s", a.body)
 	}
-	if n := st.admittedNow(); n != 0 {
-		t.Errorf("%d were let in before it settled", n)
-	}
+	st.hasAdmitted(0)
 
 	if m, ok := st.server.gate.Message(sale, 0); !ok ||
 		!strings.Contains(string(m.Text), fmt.Sprintf(`"drawn":%d`, announced.Closes())) {
@@ -136,9 +132,7 @@ func TestADrawIsShown(t *testing.T) {
 		t.Errorf("the record: %d %v %s, %v", record.StatusCode, record.Header, record.body, err)
 	}
 	for _, other := range []string{"", "?room=nobody", "?room=%zz"} {
-		if a := st.door.visitor().get(path + other); a.StatusCode != 404 {
-			t.Errorf("%q: %d %s", other, a.StatusCode, a.body)
-		}
+		st.door.visitor().get(path+other).has(t, 404, "%q", other)
 	}
 
 	page := st.door.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale")
@@ -152,10 +146,8 @@ func TestADrawIsShown(t *testing.T) {
 		strings.Contains(a.body, "Check a draw") {
 		t.Errorf("the page that checks it, in German: %v %s", a.Header, a.body)
 	}
-	if a := st.door.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw",
-		""); a.StatusCode != 405 {
-		t.Errorf("a POST to it: %d", a.StatusCode)
-	}
+	st.door.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw",
+		"").has(t, 405, "a POST to it")
 
 	// It has settled.
 	published = testkit.Must(announced.Publish(now.Add(-40*time.Second), draw.Secret{1}, nil, 2))(t)

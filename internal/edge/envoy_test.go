@@ -105,9 +105,7 @@ func (d *door) authorization() authv3.AuthorizationClient {
 	c, ok := d.envoy.(authv3.AuthorizationClient)
 	if !ok {
 		conn, err := grpc.NewClient("passthrough:"+d.addr(0), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			d.Fatal(err)
-		}
+		testkit.NoError(d, err)
 		d.Cleanup(func() {
 			if err := conn.Close(); err != nil {
 				d.Error(err)
@@ -176,9 +174,7 @@ func TestTheConfigurationOfEnvoy(t *testing.T) {
 	text := testkit.Must(json.Marshal(tree))(t)
 	var b bootstrapv3.Bootstrap
 	testkit.NoError(t, protojson.Unmarshal(text, &b))
-	if err := b.ValidateAll(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, b.ValidateAll())
 	found := 0
 	testkit.NoError(t, protorange.Range(b.ProtoReflect(), func(v protopath.Values) error {
 		m, ok := v.Index(-1).Value.Interface().(protoreflect.Message)

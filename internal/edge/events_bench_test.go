@@ -95,9 +95,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	if err == nil {
 		err = clients.Start()
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	defer func() {
 		clients.Process.Kill() //nolint:errcheck // it may have ended
 		clients.Wait()         //nolint:errcheck // it was killed

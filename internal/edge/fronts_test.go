@@ -23,11 +23,6 @@ import (
 
 // These tests drive real servers with the files of deploy/fronts.
 
-func written(t testing.TB, dir, name, text string) string {
-	t.Helper()
-	return testkit.WriteFile(t, dir, name, text)
-}
-
 // throughFronts runs a test with each server that is installed, in front of a site of its own.
 func throughFronts(t *testing.T, tls bool, test func(t *testing.T, st *stage, site *ledger)) {
 	throughFrontsOf(t, tls, func(*stage) {}, test)
@@ -68,7 +63,7 @@ func both(t *testing.T) string {
 		data := testkit.Must(os.ReadFile(name))(t)
 		text += string(data)
 	}
-	return written(t, dir, "both.pem", text)
+	return testkit.WriteFile(t, dir, "both.pem", text)
 }
 
 // startFront starts a server, on one core from 1 or on all of them for 0, and returns its address.
@@ -341,9 +336,7 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 				}
 			}
 		}
-		if a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
-			t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
-		}
+		st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good).enters(t, "a good ticket")
 		// The ledger checks that the admitted request is the decided one, in every spelling.
 		site.took()
 		inside := "Cookie: vestibule-vip=" + st.keys.value("vip", session(7))

@@ -277,9 +277,7 @@ func TestAnOriginThatIsDownCostsNoSlotTwice(t *testing.T) {
 			t.Errorf("got %d, Cache-Control %q", a.StatusCode, a.Header.Get("Cache-Control"))
 		}
 	}
-	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
-		t.Errorf("one visitor was admitted %d times", n)
-	}
+	st.hasAdmitted(1)
 }
 
 func TestBodiesStream(t *testing.T) {
@@ -398,9 +396,7 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 		!strings.Contains(a.body, "Not known yet") {
 		t.Errorf("vip: %d", a.StatusCode)
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d requests of people who wait reached the origin", n)
-	}
+	st.origin.untouched()
 }
 
 // opened opens a ticket, which must be one.
@@ -439,9 +435,7 @@ func TestAWaitingVisitorEnters(t *testing.T) {
 		}
 		again.Jar = nil
 	}
-	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
-		t.Errorf("one ticket was charged %d times", n)
-	}
+	st.hasAdmitted(1)
 }
 
 // A held visitor is admitted by the grant of a permit.
@@ -567,9 +561,7 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 			t.Errorf("%s: %d %.40q", name, a.StatusCode, a.body)
 		}
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d broken tickets reached the origin", n)
-	}
+	st.origin.untouched()
 }
 
 // Of several cookies the best valid one wins, and at most four are read.
@@ -623,9 +615,7 @@ func TestPassThrough(t *testing.T) {
 		a.Header.Get("Cache-Control") != "" {
 		t.Errorf("outside the room: %d %v", a.StatusCode, a.Header)
 	}
-	if a := st.door.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("inside: %d", a.StatusCode)
-	}
+	st.door.visitor().get("http://shop.example/vip").has(t, http.StatusTooManyRequests, "inside")
 }
 
 // TestACopyOfATicketIsANewcomer: the regional has decided which of two copies of a session's ticket continues.
@@ -652,7 +642,5 @@ func TestACopyOfATicketIsANewcomer(t *testing.T) {
 			t.Errorf("stamp %d: %v", stamp, c)
 		}
 	}
-	if n := metric(t, st, "vestibule_edge_copied_tickets_total", "room", "sale"); n != 1 {
-		t.Errorf("%v copies counted, want 1", n)
-	}
+	st.counts(1, "vestibule_edge_copied_tickets_total", "room", "sale")
 }

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"crypto/tls"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -276,23 +277,19 @@ func document(origin string) room.Document {
 
 func roomsDocument(t testing.TB, version uint64, d room.Document) []byte {
 	t.Helper()
-	data := testkit.Must(roomdoc.EncodeRooms(version, d.WithDefaults()))(t)
-	return data
+	return testkit.Must(roomdoc.EncodeRooms(version, d.WithDefaults()))(t)
 }
 
 func keyring(t testing.TB) ticket.Keyring {
 	t.Helper()
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return ring
 }
 
 func keysDocument(t testing.TB, ring ticket.Keyring) []byte {
 	t.Helper()
-	data := testkit.Must(ticket.EncodeKeyring(ring))(t)
-	return data
+	return testkit.Must(ticket.EncodeKeyring(ring))(t)
 }
 
 // stage is an edge with everything around it.
@@ -510,6 +507,36 @@ func (d *door) visitor() *visitor {
 type answer struct {
 	*http.Response
 	body string
+}
+
+// enters fails if the answer is not the site's; the format describes its visitor.
+func (a answer) enters(t testing.TB, format string, args ...any) {
+	t.Helper()
+	a.says(t, "the site", format, args...)
+}
+
+// says fails if the answer has another body.
+func (a answer) says(t testing.TB, body, format string, args ...any) {
+	t.Helper()
+	if a.body != body {
+		t.Errorf("%s: %d %v %.80q, want %q", fmt.Sprintf(format, args...), a.StatusCode, a.Header, a.body, body)
+	}
+}
+
+// stays fails if the answer is the site's.
+func (a answer) stays(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if a.body == "the site" {
+		t.Errorf("%s enters the site", fmt.Sprintf(format, args...))
+	}
+}
+
+// has fails if the answer has another status.
+func (a answer) has(t testing.TB, status int, format string, args ...any) {
+	t.Helper()
+	if a.StatusCode != status {
+		t.Errorf("%s: %d %.80q, want %d", fmt.Sprintf(format, args...), a.StatusCode, a.body, status)
+	}
 }
 
 func (v *visitor) ask(method, url, body string, header ...string) answer {

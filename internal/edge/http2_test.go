@@ -145,9 +145,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 			if err != nil || code != http2.ErrCodeEnhanceYourCalm {
 				t.Errorf("%v, %v", code, err)
 			}
-			if a := st.door.secure(true).get("https://shop.example/about"); a.body != "the site" {
-				t.Errorf("a visitor beside it: %d %q", a.StatusCode, a.body)
-			}
+			st.door.secure(true).get("https://shop.example/about").enters(t, "a visitor beside it")
 			close(stop)
 			x.Close() // the edge has closed it
 			<-stopped
@@ -157,9 +155,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 	eventually(t, "no connection but those of visitors is left", func() bool {
 		return metric1(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
 	})
-	if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
-		t.Errorf("%v panics", n)
-	}
+	st.counts(0, "vestibule_edge_panics_total")
 }
 
 // A browser that cancels what it asked for, updates windows and pings, at an ordinary rate, is no flood.
@@ -396,9 +392,7 @@ func TestH2Spec(t *testing.T) {
 		io.WriteString(w, "the site") //nolint:errcheck // h2spec checks the answer
 	})
 	_, port, err := net.SplitHostPort(st.door.addr(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), program, "-t", "-k", "-S", "-h", "localhost", "-p", port, "-P", "/about",
 		"-o", "2").CombinedOutput()
 	sum := regexp.MustCompile(`\d+ tests, \d+ passed, \d+ skipped, (\d+) failed`).FindSubmatch(out)

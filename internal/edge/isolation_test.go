@@ -65,12 +65,8 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 			t.Errorf("newcomer %d, once more: %d %.80q, want %q", i, a.StatusCode, a.body, want)
 		}
 	}
-	if n := metric(t, st, "vestibule_edge_uncounted_admissions_total", "room", "vip"); n != 2 {
-		t.Errorf("%v uncounted admissions, want 2", n)
-	}
-	if n := metric(t, st, "vestibule_edge_decisions_total", "reason", admission.Closed.String()); n != 1 {
-		t.Errorf("%v decisions for the reason closed, want 1", n)
-	}
+	st.counts(2, "vestibule_edge_uncounted_admissions_total", "room", "vip")
+	st.counts(1, "vestibule_edge_decisions_total", "reason", admission.Closed.String())
 	old.ID++ // not the one that was just renewed
 	if renewed("sale", saleURL) {
 		t.Error("renewed without a lease under cap")
@@ -102,9 +98,7 @@ func TestAnOlderStoreIsAnAlarmAndChangesNothing(t *testing.T) {
 	if r := st.server.Ready(); !r.Ready || len(st.server.Status().Rooms) != 2 {
 		t.Errorf("%+v with %d rooms", r, len(st.server.Status().Rooms))
 	}
-	if n := metric(t, st, "vestibule_document_alarm", "document", node.RoomsDocument); n != 1 {
-		t.Errorf("the gauge says %v", n)
-	}
+	st.counts(1, "vestibule_document_alarm", "document", node.RoomsDocument)
 	d = document(st.origin.URL)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 6, d))
 	eventually(t, "the alarm ends", func() bool { return len(st.server.Ready().Alarms) == 0 })

@@ -168,6 +168,14 @@ func (o *auditor) requests() int {
 	return len(o.seen)
 }
 
+// untouched fails if the site saw a request.
+func (o *auditor) untouched() {
+	o.t.Helper()
+	if n := o.requests(); n > 0 {
+		o.t.Errorf("%d requests reached the site, the last %s for %s", n, o.last().RequestURI, o.last().Host)
+	}
+}
+
 // last returns the newest request that the site saw.
 func (o *auditor) last() *http.Request {
 	o.mu.Lock()

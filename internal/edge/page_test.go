@@ -66,9 +66,7 @@ func TestAppsGetJSON(t *testing.T) {
 		st.origin.last().Header.Get("Accept") != axios {
 		t.Errorf("admitted: %d %.60q", a.StatusCode, a.body)
 	}
-	if a := app.get("http://shop.example/vip", "Accept", "text/html"); a.body != "the site" {
-		t.Errorf("inside: %.60q", a.body)
-	}
+	app.get("http://shop.example/vip", "Accept", "text/html").enters(t, "inside")
 }
 
 // Browsers that accept gzip get the page with gzip, from either front; others do not.
@@ -138,12 +136,8 @@ func TestAPageThatAsksForNews(t *testing.T) {
 	if said := news(); said["state"] != "entering" {
 		t.Errorf("at the turn: %v", said)
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("the origin saw %d questions", n)
-	}
-	if a := v.get(saleURL); a.body != "the site" {
-		t.Errorf("the page itself: %.60q", a.body)
-	}
+	st.origin.untouched()
+	v.get(saleURL).enters(t, "the page itself")
 	if l := st.server.Status().Rooms["sale"]; l.Spent != 1 {
 		t.Errorf("%d permits were charged", l.Spent)
 	}
@@ -219,17 +213,13 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 		a.Cloudflare["inWaitingRoom"] != false {
 		t.Errorf("an app that leaves: %v", a)
 	}
-	if a := v.ask(http.MethodPost, leaveURL, "", "Accept", "*/*"); a.StatusCode != http.StatusNoContent {
-		t.Errorf("a beacon: %d", a.StatusCode)
-	}
+	v.ask(http.MethodPost, leaveURL, "", "Accept", "*/*").has(t, http.StatusNoContent, "a beacon")
 
 	app := st.door.visitor()
 	app.Jar = nil
 	place := app.get(saleURL, gate.TicketHeader, "new").Header.Get(gate.TicketHeader)
 	place = app.get(saleURL, gate.TicketHeader, place).Header.Get(gate.TicketHeader) // counted from now on
-	if a := app.ask(http.MethodPost, leave, "", gate.TicketHeader, place); a.StatusCode != http.StatusNoContent {
-		t.Errorf("leaving by header: %d", a.StatusCode)
-	}
+	app.ask(http.MethodPost, leave, "", gate.TicketHeader, place).has(t, http.StatusNoContent, "leaving by header")
 	if a := app.get(saleURL, gate.TicketHeader, place, "Accept", "application/json").json(t); a.Ours["lost"] != "left" {
 		t.Errorf("after leaving: %v", a.Ours)
 	}

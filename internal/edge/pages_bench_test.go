@@ -263,8 +263,7 @@ func cpuOf(b *testing.B, pid int) float64 {
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	ticks := 0.
 	for _, f := range fields[11:13] {
-		n := testkit.Must(strconv.ParseFloat(f, 64))(b)
-		ticks += n
+		ticks += testkit.Must(strconv.ParseFloat(f, 64))(b)
 	}
 	return ticks / 100 // USER_HZ, the same on every architecture that Go knows
 }
@@ -323,9 +322,7 @@ func startNginx(b *testing.B, tools map[string]string, core int, http, server st
 	listens(b, "nginx", addr)
 	eventually(b, "nginx has a worker", func() bool {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nginx.Process.Pid, nginx.Process.Pid))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		worker, err = strconv.Atoi(strings.TrimSpace(string(children)))
 		return err == nil
 	})

@@ -100,10 +100,8 @@ func TestKeysOfProofsArePublished(t *testing.T) {
 			t.Errorf("%s: %s", host, a.body)
 		}
 	}
-	if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath,
-		""); a.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", a.StatusCode)
-	}
+	st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath,
+		"").has(t, http.StatusMethodNotAllowed, "POST")
 	// A rotation adds a key, and the site's proofs go on.
 	next := testkit.Must(st.keys.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour,
 		strings.NewReader(strings.Repeat("k", 64))))(t)
@@ -188,16 +186,12 @@ func TestAFrontIsGivenAProof(t *testing.T) {
 
 func TestNoProofsUnlessAskedFor(t *testing.T) {
 	st := open(t, nil)
-	if a := st.door.visitor().get("http://sale.example/", gate.ProofHeader, "mine"); a.StatusCode != http.StatusOK {
-		t.Errorf("the site: %d", a.StatusCode)
-	}
+	st.door.visitor().get("http://sale.example/", gate.ProofHeader, "mine").has(t, http.StatusOK, "a page of the site")
 	if got := st.origin.last().Header.Values(gate.ProofHeader); got != nil {
 		t.Errorf("the site sees %q", got)
 	}
 	for _, path := range []string{gate.KeysPath, gate.VerifyPath} {
-		if a := st.door.visitor().get("http://sale.example" + path); a.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %d", path, a.StatusCode)
-		}
+		st.door.visitor().get("http://sale.example"+path).has(t, http.StatusNotFound, "%s", path)
 	}
 }
 

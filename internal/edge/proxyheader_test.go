@@ -27,8 +27,7 @@ func headerOf(t testing.TB, version byte, from string) string {
 	if source.IP.To4() == nil {
 		to.IP = net.ParseIP("2001:db8::1")
 	}
-	data := testkit.Must(proxyproto.HeaderProxyFromAddrs(version, source, to).Format())(t)
-	return string(data)
+	return string(testkit.Must(proxyproto.HeaderProxyFromAddrs(version, source, to).Format())(t))
 }
 
 // v2 returns a header of version 2 with these bytes behind its signature.
@@ -268,8 +267,6 @@ func TestAPROXYHeaderThatDoesNotCome(t *testing.T) {
 			t.Errorf("%q: %+v", begun, res)
 		}
 	}
-	if n := metric(t, st, "vestibule_edge_proxy_headers_total", "result", "late"); n != 3 {
-		t.Errorf("%v late", n)
-	}
+	st.counts(3, "vestibule_edge_proxy_headers_total", "result", "late")
 	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
 }

@@ -140,10 +140,8 @@ func TestSubscribing(t *testing.T) {
 			r.Notified != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
 			t.Fatalf("%+v %+v %v", sub, r, err)
 		}
-		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),
-			""); a.StatusCode != http.StatusForbidden {
-			t.Errorf("the code of another: %d", a.StatusCode)
-		}
+		v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),
+			"").has(t, http.StatusForbidden, "the code of another")
 		a = v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), "")
 		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || c.Value != sealer.Proof(sale, visitor) {
 			t.Fatalf("%d %v", a.StatusCode, a.Header)
@@ -215,9 +213,7 @@ func TestSubscribingIsRefused(t *testing.T) {
 		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1),
 		"a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
 	} {
-		if a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header); a.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %d %s", name, a.StatusCode, a.body)
-		}
+		v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header).has(t, http.StatusBadRequest, "%s", name)
 	}
 	if _, _, ok := p.only(t); ok {
 		t.Error("something is stored")

@@ -40,12 +40,8 @@ func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 			t.Errorf("%s: %d %.40q", what, a.StatusCode, a.body)
 		}
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d of them reached the origin", n)
-	}
-	if a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
-		t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
-	}
+	st.origin.untouched()
+	st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good).enters(t, "a good ticket")
 }
 
 // TestANetworkAddsSoManyToTheLine: further visitors of one neighbourhood of addresses
@@ -124,8 +120,6 @@ func TestTicketBinding(t *testing.T) {
 		if n := metric(t, st, "vestibule_edge_elsewhere_tickets_total", "room", "sale"); (n == 3) == tc.good {
 			t.Errorf("%s: %v tickets from elsewhere", name, n)
 		}
-		if err := st.stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, st.stop())
 	}
 }

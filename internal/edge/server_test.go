@@ -48,9 +48,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	refused("no keys yet")
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	eventually(t, "the edge is ready", func() bool { return st.server.Ready().Ready })
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d requests reached the origin", n)
-	}
+	st.origin.untouched()
 }
 
 // An edge that once had rooms and keys serves admitted visitors without any other node: at the start, when it is not
@@ -63,9 +61,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	waiting := st.keys.seal("sale", place)
 	testkit.NoError(t, st.stop())
 
-	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was restarted
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json"))) // its machine was restarted
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.keys.ring = st.cfg.DataDir, st.keys.ring })
 	again.bus.down.Store(true)
 	again.origin.Config.Handler = st.origin // the rooms name the first origin
@@ -79,9 +75,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		}
 		v := again.door.visitor()
 		v.Jar = nil
-		if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
-			t.Errorf("who is in: %d %.60q", a.StatusCode, a.body)
-		}
+		v.get("http://sale.example/", "Cookie", in).enters(t, "who is in")
 		for _, cookie := range []string{"", waiting} {
 			a := v.get("http://sale.example/", "Cookie", cookie)
 			if cookie == "" && !r.Ready {
@@ -137,6 +131,20 @@ func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
 	return sum
 }
 
+// counts fails if the sum of a metric's samples, or of those with a label and its value, is not n.
+func (st *stage) counts(n float64, name string, label ...string) {
+	st.t.Helper()
+	got := 0.
+	if len(label) == 0 {
+		got = metric1(st.t, st, name)
+	} else {
+		got = metric(st.t, st, name, label[0], label[1])
+	}
+	if got != n {
+		st.t.Errorf("%s %q is %v, want %v", name, label, got, n)
+	}
+}
+
 // A room without visitors has no series of its own; the counts of a room stay until the room goes.
 func TestIdleRoomsShareTheirSeries(t *testing.T) {
 	st := open(t, nil)
@@ -181,20 +189,14 @@ func TestRoomsChangeWhileServing(t *testing.T) {
 	if a.StatusCode != http.StatusAccepted || a.body != "<p>12 before you</p>" || a.Header.Get("Content-Length") == "" {
 		t.Errorf("got %d %q", a.StatusCode, a.body)
 	}
-	if a := st.door.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("the host that is gone: %d", a.StatusCode)
-	}
-	if n := metric(t, st, "vestibule_edge_decisions_total", "room", "vip"); n != 0 {
-		t.Errorf("%v decisions of a room that is gone", n)
-	}
+	st.door.visitor().get("http://shop.example/vip").has(t, http.StatusMisdirectedRequest, "the host that is gone")
+	st.counts(0, "vestibule_edge_decisions_total", "room", "vip")
 	// Raised epoch: every ticket of the room is void.
 	in := st.keys.seal("sale", session(7))
 	d.Rooms[0].Epoch = 1
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 3, d))
 	eventually(t, "the epoch is new", func() bool { return st.server.gate.Rooms().Rooms()[0].Epoch == 1 })
-	if a := st.door.visitor().get("http://sale.example/", "Cookie", in); a.body == "the site" {
-		t.Error("a ticket of the epoch before still enters")
-	}
+	st.door.visitor().get("http://sale.example/", "Cookie", in).stays(t, "a ticket of the epoch before")
 }
 
 // A key with a time stamp slightly in the future must not admit visitors without a ticket.
@@ -204,9 +206,7 @@ func TestTheFirstKeySealsAtOnce(t *testing.T) {
 	for range 2 {
 		v.get("http://sale.example/")
 	}
-	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
-		t.Errorf("one visitor was admitted %d times", n)
-	}
+	st.hasAdmitted(1)
 }
 
 // A visitor of several rooms holds a ticket of each, and must be admitted to all.
@@ -227,9 +227,7 @@ func TestARequestOfTwoRooms(t *testing.T) {
 		t.Errorf("cookies %v, want one of each room", a.Cookies())
 	}
 	st.up.view(vip, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
-	if a := v.get("http://sale.example/%76ip"); a.body != "the site" {
-		t.Errorf("got %d %.60q", a.StatusCode, a.body)
-	}
+	v.get("http://sale.example/%76ip").enters(t, "whose turn it is in both rooms")
 	for _, name := range []string{"sale", "vip"} {
 		if n := st.server.Status().Rooms[name].Admitted; n != 1 {
 			t.Errorf("%s: %d admissions, want 1", name, n)
@@ -271,12 +269,8 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 		}
 	}
 	src.armed.Store(false)
-	if st.origin.requests() > 0 {
-		t.Error("a request that panicked reached the origin")
-	}
-	if a := st.door.visitor().get("http://sale.example/"); a.body != "the site" {
-		t.Errorf("the next request: %d %q", a.StatusCode, a.body)
-	}
+	st.origin.untouched()
+	st.door.visitor().get("http://sale.example/").enters(t, "the next request")
 	// After a session permit was charged: the visitor gets its ticket all the same.
 	st.server.proxy.trip = panicking{}
 	if p := st.server.pool; p != nil {
@@ -314,9 +308,7 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 	if a := <-inside; a.body != "at last" {
 		t.Errorf("who was inside got %q", a.body)
 	}
-	if err := st.stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, st.stop())
 	st.up.mu.Lock()
 	defer st.up.mu.Unlock()
 	if r := st.up.last; !r.Bye || !r.Final {

@@ -93,9 +93,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		if err == nil {
 			err = folder.KeepPast([][]byte{data})
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		size = len(data)
 		b.StopTimer()
 		cpu += used() - before
