@@ -58,9 +58,7 @@ func newGate(t *testing.T) *Gate {
 		},
 		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return g
 }
 
@@ -90,9 +88,7 @@ func TestAPanicLeavesTheGateUsable(t *testing.T) {
 func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	g := newGate(t)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	id, name := room.IDOf("sale"), ticket.CookieName("sale", false)
 	codec := testkit.Must(ticket.NewCodec(ring, id, name))(t)
 	rm := &roomState{
@@ -132,14 +128,10 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 func newFleet(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...string), keys func(ticket.Keyring)) {
 	t.Helper()
 	f, err := node.NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	offer := func(doc string, data []byte, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		f.Offer(t.Context(), doc, data)
 	}
 	rooms = func(version uint64, names ...string) {
@@ -213,9 +205,7 @@ func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 func BenchmarkRoomsChange(b *testing.B) {
 	f, rooms, keys := newFleet(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprint("room-", i)
@@ -237,9 +227,7 @@ func BenchmarkRoomsChange(b *testing.B) {
 func BenchmarkDecideBesides(b *testing.B) {
 	f, rooms, keys := newFleet(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	rooms(1, "sale")
 	keys(ring)
 	g := testkit.Must(New(Options{
