@@ -366,9 +366,7 @@ func (f *fixture) follow(doc room.Document) {
 	if err == nil {
 		_, err = f.rooms.Publish(f.Context(), false, func(d *roomstore.Draft) error { return d.Follow(doc) })
 	}
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 }
 
 // If a rooms file is the authority, the API shows rooms, and refuses changes of them and of their parts with the name

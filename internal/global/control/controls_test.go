@@ -152,9 +152,7 @@ func TestControlsOfManyWriters(t *testing.T) {
 		d.Merge(doc)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i := range 5 {
 		ids = append(ids, room.PublicID(fmt.Sprint("file", i)))
 	}
@@ -197,9 +195,7 @@ func TestARoomComesBackPaused(t *testing.T) {
 	pause := func(id, body string) *room.Controls {
 		f.ok(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", body)
 		c, _, err := f.parts.controls.controls.read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return c
 	}
 	pause(id, `{"pause":{"message":"Ten minutes."}}`)

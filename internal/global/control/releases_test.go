@@ -67,9 +67,7 @@ func TestReleases(t *testing.T) {
 
 	me := room.Lender{Term: 4, Nonce: 9}
 	c, revision, err := f.parts.controls.controls.read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	taken, n := c.Take(me, time.Now().UnixMilli())
 	data, err := room.EncodeControls(taken)
 	if err != nil || n != 1 || c.Rooms[id].Pause.Release.Lender != nil {

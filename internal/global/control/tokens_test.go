@@ -125,8 +125,7 @@ func TestTheLastAdminIsNotRevoked(t *testing.T) {
 	f := start(t)
 	clear(f.docs.Data)
 	clear(f.docs.Written)
-	first := testkit.Must(f.api.First(t.Context()))(t)
-	f.token[Admin] = first
+	f.token[Admin] = testkit.Must(f.api.First(t.Context()))(t)
 	create := func(rest string) string {
 		a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"a",`+rest+"}")
 		if a.code != 200 {
@@ -258,8 +257,7 @@ func TestNextExpiry(t *testing.T) {
 	f := start(t)
 	now := time.Now()
 	next := func() *Expiry {
-		e := testkit.Must(f.api.NextExpiry(t.Context()))(t)
-		return e
+		return testkit.Must(f.api.NextExpiry(t.Context()))(t)
 	}
 	create := func(name string, life time.Duration) {
 		if a := f.ask(Admin, "POST", "/vestibule/tokens", fmt.Sprintf(`{"name":%q,"role":"viewer","expires_on":%q}`, name,
