@@ -15,15 +15,13 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
 func hook(t testing.TB, url string) *Webhook {
 	t.Helper()
-	key, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkit.Must(NewKey())(t)
 	w := &Webhook{Name: "pager", URL: url}
 	w.Rotate(time.Now(), key)
 	return w
@@ -43,16 +41,10 @@ func TestTheSignatureIsThatOfStandardWebhooks(t *testing.T) {
 	defer s.Close()
 	w, n := hook(t, s.URL), newNotice(RoomPaused, "r1", "c", at(1), Data{Text: "Room shop: it is paused.", RoomID: "r1"})
 	old := w.Secrets[0].Key
-	fresh, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := testkit.Must(NewKey())(t)
 	verifies := func(key Key) bool {
 		t.Helper()
-		v, err := standardwebhooks.NewWebhook(string(key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := testkit.Must(standardwebhooks.NewWebhook(string(key)))(t)
 		return v.Verify(body, got) == nil
 	}
 	post := func() {
@@ -96,9 +88,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer s.Close()
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	n := newNotice(WebhookTest, "", "", at(0), Data{})
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"} {
 		r := NewPoster(nil).Post(t.Context(), time.Now(), hook(t, "https://"+host+":"+port), &n)
