@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -60,6 +61,20 @@ func join(t testing.TB, e *Engine, now fleettime.Mono, credit, rate uint64) *reg
 	}
 	r.grant(now, credit, rate)
 	return r
+}
+
+// gets fails if a decision has another verdict; the format describes the visitor.
+func gets(t testing.TB, d Decision, v Verdict, format string, args ...any) {
+	t.Helper()
+	getsFor(t, d, v, d.Reason, format, args...)
+}
+
+// getsFor fails if a decision has another verdict or another reason.
+func getsFor(t testing.TB, d Decision, v Verdict, r Reason, format string, args ...any) {
+	t.Helper()
+	if d.Verdict != v || d.Reason != r {
+		t.Errorf("%s: %v (%v) with %+v, want %v (%v)", fmt.Sprintf(format, args...), d.Verdict, d.Reason, d.Ticket, v, r)
+	}
 }
 
 // hear receives the edge's report.

@@ -212,9 +212,7 @@ func TestEveryVerdict(t *testing.T) {
 	e, r = newEdge(t, now, 5, 5)
 	r.standing = wire.Draining
 	r.grant(now, 5, 5)
-	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Drains {
-		t.Errorf("where the data centre drains: %v (%v), want queue (drains)", d.Verdict, d.Reason)
-	}
+	getsFor(t, e.Arrive(now, sale, ticket.Ticket{}), Queue, Drains, "where the data centre drains")
 	reasons[Drains] = true
 	reasons[FirstTouch] = true                         // see TestWhoJoinsIsNotLetIn
 	reasons[QueuedAll], reasons[Rejected] = true, true // see TestNobodyEntersARoomThatIsShut
