@@ -29,7 +29,7 @@ func (f *fixture) entries(operation string) (out []audit.Entry) {
 // A call inside the process answers as a request does: the same result, role check, faults and audit entry.
 func TestACallAnswersAsARequest(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	path := "/vestibule/rooms/" + id + "/controls"
 	asked := f.ask(Operator, "PATCH", path, `{"pause":{"message":"soon"},"reason":"crash"}`)
 
@@ -63,7 +63,7 @@ func TestACallAnswersAsARequest(t *testing.T) {
 // A refused call has the status and the notes that a request gets, and changes nothing.
 func TestARefusedCallNamesItsFaults(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	controls := "/vestibule/rooms/" + id + "/controls"
 	before := len(f.entries("patch-controls"))
 	for name, c := range map[string]struct {

@@ -192,7 +192,7 @@ func (f *fixture) raw(role Role, path string) []byte {
 // and a name given twice, are faults that change nothing.
 func TestSettingsByTheirNames(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	for body, want := range map[string]string{
 		`{"grace":"2m"}`:                            "",
 		`{"vestibule":{"grace":"3m"}}`:              "",
@@ -439,7 +439,7 @@ func TestRoomsOfAFileRefuseChanges(t *testing.T) {
 
 func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	f.ask(Editor, "POST", "{z}",
 		`{"name":"own","host":"shop.example","path":"/own","total_active_users":3,"new_users_per_minute":5,"vestibule":{"origin":"http://10.9.9.9"}}`)
 	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"ftp://x"}`); a.code != 400 ||

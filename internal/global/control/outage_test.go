@@ -11,7 +11,7 @@ import (
 // Only one request in a while waits for the store.
 func TestReadsGoOnWithoutTheStore(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	event, _ := f.ask(Editor, "POST", "{z}/"+id+"/events",
 		`{"name":"sale","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`).field("id").(string)
 	reads := []string{

@@ -77,7 +77,7 @@ func TestBodiesThatAreNotUnderstood(t *testing.T) {
 // Clients of the hosted product send the rooms, events and rules back that they have read.
 func TestAnswersAreBodies(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	rule := f.ask(Editor, "POST", "{z}/"+id+"/rules",
 		`{"expression":"ip.src eq 192.0.2.1","action":"bypass_waiting_room"}`).list()
 	event := f.ask(Editor, "POST", "{z}/"+id+"/events", eventBody("e", 24*time.Hour, 25*time.Hour, "")).Result
@@ -226,7 +226,7 @@ func TestRefusedTokensOfManyAddresses(t *testing.T) {
 func TestAViewerSeesNoSecret(t *testing.T) {
 	f := start(t)
 	const secret = "s3cret-of-a-program"
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	body := `{"expression":"any(http.request.headers[\"x-key\"][*] eq \"` + secret + `\")","action":"bypass_waiting_room"}`
 	f.ok(Editor, "POST", "{z}/"+id+"/rules", body)
 	for _, c := range [][3]string{
@@ -260,10 +260,8 @@ func TestNextExpiry(t *testing.T) {
 		return testkit.Must(f.api.NextExpiry(t.Context()))(t)
 	}
 	create := func(name string, life time.Duration) {
-		if a := f.ask(Admin, "POST", "/vestibule/tokens", fmt.Sprintf(`{"name":%q,"role":"viewer","expires_on":%q}`, name,
-			now.Add(life).Format(time.RFC3339))); a.code != 200 {
-			t.Fatalf("%+v", a)
-		}
+		f.ok(Admin, "POST", "/vestibule/tokens", fmt.Sprintf(`{"name":%q,"role":"viewer","expires_on":%q}`, name,
+			now.Add(life).Format(time.RFC3339)))
 	}
 	create("short", time.Hour)
 	if e := next(); e.Soon(now) {

@@ -10,7 +10,7 @@ import (
 // Rules are tried as edges evaluate them, under every reading of the path; anybody who sees the room may try.
 func TestRulesAreTried(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	rules := `[{"action":"bypass_waiting_room","expression":"http.request.uri.path eq \"/health\""},
 		{"action":"bypass_waiting_room","expression":"ip.src in {192.0.2.0/24}","enabled":false},
 		{"action":"bypass_waiting_room","expression":"http.user_agent contains \"Probe\" and ip.src.country eq \"DE\""},
