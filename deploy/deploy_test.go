@@ -23,6 +23,7 @@ import (
 
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsconf"
 	"vestibule/internal/notify"
@@ -42,10 +43,7 @@ type kustomization struct {
 // configs collects the ConfigMaps of an overlay: files by name of the map, and variables.
 func configs(t *testing.T, dir string, files map[string]string, env map[string]string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(filepath.Join(dir, "kustomization.yaml")))(t)
 	var k kustomization
 	if err := yaml.Unmarshal(data, &k); err != nil {
 		t.Fatalf("%s: %v", dir, err)
@@ -69,9 +67,7 @@ func configs(t *testing.T, dir string, files map[string]string, env map[string]s
 // Every ConfigMap with a configuration passes --check-config with the variables of its overlay.
 func TestConfigurations(t *testing.T) {
 	some := filepath.Join(t.TempDir(), "some.pem")
-	if err := os.WriteFile(some, []byte("of the pod"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(some, []byte("of the pod"), 0o600))
 	overlays, err := filepath.Glob("k8s/overlays/*")
 	if err != nil || len(overlays) < 3 {
 		t.Fatalf("overlays: %v, %v", overlays, err)
@@ -130,15 +126,10 @@ var patchedVariable = regexp.MustCompile(`name: (VESTIBULE_[A-Z_]+), value: "?([
 // The variables that components add are ones that the programs take.
 func TestComponents(t *testing.T) {
 	some := filepath.Join(t.TempDir(), "some.pem")
-	if err := os.WriteFile(some, []byte("of the pod"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(some, []byte("of the pod"), 0o600))
 	for app, component := range map[string]string{"global": "control", "edge": "ingress"} {
 		t.Run(component, func(t *testing.T) {
-			data, err := os.ReadFile(filepath.Join("k8s/components", component, "kustomization.yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := testkit.Must(os.ReadFile(filepath.Join("k8s/components", component, "kustomization.yaml")))(t)
 			set := patchedVariable.FindAllStringSubmatch(string(data), -1)
 			if len(set) < 2 {
 				t.Fatalf("variables: %v", set)
@@ -231,9 +222,7 @@ func variables(t *testing.T, app string) (out []string) {
 // TestTheNotifierOfTheComponent: the variables of its container are a configuration.
 func TestTheNotifierOfTheComponent(t *testing.T) {
 	some := filepath.Join(t.TempDir(), "some.pem")
-	if err := os.WriteFile(some, []byte("of the pod"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(some, []byte("of the pod"), 0o600))
 	containers(t, func(_ string, c *container) {
 		if c.Name != "notifier" {
 			return
@@ -260,10 +249,7 @@ func TestTheNotifierOfTheComponent(t *testing.T) {
 // TestEveryProgramIsMonitored: what has metrics is scraped, and may be.
 func TestEveryProgramIsMonitored(t *testing.T) {
 	for _, file := range []string{"networkpolicy.yaml", "podmonitor.yaml"} {
-		data, err := os.ReadFile("k8s/components/monitoring/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(os.ReadFile("k8s/components/monitoring/" + file))(t)
 		scraped := regexp.MustCompile(`values: \[([a-z, ]+)\]`).FindStringSubmatch(string(data))
 		if scraped == nil {
 			t.Fatalf("%s names no programs", file)
@@ -327,13 +313,8 @@ func exprs(t *testing.T) map[string]string {
 			}
 		}
 	}
-	data, err := os.ReadFile("k8s/components/monitoring/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &rules); err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("k8s/components/monitoring/rules.yaml"))(t)
+	testkit.NoError(t, yaml.Unmarshal(data, &rules))
 	for _, g := range rules.Spec.Groups {
 		for _, r := range g.Rules {
 			out["alert "+r.Alert] = r.Expr
@@ -345,12 +326,8 @@ func exprs(t *testing.T) map[string]string {
 			Targets []struct{ Expr string }
 		}
 	}
-	if data, err = os.ReadFile("k8s/components/monitoring/board.json"); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &board); err != nil {
-		t.Fatal(err)
-	}
+	data = testkit.Must(os.ReadFile("k8s/components/monitoring/board.json"))(t)
+	testkit.NoError(t, json.Unmarshal(data, &board))
 	for _, p := range board.Panels {
 		for _, target := range p.Targets {
 			out["panel "+p.Title] = target.Expr
@@ -364,10 +341,7 @@ func exprs(t *testing.T) map[string]string {
 
 // Rules and dashboard use only existing metrics.
 func TestMetricsOfRulesAndBoard(t *testing.T) {
-	doc, err := os.ReadFile("../docs/METRICS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile("../docs/METRICS.md"))(t)
 	for where, expr := range exprs(t) {
 		for _, name := range metric.FindAllString(expr, -1) {
 			if !strings.Contains(string(doc), "| `"+strings.TrimSuffix(name, "_bucket")+"` |") {
@@ -398,9 +372,7 @@ func TestRulesAreTheSameEverywhere(t *testing.T) {
 		if err == nil {
 			err = yaml.Unmarshal(data, to)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	if len(plain.Groups) == 0 || !reflect.DeepEqual(plain, resource.Spec) {
 		t.Error("k8s/components/monitoring/rules.yaml and prometheus/rules.yaml differ: copy the groups")
@@ -431,18 +403,10 @@ func TestRulesForPrometheus(t *testing.T) {
 		t.Skip("promtool is not installed: make k8s-check installs it")
 	}
 	dir := t.TempDir()
-	data, err := os.ReadFile("k8s/components/monitoring/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("k8s/components/monitoring/rules.yaml"))(t)
 	var r struct{ Spec yaml.Node }
-	if err := yaml.Unmarshal(data, &r); err != nil {
-		t.Fatal(err)
-	}
-	spec, err := yaml.Marshal(&r.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, yaml.Unmarshal(data, &r))
+	spec := testkit.Must(yaml.Marshal(&r.Spec))(t)
 	var b strings.Builder
 	b.WriteString("groups:\n  - name: all\n    rules:\n")
 	n := 0
@@ -452,9 +416,7 @@ func TestRulesForPrometheus(t *testing.T) {
 	}
 	for name, text := range map[string]string{"rules.yaml": string(spec), "all.yaml": b.String()} {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		if out, err := exec.Command(promtool, "check", "rules", "--lint-fatal", file).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -547,12 +509,8 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 		}
 		for _, file := range to {
 			file = filepath.Join(dir, file)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			testkit.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 	})
 	out, err := exec.Command(analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"},
@@ -574,7 +532,5 @@ func walk(t *testing.T, dir string, visit func(name string, data []byte)) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }

@@ -45,20 +45,13 @@ func TestSignals(t *testing.T) {
 		cmd = exec.Command("edge", "--name", "edge-1", "--data-center", "nairobi", "--data-dir", t.TempDir(), "--listen",
 			"127.0.0.1:0",
 			"--metrics-listen", "127.0.0.1:0", "--nats-url", "nats://127.0.0.1:1", "--drain-delay", "1h")
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		stdout := testkit.Must(cmd.StdoutPipe())(t)
+		testkit.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
 			if text, ok := strings.CutPrefix(lines.Text(), "LISTENING "); ok {
-				if err := json.Unmarshal([]byte(text), &at); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, json.Unmarshal([]byte(text), &at))
 				return cmd, at
 			}
 		}
@@ -78,9 +71,7 @@ func TestSignals(t *testing.T) {
 		return string(body)
 	}
 	signal := func(cmd *exec.Cmd, s os.Signal) {
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Process.Signal(s))
 	}
 	cmd, at := begin()
 	testkit.Eventually(t, "it is not ready, because it has no rooms",

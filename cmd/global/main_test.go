@@ -10,6 +10,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node/nodetest"
 )
 
@@ -33,27 +34,16 @@ func TestCommandLine(t *testing.T) {
 }
 
 func TestExampleFile(t *testing.T) {
-	example, err := filepath.Abs("global.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rooms, err := os.ReadFile("rooms.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := testkit.Must(filepath.Abs("global.example.yaml"))(t)
+	rooms := testkit.Must(os.ReadFile("rooms.example.yaml"))(t)
 	t.Chdir(t.TempDir()) // where the rooms file is that the example names
-	if err := os.WriteFile("rooms.yaml", rooms, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile("rooms.yaml", rooms, 0o600))
 	nodetest.Example(t, "global", example, global.DefaultConfig, "data_centers")
 }
 
 // The example of a rooms file shows every setting.
 func TestExampleRoomsAreWhole(t *testing.T) {
-	rooms, err := os.ReadFile("rooms.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rooms := testkit.Must(os.ReadFile("rooms.example.yaml"))(t)
 	for i := range room.Schema {
 		if key := room.Schema[i].Key; !regexp.MustCompile(`(?m)^ +(- |# )?` + key + `:`).Match(rooms) {
 			t.Errorf("rooms.example.yaml does not show %s", key)

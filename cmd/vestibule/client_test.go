@@ -16,6 +16,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
+	"vestibule/internal/lab/testkit"
 )
 
 // apiServer serves the requests that the API's document has, and fails the test for others.
@@ -28,9 +29,7 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	if err == nil {
 		err = yaml.Unmarshal(data, &doc)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("not in the document: %s %s", r.Method,
@@ -104,9 +103,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rooms.yaml")
 	plain, odd := filepath.Join(t.TempDir(), "plain.json"), filepath.Join(t.TempDir(), "odd.json")
 	for name, path := range map[string]string{plain: "/a/x", odd: "/a/..%2fb"} {
-		if err := os.WriteFile(name, []byte(`{"path":"`+path+`"}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(`{"path":"`+path+`"}`), 0o600))
 	}
 	for _, c := range []struct {
 		args  string
@@ -187,10 +184,7 @@ func TestTextsThatLookLikeJSON(t *testing.T) {
 		if s.Key == "waiting_page" { // a file
 			continue
 		}
-		b, err := body([]string{"vestibule." + s.Key + "=2026"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(body([]string{"vestibule." + s.Key + "=2026"}))(t)
 		data, err := json.Marshal(b)
 		if want := map[bool]string{true: `"2026"`, false: `2026`}[isText]; err != nil ||
 			string(data) != `{"vestibule":{"`+s.Key+`":`+want+`}}` {
@@ -201,10 +195,7 @@ func TestTextsThatLookLikeJSON(t *testing.T) {
 		"description=7": `{"description":"7"}`, "queue_message=null": `{"queue_message":null}`, `name="a"`: `{"name":"a"}`,
 		"position.before=12": `{"position":{"before":"12"}}`, "position.index=2": `{"position":{"index":2}}`,
 	} {
-		b, err := body([]string{in})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(body([]string{in}))(t)
 		if data, err := json.Marshal(b); err != nil || string(data) != want {
 			t.Errorf("%s: %s %v", in, data, err)
 		}

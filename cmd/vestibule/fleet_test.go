@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
@@ -28,14 +29,9 @@ func newFleetStore(t *testing.T) *fleetStore {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	server, err := embedded.Start(embedded.Options{Name: "fleet", Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(server.Stop)
-	conn, err := natsbus.Connect(natsbus.Options{Name: "global", InProcess: server, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(natsbus.Connect(natsbus.Options{Name: "global", InProcess: server, Log: quiet}))(t)
 	t.Cleanup(conn.Close)
 	return &fleetStore{t, server.URL(), natsbus.NewDocuments(conn, 1)}
 }
@@ -44,17 +40,10 @@ func (s *fleetStore) put(doc string, v any) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 15*time.Second)
 	defer cancel()
-	data, err := json.Marshal(v)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	data := testkit.Must(json.Marshal(v))(s.t)
 	_, revision, err := s.docs.Get(ctx, doc)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := s.docs.Put(ctx, doc, data, revision); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
+	testkit.Must(s.docs.Put(ctx, doc, data, revision))(s.t)
 }
 
 // does runs a command, which must end so, and say so.
@@ -132,13 +121,10 @@ func TestTheFleetCommandsUsage(t *testing.T) {
 
 // A refused connection is reported as such, and not that nobody answers.
 func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
-	s, err := server.NewServer(&server.Options{
+	s := testkit.Must(server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 		Username: "operator", Password: "secret",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	go s.Start()
 	t.Cleanup(func() {
 		s.Shutdown()

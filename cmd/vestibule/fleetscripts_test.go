@@ -28,18 +28,14 @@ func startTree(t testing.TB) *allinone.Tree {
 		DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: t.TempDir(), StoreRooms: true, NATS: true,
 		Origin: "http://127.0.0.1:1", Params: wire.DefaultParams(), Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
 		if err := tree.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
 	ctx := testkit.Within(t)
-	if err := tree.TakeToken(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tree.TakeToken(ctx))
 	t.Setenv("VESTIBULE_SERVER", tree.Info.Control.URL)
 	t.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
 	var out bytes.Buffer
@@ -50,9 +46,7 @@ func startTree(t testing.TB) *allinone.Tree {
 	if code := run(ctx, first, &out, &out); code != node.ExitOK { // edges are ready once there is a room
 		t.Fatal(out.String())
 	}
-	if err := tree.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tree.WaitReady(ctx))
 	return tree
 }
 
@@ -80,14 +74,9 @@ func TestScriptsOfTheAPI(t *testing.T) {
 func BenchmarkStatusOfAllRooms(b *testing.B) {
 	const rooms = 1000
 	startTree(b)
-	data, err := roomfile.Format(room.Document{Rooms: testkit.Rooms(rooms).Rooms})
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := testkit.Must(roomfile.Format(room.Document{Rooms: testkit.Rooms(rooms).Rooms}))(b)
 	file := filepath.Join(b.TempDir(), "rooms.yaml")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, os.WriteFile(file, data, 0o600))
 	var out bytes.Buffer
 	if code := run(b.Context(), []string{"rooms", "apply", "-f", file}, io.Discard, &out); code != node.ExitOK {
 		b.Fatal(out.String())

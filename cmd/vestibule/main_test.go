@@ -49,9 +49,7 @@ func freePorts(t *testing.T, n int) int {
 			taken = append(taken, l)
 		}
 		for _, l := range taken {
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.Close())
 		}
 		if len(taken) == n {
 			return int(first)
@@ -66,13 +64,8 @@ func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *testkit.Log
 	cmd = exec.Command("vestibule", append([]string{"demo", "--data-dir", t.TempDir()}, args...)...)
 	stderr = &testkit.Log{}
 	cmd.Stderr = stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := testkit.Must(cmd.StdoutPipe())(t)
+	testkit.NoError(t, cmd.Start())
 	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
 		stuck.Stop()
@@ -164,9 +157,7 @@ func playDemo(t *testing.T) (warned string, stood time.Duration) {
 		t.Error(err)
 	}
 	begun := time.Now()
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Process.Signal(os.Interrupt))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("Ctrl-C: %v", err)
 	}
@@ -177,10 +168,7 @@ func playDemo(t *testing.T) (warned string, stood time.Duration) {
 // TestDemoPortTaken: an edge that cannot listen ends the demo with the reason.
 func TestDemoPortTaken(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	out, err := exec.Command("vestibule", "demo", "--listen", l.Addr().String(), "--data-dir",
 		t.TempDir()).CombinedOutput()
@@ -195,10 +183,7 @@ func TestDemoPortTaken(t *testing.T) {
 // all the same.
 func TestAStartAfterOneThatFailed(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	dir := t.TempDir()
 	out, err := exec.Command("vestibule", "demo", "--listen", l.Addr().String(), "--data-dir", dir).CombinedOutput()
@@ -217,20 +202,13 @@ func TestAStartAfterOneThatFailed(t *testing.T) {
 func TestDemoTerminated(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("vestibule", "demo", "--listen", "127.0.0.1:0", "--data-dir", t.TempDir(), "--log-level", "info")
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stderr := testkit.Must(cmd.StderrPipe())(t)
+	testkit.NoError(t, cmd.Start())
 	defer cmd.Process.Kill() //nolint:errcheck // ended already when all went well
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() && !strings.Contains(lines.Text(), "edge up") {
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	for lines.Scan() { // to its end
 	}
 	if err := cmd.Wait(); err != nil {

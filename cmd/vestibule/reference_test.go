@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -133,14 +134,9 @@ func TestReference(t *testing.T) {
 	const file = "../../docs/CLI.md"
 	want := reference(newRootCmd(&bytes.Buffer{}, &bytes.Buffer{}))
 	if *rewrite {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(want), 0o600))
 	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(os.ReadFile(file))(t)
 	if string(got) != want {
 		t.Error("docs/CLI.md is not that of the commands: make golden")
 	}

@@ -40,9 +40,7 @@ func TestTheSalePage(t *testing.T) {
 		t.Fatalf("%d commands", n)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sale.txtar"), []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "sale.txtar"), []byte(script), 0o600))
 	testscript.Run(t, testscript.Params{Dir: dir, Setup: func(e *testscript.Env) error {
 		e.Setenv("VESTIBULE_SERVER", tree.Info.Control.URL)
 		e.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
@@ -53,10 +51,7 @@ func TestTheSalePage(t *testing.T) {
 // sections returns what the fenced blocks of a document with a language hold.
 func sections(t *testing.T, file, lang string) (out []string) {
 	t.Helper()
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile(file))(t)
 	for _, m := range regexp.MustCompile("(?ms)^```"+lang+"\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
 		out = append(out, m[1])
 	}
@@ -98,17 +93,11 @@ func TestRoomsOfTheDocuments(t *testing.T) {
 // Those of blocks are run, by TestTheSalePage, in e2e and by make k8s; most others need machines or a fault.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	root, word := newRootCmd(io.Discard, io.Discard), regexp.MustCompile(`^[a-z][a-z-]*$`)
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("../../docs/*.md"))(t)
 	shown := regexp.MustCompile("(?m)(?:`|^ *(?:[$] )?)(?:bin/)?vestibule ([^`\n|;#>&]+)")
 	commands := 0
 	for _, file := range append(files, "../../README.md", "../../deploy/examples/notices/relay.py") {
-		page, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := testkit.Must(os.ReadFile(file))(t)
 		text := strings.ReplaceAll(string(page), "\\\n", " ")
 		for _, found := range shown.FindAllStringSubmatch(text, -1) {
 			words := strings.Fields(found[1])

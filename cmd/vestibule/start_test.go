@@ -20,9 +20,7 @@ import (
 // interrupt ends a demo and waits until it has ended.
 func interrupt(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("Ctrl-C: %v", err)
 	}
@@ -71,10 +69,7 @@ func TestDemoIsWhereItWas(t *testing.T) {
 // TestDemoMakesWay: where the ports of a demo are taken and none were asked for, it takes others and says so.
 func TestDemoMakesWay(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
 	o := allinone.Options{DataCenters: []string{"nairobi", "dublin"}, Edges: 2}
@@ -105,9 +100,7 @@ func TestDemoOfYourSite(t *testing.T) {
 	for _, host := range []string{"shop.example", "localhost", "127.0.0.1", "[::1]"} {
 		testkit.Eventually(t, "a visitor of "+host+" is on the site", func() bool {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, info.Edges[0].URL, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			r.Host = host
 			res, err := http.DefaultClient.Do(r)
 			if err != nil {

@@ -38,19 +38,11 @@ func BenchmarkReceipts(b *testing.B) {
 		Algorithm: draw.Algorithm, Room: "room", Event: "event", Commit: secret.Commit(), Committed: closes.Add(-time.Hour),
 		Closes: closes, Secret: draw.Hash(secret), Entrants: receipts,
 	}
-	text, err := draw.EncodeRecord(record)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := testkit.Must(draw.EncodeRecord(record))(b)
 	dir := b.TempDir()
 	files := []string{filepath.Join(dir, "record.json"), filepath.Join(dir, "receipts.json")}
-	if err := os.WriteFile(files[0], text, 0o600); err != nil {
-		b.Fatal(err)
-	}
-	f, err := os.Create(files[1])
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, os.WriteFile(files[0], text, 0o600))
+	f := testkit.Must(os.Create(files[1]))(b)
 	out, d := bufio.NewWriter(f), record.Draw()
 	for i := range receipts {
 		var id [8]byte
@@ -64,20 +56,11 @@ func BenchmarkReceipts(b *testing.B) {
 			place--
 		}
 		r.Place = time.UnixMilli(int64(place)).UTC()
-		line, err := json.Marshal(r)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := out.Write(append(line, '\n')); err != nil {
-			b.Fatal(err)
-		}
+		line := testkit.Must(json.Marshal(r))(b)
+		testkit.Must(out.Write(append(line, '\n')))(b)
 	}
-	if err := out.Flush(); err != nil {
-		b.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, out.Flush())
+	testkit.NoError(b, f.Close())
 	for b.Loop() {
 		var out bytes.Buffer
 		if err := verifyDraw(nil, &out, "", "", files[0], files[1:]); err == nil {
@@ -93,10 +76,7 @@ func BenchmarkReceipts(b *testing.B) {
 // TestThePageChecksAsTheCommandDoes: what the command says of the vectors, and of draws made by chance, the page says
 // in a real browser, but for the beacon's signature, which it does not check.
 func TestThePageChecksAsTheCommandDoes(t *testing.T) {
-	text, err := os.ReadFile("testdata/verifydraw.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/verifydraw.txtar"))(t)
 	file := map[string]string{}
 	for _, f := range txtar.Parse(text).Files {
 		file[f.Name] = string(f.Data)
@@ -130,14 +110,10 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 		t.Helper()
 		var out bytes.Buffer
 		args := []string{filepath.Join(dir, "record.json")}
-		if err := os.WriteFile(args[0], []byte(record), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(args[0], []byte(record), 0o600))
 		if receipts != "" {
 			args = append(args, filepath.Join(dir, "receipts.json"))
-			if err := os.WriteFile(args[1], []byte(receipts), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(args[1], []byte(receipts), 0o600))
 		}
 		err := verifyDraw(nil, &out, "", "", args[0], args[1:])
 		page := says(record, receipts)
@@ -189,10 +165,7 @@ func chance(t *testing.T, rng *mathrand.Rand) (string, string) {
 		Committed: closes.Add(-time.Hour), Closes: closes,
 		Secret: draw.Hash(secret), Entrants: rng.Uint64N(1e9),
 	}
-	text, err := draw.EncodeRecord(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(draw.EncodeRecord(record))(t)
 	d, list := record.Draw(), []draw.Receipt(nil)
 	for range 1 + rng.IntN(15) {
 		r := draw.Receipt{
@@ -207,9 +180,6 @@ func chance(t *testing.T, rng *mathrand.Rand) (string, string) {
 		r.Place = time.UnixMilli(int64(place)).UTC()
 		list = append(list, r)
 	}
-	receipts, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := testkit.Must(json.Marshal(list))(t)
 	return string(text), string(receipts)
 }

@@ -38,10 +38,7 @@ func appRoom(t *testing.T, origin, more string) (tree *Tree, edge string) {
 	edit(t, tree, "    total_active_users:", more+"    total_active_users:")
 	edge = tree.Info.Edges[0].URL
 	eventually(t, "the room covers /api alone", func() bool {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, edge, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, edge, http.NoBody))(t)
 		req.Header.Set("Sec-Fetch-Dest", "empty") // takes no permit
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
@@ -142,15 +139,9 @@ func TestParallelRequestsOfAnAppInABrowser(t *testing.T) {
 // withoutTicket returns the number of requests for the room without a ticket: each of them joins the queue.
 func withoutTicket(t *testing.T, tree *Tree) (n int) {
 	t.Helper()
-	resp, err := http.Get(tree.Info.Metrics + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(tree.Info.Metrics + "/metrics"))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := testkit.Must(io.ReadAll(resp.Body))(t)
 	e := tree.Info.Edges[0]
 	_, count, _ := strings.Cut(string(body),
 		fmt.Sprintf("\nvestibule_edge_tickets_total{node=%q,result=\"none\"} ", "edge-"+e.DC+"-"+e.Name))
@@ -242,10 +233,7 @@ func TestAnAppOfAnotherOriginInABrowser(t *testing.T) {
 // before returns a proxy that modifies responses with change.
 func before(t *testing.T, to string, change func(http.Header)) http.Handler {
 	t.Helper()
-	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(url.Parse(to))(t)
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(u) },
 		ModifyResponse: func(r *http.Response) error {
@@ -308,10 +296,7 @@ func react(t *testing.T) (folder string) {
 // npm returns a file of a package, and skips the test without npm. A package is downloaded once, into .tools.
 func npm(t *testing.T, pack, entry string) (file string) {
 	t.Helper()
-	folder, err := filepath.Abs("../../.tools/npm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := testkit.Must(filepath.Abs("../../.tools/npm"))(t)
 	file = filepath.Join(folder, filepath.Base(entry))
 	if _, err := os.Stat(file); err == nil {
 		return file
@@ -319,9 +304,7 @@ func npm(t *testing.T, pack, entry string) (file string) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skipf("npm is not installed: %s was not tried", pack)
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(folder, 0o755))
 	packs := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -333,15 +316,9 @@ func npm(t *testing.T, pack, entry string) (file string) {
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("%v, %v", archives, err)
 	}
-	f, err := os.Open(archives[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(archives[0]))(t)
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testkit.Must(gzip.NewReader(f))(t)
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if err != nil {
@@ -350,18 +327,11 @@ func npm(t *testing.T, pack, entry string) (file string) {
 		if h.Name != "package/"+entry {
 			continue
 		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(io.ReadAll(r))(t)
 		part := filepath.Join(packs, "part") // parallel tests may want the same file
-		if err := os.WriteFile(part, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(part, data, 0o600))
 		if err := os.Rename(part, file); err != nil {
-			if err := os.WriteFile(file, data, 0o600); err != nil { // of another file system
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(file, data, 0o600)) // of another file system
 		}
 		return file
 	}

@@ -34,6 +34,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 func init() { tests = func(m *testing.M) goleak.TestingM { return inOneBrowser{m} } }
@@ -251,10 +252,7 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
-	to, err := url.Parse(tree.Info.Edges[0].URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(url.Parse(tree.Info.Edges[0].URL))(t)
 	for _, tc := range []struct {
 		name, inject string
 		noScript     bool
@@ -344,13 +342,10 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	t.Parallel()
 	// The site outlives the restart: at another address, whoever enters by the rooms of before would find nothing.
-	site, err := NewOrigin(OriginOptions{
+	site := testkit.Must(NewOrigin(OriginOptions{
 		Listen: "127.0.0.1:0", Session: 10 * time.Minute,
 		Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := site.Run(t.Context()); err != nil {
@@ -373,10 +368,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 
 	var to atomic.Pointer[url.URL] // the edge, nil while stopped
 	aim := func() {
-		u, err := url.Parse(tree.Info.Edges[0].URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := testkit.Must(url.Parse(tree.Info.Edges[0].URL))(t)
 		to.Store(u)
 	}
 	aim()
@@ -465,9 +457,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	held()
 	before := site.Stats().Total
 	to.Store(nil)
-	if err := tree.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tree.Stop())
 	seen := map[string]bool{}
 	look := func(want string) func() bool {
 		return func() bool {

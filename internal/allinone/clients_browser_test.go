@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 // csrf is a site that a bank returns to, with a service worker, and with changes that only the site's pages may order:
@@ -83,10 +84,7 @@ func TestClientsInABrowser(t *testing.T) {
 		func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, origin })
 	edit(t, tree, `host: "localhost"`, "host: shop.test")
 	edit(t, tree, "    total_active_users:", "    cookie_secure: always\n    total_active_users:")
-	edge, err := url.Parse(tree.Info.Edges[0].URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	edge := testkit.Must(url.Parse(tree.Info.Edges[0].URL))(t)
 	var mu sync.Mutex
 	prefetches := 0
 	way := tlsServer(t, &httputil.ReverseProxy{
@@ -103,11 +101,8 @@ func TestClientsInABrowser(t *testing.T) {
 	})
 	eventually(t, "the edge serves the host of the edited room", func() bool {
 		// A request of the waiting page's own: it takes no place.
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			tree.Info.Edges[0].URL+"/.well-known/vestibule/events?room=demo", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet,
+			tree.Info.Edges[0].URL+"/.well-known/vestibule/events?room=demo", http.NoBody))(t)
 		r.Host = "shop.test"
 		res, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -144,10 +139,7 @@ func TestClientsInABrowser(t *testing.T) {
 	}()
 	play := func(t *testing.T) { // and closes its tabs
 		visitor := func() *browser {
-			jar, err := cookiejar.New(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			jar := testkit.Must(cookiejar.New(nil))(t)
 			transport := &http.Transport{
 				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // of this test
 				DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -13,6 +13,7 @@ import (
 
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/regional"
 )
@@ -24,10 +25,7 @@ func TestConfigurationDocument(t *testing.T) {
 	const file = "../../docs/CONFIGURATION.md"
 	ec, rc, gc := edge.DefaultConfig(), regional.DefaultConfig(), global.DefaultConfig()
 	tables := settingTables([]node.Config{&ec, &rc, &gc})
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(file))(t)
 	have, want := string(data), string(data)
 	for name, table := range tables {
 		begin, end := "<!-- generated: "+name+" (make golden) -->\n", "<!-- end -->\n"
@@ -39,9 +37,7 @@ func TestConfigurationDocument(t *testing.T) {
 		want = before + begin + table + end + after
 	}
 	if *rewrite {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(want), 0o644))
 		return
 	}
 	if diff := cmp.Diff(want, have); diff != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 // operator is a browser at the console.
@@ -117,17 +118,13 @@ func TestAConsoleTourInABrowser(t *testing.T) {
 	tree, _ := plant(t, 1, 1, time.Minute, func(o *Options) { o.StoreRooms, o.Origin = true, site.URL })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := tree.TakeToken(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tree.TakeToken(ctx))
 	zone := "/zones/" + tree.Info.Control.Zone + "/waiting_rooms"
 	var room struct{ ID string }
 	tree.api(t, http.MethodPost, zone, map[string]any{
 		"name": "sale", "host": "127.0.0.1", "total_active_users": 5, "new_users_per_minute": 200, "session_duration": 30,
 	}, &room)
-	if err := tree.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tree.WaitReady(ctx))
 	var people [12]*browser
 	for i := range people {
 		people[i] = newBrowser(t)
@@ -157,10 +154,7 @@ func TestAConsoleTourInABrowser(t *testing.T) {
 		come()
 		link := tree.Info.Control.Console
 		if i > 0 {
-			var err error
-			if link, err = tree.global.Control.Link(t.Context(), tree.Info.Control.Token); err != nil {
-				t.Fatal(err)
-			}
+			link = testkit.Must(tree.global.Control.Link(t.Context(), tree.Info.Control.Token))(t)
 		}
 		browsertest.See(t, o.ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 			return cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

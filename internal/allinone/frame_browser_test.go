@@ -31,10 +31,7 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	var orders testkit.Log
 	tree, _ := grow(t, 1, 600, 10*time.Minute,
 		func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, newShop(t, &orders) })
-	edge, err := url.Parse(tree.Info.Edges[0].URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	edge := testkit.Must(url.Parse(tree.Info.Edges[0].URL))(t)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 
 	var plain atomic.Bool // cookies without Partitioned
@@ -82,9 +79,7 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	policy := func(want string) func() bool {
 		return func() bool {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tree.Info.Edges[0].URL, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			req.Host = "shop.test"
 			req.Header.Set("Vestibule-Ticket", ticket)
 			resp, err := http.DefaultClient.Do(req)

@@ -16,6 +16,7 @@ import (
 
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/lab/judge"
+	"vestibule/internal/lab/testkit"
 )
 
 var come = flag.Duration("come", 20*time.Second, "how long visitors of TestHistoryAgainstTheSitesLog come")
@@ -34,13 +35,10 @@ func TestHistoryAgainstTheSitesLog(t *testing.T) {
 	}
 	total := 4 * int(session/time.Second) // the place for less than come
 	var journal bytes.Buffer
-	site, err := NewOrigin(OriginOptions{
+	site := testkit.Must(NewOrigin(OriginOptions{
 		Listen: "127.0.0.1:0", Session: session, Journal: &journal,
 		Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	open, shut := context.WithCancel(t.Context())
 	var serving, visitors sync.WaitGroup
 	serving.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
@@ -30,33 +31,17 @@ func TestKeyRotation(t *testing.T) {
 		t.Fatal("came in beyond T")
 	}
 
-	conn, err := tree.connect("test", "", tree.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(tree.connect("test", "", tree.log))(t)
 	docs := natsbus.NewDocuments(conn, 0, node.KeysDocument)
 	stored, revision, err := docs.Get(t.Context(), node.KeysDocument)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ring, err := ticket.DecodeKeyring(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	ring := testkit.Must(ticket.DecodeKeyring(stored))(t)
 	before := opened(t, ring, waiter, edges[2].URL)
 	// Like Rotate, but the next key seals at once instead of in a day.
 	ring.Keys[1].SealFrom = fleettime.TimeOf(time.Now())
-	next, err := ring.Rotate(ring.Keys[1].SealFrom, time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := ticket.EncodeKeyring(next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := docs.Put(t.Context(), node.KeysDocument, data, revision); err != nil {
-		t.Fatal(err)
-	}
+	next := testkit.Must(ring.Rotate(ring.Keys[1].SealFrom, time.Hour, rand.Reader))(t)
+	data := testkit.Must(ticket.EncodeKeyring(next))(t)
+	testkit.Must(docs.Put(t.Context(), node.KeysDocument, data, revision))(t)
 	took := eventually(t, "every edge has the new keys", func() bool {
 		all := metrics(t, tree.Info.Metrics)
 		for _, e := range edges {
@@ -72,9 +57,7 @@ func TestKeyRotation(t *testing.T) {
 	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := waiter.wait(ctx, edges[3].URL); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(waiter.wait(ctx, edges[3].URL))(t)
 	// A visitor held while an edge switched keys has a ticket with the old one until the next request.
 	if !waiter.open(edges[2].URL).inside {
 		t.Error("the admission was lost")
@@ -95,10 +78,7 @@ func TestKeyRotation(t *testing.T) {
 func opened(t *testing.T, ring ticket.Keyring, b *browser, edge string) ticket.Ticket {
 	t.Helper()
 	name := ticket.CookieName("demo", false)
-	codec, err := ticket.NewCodec(ring, room.IDOf("demo"), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(ring, room.IDOf("demo"), name))(t)
 	var tk ticket.Ticket
 	if err := codec.Open(&tk, cookie(t, b, edge, name), ticket.NewScratch([32]byte{})); err != nil {
 		t.Fatalf("the ticket cannot be opened with these keys: %v", err)
@@ -108,15 +88,10 @@ func opened(t *testing.T, ring ticket.Keyring, b *browser, edge string) ticket.T
 
 func metrics(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(url + "/metrics"))(t)
 	defer resp.Body.Close()
 	var b strings.Builder
-	if err := resp.Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, resp.Write(&b))
 	http.DefaultClient.CloseIdleConnections()
 	return b.String()
 }

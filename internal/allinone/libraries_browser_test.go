@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 // runs is how often tests of what a browser decides by time play each case: see make browser-runs.
@@ -35,13 +36,8 @@ func (a another) gives(edge string) {
 // leave gives up the place or session of a client's visitor in a room.
 func leave(t *testing.T, c *http.Client, edge, room string) {
 	t.Helper()
-	resp, err := c.Post(edge+"/.well-known/vestibule/leave?room="+room, "", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	resp := testkit.Must(c.Post(edge+"/.well-known/vestibule/leave?room="+room, "", http.NoBody))(t)
+	testkit.NoError(t, resp.Body.Close())
 }
 
 // pageShows returns the state of the waiting page, the heading of another page, or "" while it is replaced.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
@@ -30,16 +31,11 @@ func (l *list) get() (*node.Members, uint64) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
 	data, revision, err := l.docs.Get(ctx, node.MembersDocument)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testkit.NoError(l.t, err)
 	if data == nil {
 		return nil, 0
 	}
-	m, err := node.DecodeMembers(data)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	m := testkit.Must(node.DecodeMembers(data))(l.t)
 	return m, revision
 }
 
@@ -56,37 +52,21 @@ func (l *list) names() []string {
 func (l *list) change(f func(m *node.Members) (*node.Members, error)) {
 	l.t.Helper()
 	m, revision := l.get()
-	next, err := f(m)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	data, err := node.EncodeMembers(next)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	next := testkit.Must(f(m))(l.t)
+	data := testkit.Must(node.EncodeMembers(next))(l.t)
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
-	if _, err := l.docs.Put(ctx, node.MembersDocument, data, revision); err != nil {
-		l.t.Fatal(err)
-	}
+	testkit.Must(l.docs.Put(ctx, node.MembersDocument, data, revision))(l.t)
 }
 
 // readyz returns the readiness of a tree.
 func readyz(t *testing.T, tree *Tree) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tree.Info.Metrics+"/readyz", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	resp := testkit.Must(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := testkit.Must(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(body)
 }
 
@@ -98,22 +78,15 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	const total, rate = 12, 600
 	var o Options
 	tree, logged := grow(t, total, rate, 5*time.Second, func(opts *Options) { o = *opts })
-	conn, err := tree.connect("operator", "", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(tree.connect("operator", "", slog.New(slog.DiscardHandler)))(t)
 	eventually(t, "the operator is connected", conn.Connected)
 	l := &list{t, natsbus.NewDocuments(conn, 0)}
 	eventually(t, "the list is founded", func() bool { m, _ := l.get(); return m != nil && len(m.List) == 2 })
 
 	// Visitors come all the while, also to the new data centre.
 	regionals, edges := tree.tier("regional of lima"), tree.tier("edge of lima")
-	if err := tree.startRegional(regionals, &o, "lima", true); err != nil {
-		t.Fatal(err)
-	}
-	if err := tree.startEdge(edges, &o, "lima", "edge-1", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tree.startRegional(regionals, &o, "lima", true))
+	testkit.NoError(t, tree.startEdge(edges, &o, "lima", "edge-1", "127.0.0.1:0"))
 	lima := tree.edges[len(tree.edges)-1]
 	ctx, cancel := context.WithCancel(t.Context())
 	var crowd sync.WaitGroup
@@ -151,16 +124,12 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 		old := slices.IndexFunc(tree.tiers,
 			func(x *tier) bool { return x.name == fmt.Sprint("global", strings.Repeat("'", takeovers)) })
 		tree.tiers[old].stop()
-		if err := tree.tiers[old].g.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, tree.tiers[old].g.Wait())
 		takeovers++
 		next := o
 		next.DataDir = filepath.Join(o.DataDir, fmt.Sprint("next", takeovers))
-		if err := tree.startGlobal(tree.tier(fmt.Sprint("global", strings.Repeat("'", takeovers))), &next,
-			false); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, tree.startGlobal(tree.tier(fmt.Sprint("global", strings.Repeat("'", takeovers))), &next,
+			false))
 	}
 	l.change(func(m *node.Members) (*node.Members, error) { return m.Add(time.Now(), "lima") })
 	eventually(t, "it is ready and lets people in",

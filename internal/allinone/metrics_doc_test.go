@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/edge"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/global"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/notify"
 	"vestibule/internal/regional"
@@ -113,9 +114,7 @@ func TestMetricsDocument(t *testing.T) {
 	node.RegisterCertificates(r, nil)
 	ec := edge.DefaultConfig()
 	ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = "edge-1", "dublin", t.TempDir(), "127.0.0.1:0"
-	if _, err := edge.New(edge.Options{Config: ec, Params: wire.DefaultParams(), Reg: r, Log: log}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(edge.New(edge.Options{Config: ec, Params: wire.DefaultParams(), Reg: r, Log: log}))(t)
 	r.tier = "regional"
 	node.NewLinks(r)
 	node.RegisterBuild(r)
@@ -144,13 +143,8 @@ func TestMetricsDocument(t *testing.T) {
 	r.tier = "notifiers"
 	notify.NewMetrics(r)
 
-	if err := r.collect(); err != nil {
-		t.Fatal(err)
-	}
-	doc, err := os.ReadFile("../../docs/METRICS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.collect())
+	doc := testkit.Must(os.ReadFile("../../docs/METRICS.md"))(t)
 	documented := map[string]metric{}
 	words := regexp.MustCompile("`([a-z_]+)`")
 	tier := ""

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 // shows is the visible state of a page.
@@ -55,26 +56,18 @@ func first(s shows) bool {
 // asks polls an edge like a program, and returns the state, "inside" for the site.
 func (b *browser) asks(edge string) (state string) {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, edge+"/", http.NoBody)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(b.t.Context(), http.MethodGet, edge+"/", http.NoBody))(b.t)
 	req.Header.Set("Accept", "application/json")
 	if len(b.Jar.Cookies(req.URL)) > 0 {
 		req.Header.Set("Vestibule-Poll", "now") // not held
 	}
-	resp, err := b.Do(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	resp := testkit.Must(b.Do(req))(b.t)
 	defer resp.Body.Close()
 	var answer struct{ Vestibule struct{ State string } }
 	if resp.Header.Get("Vestibule-Decision") == "" {
 		return "inside"
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.NoError(b.t, json.NewDecoder(resp.Body).Decode(&answer))
 	return answer.Vestibule.State
 }
 
@@ -150,10 +143,7 @@ type way struct {
 
 func newWay(t *testing.T, to string) *way {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	w := &way{Listener: l, to: strings.TrimPrefix(to, "http://")}
 	var open sync.WaitGroup
 	t.Cleanup(func() { l.Close(); w.set(true); open.Wait() })

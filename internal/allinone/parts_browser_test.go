@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 // TestPartsOfPagesInABrowser: pictures, scripts, styles and fonts of a room on a page elsewhere take no place, also
@@ -35,10 +36,7 @@ func TestPartsOfPagesInABrowser(t *testing.T) {
 			"<!doctype html><link rel=icon href=data:,><title>elsewhere</title>")
 	}))
 	// On the edge's host, whatever the port, so that the browser sends the ticket.
-	to, err := url.Parse(edge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(url.Parse(edge))(t)
 	app = "http://" + to.Hostname() + app[strings.LastIndexByte(app, ':'):]
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(edge))

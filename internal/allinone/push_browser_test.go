@@ -71,14 +71,9 @@ func TestNotificationInABrowser(t *testing.T) {
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) {
 		o.DataCenters, o.Edges = []string{"nairobi"}, 1
 	})
-	data, err := os.ReadFile(tree.Info.Rooms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(tree.Info.Rooms))(t)
 	rooms := strings.Replace(string(data), "    origin:", "    grace: 10s\n    web_push: true\n    origin:", 1)
-	if err := os.WriteFile(tree.Info.Rooms, []byte(rooms), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(tree.Info.Rooms, []byte(rooms), 0o600))
 	edge := tree.Info.Edges[0].URL
 	full := newBrowser(t)
 	eventually(t, "the site is full", func() bool {
@@ -91,18 +86,13 @@ func TestNotificationInABrowser(t *testing.T) {
 	})
 
 	v := &receiver{auth: make([]byte, 16), text: make(chan string, 10)}
-	if v.key, err = ecdh.P256().GenerateKey(rand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	v.key = testkit.Must(ecdh.P256().GenerateKey(rand.Reader))(t)
 	service := httptest.NewTLSServer(v)
 	t.Cleanup(service.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(service.Certificate())
-	conn, err := tree.connect("notifier-1", natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, "notifier-1"),
-		slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(tree.connect("notifier-1", natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, "notifier-1"),
+		slog.New(slog.DiscardHandler)))(t)
 	cfg := notify.DefaultConfig()
 	cfg.Contact, cfg.Services = "mailto:ops@shop.example", []string{"example.com"}
 	pushes := natsbus.NewPushes(conn)
@@ -180,9 +170,7 @@ func TestNotificationInABrowser(t *testing.T) {
 			case <-time.After(testkit.Patience):
 				t.Fatalf("no message %q came", stage)
 			}
-			if err := json.Unmarshal([]byte(text), &m); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(text), &m))
 		}
 		show(text)
 		return m
@@ -197,10 +185,7 @@ func TestNotificationInABrowser(t *testing.T) {
 	browsertest.Keep(t, screens, "push-confirmed.png", browsertest.See(t, tab, chromedp.FullScreenshot(100)))
 
 	leave() // the tab is closed
-	a, err := full.Post(edge+"/.well-known/vestibule/leave", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Must(full.Post(edge+"/.well-known/vestibule/leave", "", nil))(t)
 	a.Body.Close()
 	shown := deliver("turn")
 	again, _ := browsertest.Tab(t, root)

@@ -20,25 +20,17 @@ import (
 // ask sends a request to the API of a tree, and decodes its result into out.
 func ask(t *testing.T, tree *Tree, method, path, body, key string, out any) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(testkit.Within(t), method, tree.Info.Control.URL+path,
-		bytes.NewReader([]byte(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(testkit.Within(t), method, tree.Info.Control.URL+path,
+		bytes.NewReader([]byte(body))))(t)
 	req.Header.Set("Authorization", "Bearer "+tree.Info.Control.Token)
 	req.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
 	a := struct{ Result any }{out}
-	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.NewDecoder(resp.Body).Decode(&a))
 	return resp.StatusCode
 }
 

@@ -7,14 +7,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // TestRunbookDocument: every alarm and log message of docs/RUNBOOK.md is in the code, word for word.
 func TestRunbookDocument(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/RUNBOOK.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile("../../docs/RUNBOOK.md"))(t)
 	var code strings.Builder
 	for _, tier := range []string{"../edge", "../regional", "../global", "../node", "../core/stop", "../notify"} {
 		err := filepath.WalkDir(tier, func(path string, _ fs.DirEntry, err error) error {
@@ -25,9 +24,7 @@ func TestRunbookDocument(t *testing.T) {
 			code.Write(text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	alarms := regexp.MustCompile("(?m)^### `(.+)`$").FindAllStringSubmatch(string(doc), -1)
 	_, logs, _ := strings.Cut(string(doc), "\n## Log messages\n")

@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 // TestEightTabsInABrowser: over HTTP/1.1 a browser has six connections to a site. Eight waiting tabs of one room, and
@@ -32,24 +33,16 @@ func TestEightTabsInABrowser(t *testing.T) {
 	t.Parallel()
 	const tabs = 8
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges = []string{"nairobi"}, 1 })
-	data, err := os.ReadFile(tree.Info.Rooms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(tree.Info.Rooms))(t)
 	head, room, _ := strings.Cut(string(data), "  - name: demo\n")
 	all := strings.TrimSuffix(head, "\n") + "\n"
 	for i := range tabs + 1 {
 		all += fmt.Sprintf("  - name: demo%d\n", i) + strings.ReplaceAll(strings.TrimSuffix(room, "\n"), "path: /",
 			fmt.Sprintf("path: /r%d", i)) + "\n"
 	}
-	if err := os.WriteFile(tree.Info.Rooms, []byte(all), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(tree.Info.Rooms, []byte(all), 0o600))
 	edge := tree.Info.Edges[0].URL
-	to, err := url.Parse(edge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(url.Parse(edge))(t)
 	var mu sync.Mutex
 	open, most := 0, 0 // streams
 	transport := &http.Transport{}
@@ -98,12 +91,8 @@ func TestEightTabsInABrowser(t *testing.T) {
 					})
 			})
 			a, err := full[p].Get(edge + p) // it stays
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := a.Body.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, err)
+			testkit.NoError(t, a.Body.Close())
 		}
 		ctx := browsertest.Open(t)
 		watch := `window.polls = []; { const send = fetch; window.fetch = (u, o) => { const p = {at: performance.now()}; polls.push(p); return send(u, o).finally(() => { p.took = performance.now() - p.at }) } }`

@@ -29,9 +29,10 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(tests(m)) }
+func TestMain(m *testing.M) { leak.WithNATS(tests(m)) }
 
 // tests runs the tests of this package; browser tests share one browser.
 var tests = func(m *testing.M) goleak.TestingM { return m }
@@ -46,9 +47,7 @@ func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*
 	tree, l := plant(t, total, rate, session, change...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)))
 	t.Logf("ready after %v", time.Since(begun).Round(time.Millisecond))
 	return tree, l
 }
@@ -65,10 +64,7 @@ func plant(t *testing.T, total, rate int, session time.Duration, change ...func(
 	for _, f := range change {
 		f(&o)
 	}
-	tree, err := Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := testkit.Must(Start(o))(t)
 	t.Cleanup(func() {
 		if err := tree.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
@@ -90,10 +86,7 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := testkit.Must(cookiejar.New(nil))(t)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &browser{Client: http.Client{Jar: jar, Transport: transport, Timeout: 2 * patience}, t: t}
@@ -152,11 +145,7 @@ func (b *browser) try(ctx context.Context, edge string, accept ...string) (page,
 // the edge while the turn is near.
 func (b *browser) open(edge string) page {
 	b.t.Helper()
-	p, err := b.try(b.t.Context(), edge)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return p
+	return testkit.Must(b.try(b.t.Context(), edge))(b.t)
 }
 
 // enters opens the page behind an edge until the browser is in: on a busy machine leases lapse, and nobody is
@@ -210,20 +199,13 @@ func everywhere(t *testing.T, tree *Tree, what string, ok func(*wire.View) bool)
 // edit replaces text in the rooms file, like an operator's editor.
 func edit(t *testing.T, tree *Tree, old, replacement string) {
 	t.Helper()
-	data, err := os.ReadFile(tree.Info.Rooms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(tree.Info.Rooms))(t)
 	if !strings.Contains(string(data), old) {
 		t.Fatalf("%q is not in the rooms file:\n%s", old, data)
 	}
 	next := tree.Info.Rooms + ".new"
-	if err := os.WriteFile(next, []byte(strings.ReplaceAll(string(data), old, replacement)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, tree.Info.Rooms); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(next, []byte(strings.ReplaceAll(string(data), old, replacement)), 0o600))
+	testkit.NoError(t, os.Rename(next, tree.Info.Rooms))
 }
 
 // api calls the API of a tree, which must do it.
@@ -243,23 +225,13 @@ func (t *Tree) api(b testing.TB, method, path string, body, result any) {
 // call calls the API of a tree and returns its answer.
 func (t *Tree) call(b testing.TB, method, path string, body any) (status int, text []byte) {
 	b.Helper()
-	data, err := json.Marshal(body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := testkit.Must(json.Marshal(body))(b)
 	r, err := http.NewRequestWithContext(b.Context(), method, t.Info.Control.URL+path, bytes.NewReader(data))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	r.Header.Set("Authorization", "Bearer "+t.Info.Control.Token)
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	res := testkit.Must(http.DefaultClient.Do(r))(b)
 	defer res.Body.Close()
-	if text, err = io.ReadAll(res.Body); err != nil {
-		b.Fatal(err)
-	}
+	text = testkit.Must(io.ReadAll(res.Body))(b)
 	return res.StatusCode, text
 }
 
@@ -268,10 +240,7 @@ func TestOneAddressForMetrics(t *testing.T) {
 	t.Parallel()
 	addr := testkit.FreeAddr(t)
 	for i := range 3 {
-		next, err := after(addr, i+1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := testkit.Must(after(addr, i+1))(t)
 		l, err := net.Listen("tcp", next)
 		if err != nil {
 			t.Logf("taken already: %v", err)
@@ -336,27 +305,18 @@ func TestStop(t *testing.T) {
 	urls = append(urls, tree.Info.Metrics, tree.Info.Origin)
 	client := newBrowser(t)
 	for _, u := range urls {
-		resp, err := client.Get(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := resp.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		resp := testkit.Must(client.Get(u))(t)
+		testkit.NoError(t, resp.Body.Close())
 	}
 	begun := time.Now()
 	for range 2 { // repeating it is harmless
-		if err := tree.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, tree.Stop())
 	}
 	t.Logf("stopped within %v", time.Since(begun).Round(time.Millisecond))
 	for _, u := range urls {
 		if resp, err := client.Get(u); err == nil {
 			t.Errorf("%s still answers", u)
-			if err := resp.Body.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, resp.Body.Close())
 		}
 	}
 }
@@ -388,9 +348,7 @@ func TestRestart(t *testing.T) {
 			Origin: site.URL,
 			Log:    slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		err = tree.WaitReady(ctx)
 		for err == nil && !jar.open(tree.Info.Edges[0].URL).inside {
@@ -404,9 +362,7 @@ func TestRestart(t *testing.T) {
 		if e := tree.Stop(); e != nil {
 			t.Error(e)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 }
 
@@ -455,10 +411,7 @@ func TestRoomsFile(t *testing.T) {
 
 	edit(t, tree, "total_active_users: 0\n    colour: red", "total_active_users: 2")
 	edit(t, tree, "queueing_status_code: 418", "queueing_status_code: 202")
-	took, err := waiter.wait(testkit.Within(t), edges[3].URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	took = testkit.Must(waiter.wait(testkit.Within(t), edges[3].URL))(t)
 	t.Logf("the one who waited is in %v after T was raised", took.Round(time.Millisecond))
 	eventually(t, "every edge holds the third visitor with the new status", answers(http.StatusAccepted))
 	if s := tree.Origin.Stats(); s.Peak > 2 {
@@ -480,18 +433,13 @@ func TestAFullHistory(t *testing.T) {
 	})
 	full := log.CachedInfo().Config
 	full.MaxBytes, full.Discard = 1, jetstream.DiscardNew
-	if _, err := js.UpdateStream(t.Context(), full); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(js.UpdateStream(t.Context(), full))(t)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	eventually(t, "the leader says that the history is full", func() bool {
 		return strings.Contains(l.String(), "history is not written") &&
 			strings.Contains(l.String(), "maximum bytes exceeded")
 	})
-	info, err := log.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := testkit.Must(log.Info(t.Context()))(t)
 	edit(t, tree, "total_active_users: 1\n", "total_active_users: 20\n")
 	for range 2 {
 		for _, e := range tree.Info.Edges {
@@ -536,9 +484,7 @@ func TestTwoDataCentresAreInitialized(t *testing.T) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := tree.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tree.WaitReady(ctx))
 	t.Logf("ready %v after the request", time.Since(begun).Round(time.Millisecond))
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	newBrowser(t).stays(tree.Info.Edges[2].URL)
@@ -681,10 +627,7 @@ func TestPromises(t *testing.T) {
 // cookie returns the ticket of a browser: its place, or its session, whose cookie is called name.
 func cookie(t *testing.T, b *browser, edge, name string) string {
 	t.Helper()
-	u, err := url.Parse(edge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(url.Parse(edge))(t)
 	for _, c := range b.Jar.Cookies(u) {
 		if c.Name == name || c.Name == ticket.PlaceCookieName(name) {
 			return c.Value

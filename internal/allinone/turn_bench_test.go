@@ -21,6 +21,7 @@ import (
 
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 // BenchmarkFreedSlot measures how long a free permit waits until the next visitor is inside: a tree of two data
@@ -85,10 +86,7 @@ func (s *sale) run(b *testing.B) {
 	if !s.leave {
 		o.SessionDuration = 5 * time.Second
 	}
-	tree, err := Start(o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	tree := testkit.Must(Start(o))(b)
 	defer func() {
 		if err := tree.Stop(); err != nil {
 			b.Error(err)
@@ -96,9 +94,7 @@ func (s *sale) run(b *testing.B) {
 	}()
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
 	defer cancel()
-	if err := tree.WaitReady(ctx); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, tree.WaitReady(ctx))
 	s.urls, s.free, s.in = nil, nil, nil
 	for _, e := range tree.Info.Edges {
 		s.urls = append(s.urls, e.URL)
@@ -415,15 +411,12 @@ func (p *person) stay(full <-chan struct{}) error {
 // data centres with two edges each, and a visitor every tenth of a second. The goal is 2.5 s for 99 %.
 func BenchmarkAgeOnTheScreen(b *testing.B) {
 	const visitors = 100
-	tree, err := Start(Options{
+	tree := testkit.Must(Start(Options{
 		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: b.TempDir(),
 		Params:           wire.DefaultParams(),
 		TotalActiveUsers: 10_000, NewUsersPerMinute: 100_000, SessionDuration: 10 * time.Minute,
 		Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	defer func() {
 		if err := tree.Stop(); err != nil {
 			b.Error(err)
@@ -431,21 +424,13 @@ func BenchmarkAgeOnTheScreen(b *testing.B) {
 	}()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 	defer cancel()
-	if err := errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)); err != nil {
-		b.Fatal(err)
-	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)))
+	jar := testkit.Must(cookiejar.New(nil))(b)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	operator, visitor := http.Client{Transport: transport, Jar: jar}, http.Client{Transport: transport}
 	ask := func(c *http.Client, method, url string) *http.Response {
-		r, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
-		if err != nil {
-			b.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequestWithContext(ctx, method, url, http.NoBody))(b)
 		r.Header.Set("Accept", "text/html")
 		res, err := c.Do(r)
 		if err != nil || res.StatusCode != http.StatusOK {
@@ -455,9 +440,7 @@ func BenchmarkAgeOnTheScreen(b *testing.B) {
 	}
 	list := ask(&operator, http.MethodPost, tree.Info.Control.Console)
 	page, err := io.ReadAll(list.Body)
-	if err := errors.Join(err, list.Body.Close()); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, errors.Join(err, list.Body.Close()))
 	room := regexp.MustCompile(`/console/rooms/[0-9a-f]+`).FindString(string(page))
 	stream := ask(&operator, http.MethodGet, list.Request.URL.Scheme+"://"+list.Request.URL.Host+room+"/stream")
 	defer stream.Body.Close()
@@ -485,9 +468,7 @@ func BenchmarkAgeOnTheScreen(b *testing.B) {
 		if res.Header.Get("X-Demo-Origin") != "" {
 			entered = append(entered, time.Now())
 		}
-		if err := res.Body.Close(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, res.Body.Close())
 	}
 	at := <-seen
 	if len(at) < visitors {

@@ -13,24 +13,16 @@ import (
 	"testing"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/node"
 )
 
 // openWith is open with settings of the room sale and a number of permits.
 func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ...func(*stage)) *stage {
 	t.Helper()
-	st := newStage(t, func(st *stage) {
+	st := openRooms(t, func(st *stage) {
 		for _, m := range more {
 			m(st)
 		}
-	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	change(&d.Rooms[0])
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	}, func(d *room.Document) { change(&d.Rooms[0]) })
 	st.up.grant(sale, permits, permits)
 	st.covered(0, sale)
 	return st
@@ -38,6 +30,14 @@ func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ..
 
 // admittedNow returns the edge's number of admissions to the room sale.
 func (st *stage) admittedNow() uint64 { return st.server.Status().Rooms["sale"].Admitted }
+
+// hasAdmitted fails if the edge has admitted another number of visitors to the room sale.
+func (st *stage) hasAdmitted(n uint64) {
+	st.t.Helper()
+	if got := st.admittedNow(); got != n {
+		st.t.Errorf("%d visitors were admitted, want %d", got, n)
+	}
+}
 
 var preflight = []string{
 	"Origin", "https://app.example", "Access-Control-Request-Method", "PUT",
@@ -133,17 +133,13 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 			t.Errorf("a visit: %d %v %.80q", a.StatusCode, a.Header, a.body)
 		}
 	}
-	if n := st.admittedNow(); n != 2 {
-		t.Errorf("%d permits taken by two visitors", n)
-	}
+	st.hasAdmitted(2)
 	// A program that keeps its ticket comes in with the second question.
 	st.up.grant(sale, 1, 1)
 	st.covered(0, sale)
 	v = st.door.visitor()
 	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty")
-	if a := v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty"); a.body != "the site" {
-		t.Errorf("the second touch: %d %v %.80q", a.StatusCode, a.Header, a.body)
-	}
+	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty").enters(t, "the second touch")
 }
 
 // The edge answers preflights itself if the room says so, and lets the listed pages read the reason of their wait.
@@ -182,9 +178,7 @@ func TestCORSOfARoom(t *testing.T) {
 					t.Errorf("%s: %d %v", accept, a.StatusCode, h)
 				}
 			}
-			if st.origin.requests() > 0 {
-				t.Error("the site was asked")
-			}
+			st.origin.untouched()
 		})
 	}
 }
@@ -289,10 +283,8 @@ func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 		if n := asked.Load(); n != preflightsAtOnce/2 {
 			t.Errorf("one prefix asks %d questions", n)
 		}
-		if a := st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "",
-			preflight...); a.StatusCode != http.StatusNoContent {
-			t.Errorf("a preflight beside it: %d", a.StatusCode)
-		}
+		st.door.visitor().ask(http.MethodOptions, "http://sale.example/", "",
+			preflight...).has(t, http.StatusNoContent, "a preflight beside it")
 		close(over)
 		all.Wait()
 		eventually(t, "no question is in progress", func() bool {

@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -29,10 +30,7 @@ type tree struct {
 
 func newTree(t testing.TB, b *bus, p wire.Params, d room.Document) *tree {
 	t.Helper()
-	set, err := room.NewSet(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(room.NewSet(d, 1))(t)
 	x := &tree{t: t, bus: b, clock: node.NewClock()}
 	now := x.clock.Now()
 	x.agg = region.New(now, region.Config{
@@ -53,17 +51,14 @@ func newTree(t testing.TB, b *bus, p wire.Params, d room.Document) *tree {
 // run drives the tree until the test ends.
 func (x *tree) run() {
 	inbox := make(chan *wire.Report, 1024)
-	stop, err := x.bus.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
+	stop := testkit.Must(x.bus.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
 		r, err := wire.DecodeReport(data)
 		if err != nil {
 			x.t.Errorf("report: %v", err)
 			return
 		}
 		inbox <- r
-	})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	}))(x.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // openFront starts an edge with a decision service of the given form. No request may reach the site behind the edge's
@@ -31,9 +31,7 @@ func openFront(t testing.TB, form string, change func(*stage)) *stage {
 		}
 	})
 	t.Cleanup(func() {
-		if n := st.origin.requests(); n > 0 {
-			t.Errorf("the edge passed on %d requests by itself", n)
-		}
+		st.origin.untouched()
 	})
 	return st
 }
@@ -74,22 +72,14 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 			text += name + ": " + v + "\r\n"
 		}
 	}
-	c, err := net.Dial("tcp", st.door.addr(0))
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(st.t)
 	defer c.Close()
-	if _, err := io.WriteString(c, text+"\r\n"); err != nil {
-		st.t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, text+"\r\n"))(st.t)
 	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: strings.SplitN(line, " ", 2)[0]})
 	if err != nil {
 		st.t.Fatalf("%q: %v", text, err)
 	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	body := testkit.Must(io.ReadAll(res.Body))(st.t)
 	return answer{res, string(body)}
 }
 
@@ -119,99 +109,103 @@ var (
 	asEnvoy func(st *stage, method, host, target string, header ...string) answer
 )
 
-// A visitor waits, is admitted, is renewed and leaves, in every form.
-func TestAFrontAsksAboutEachRequest(t *testing.T) {
+// eachForm runs a test with every form, beside each other.
+func eachForm(t *testing.T, test func(t *testing.T, form string)) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
-			st := openFront(t, form, nil)
-			st.up.queue(sale, 10, 1)
-			a := st.question(form, "GET", "sale.example", "/tickets?show=1", "Accept", "text/html")
-			if admitted(t, form, a) || !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" ||
-				len(a.Header["Set-Cookie"]) != 1 {
-				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
-			}
-			if want := map[bool]int{
-				true:  http.StatusOK,
-				false: http.StatusTooManyRequests,
-			}[form == formAccel]; a.StatusCode != want {
-				t.Errorf("who waits is answered by %d, want %d", a.StatusCode, want)
-			}
-			in := st.keys.seal("sale", session(7))
-			for range 2 {
-				a = st.question(form, "POST", "sale.example", "/buy", "Cookie", "theirs=1; "+in)
-				if !admitted(t, form, a) || a.body != "" || a.Header.Get("Content-Type") != "" {
-					t.Fatalf("who is inside: %d %v %.80q", a.StatusCode, a.Header, a.body)
-				}
-				if form == formAccel && a.Header.Get("Cache-Control") != "" {
-					t.Errorf("the site's Cache-Control would be %v", a.Header["Cache-Control"])
-				}
-			}
-			// A poll of an admitted visitor gets news for the page, not an admission.
-			a = st.question(form, "GET", "sale.example", "/", "Cookie", in, gate.PollHeader, "1", "Accept", "application/json")
-			if admitted(t, form, a) || !strings.Contains(a.body, `"entering"`) {
-				t.Errorf("a poll: %d %v %.80q", a.StatusCode, a.Header, a.body)
-			}
-			a = st.question(form, "GET", "sale.example", "/", gate.PollHeader, "1", "Accept", "application/json")
-			if admitted(t, form, a) || !strings.Contains(a.body, `"reload"`) {
-				t.Errorf("a poll without a ticket: %d %v %.80q", a.StatusCode, a.Header, a.body)
-			}
-			if a = st.question(form, "GET", "shop.example", "/about"); !admitted(t, form, a) {
-				t.Errorf("outside of all rooms: %d", a.StatusCode)
-			}
-			if a = st.question(form, "GET", "sale.example", "/", gate.TicketHeader,
-				"sale"); a.Header.Get(gate.TicketHeader) == "" {
-				t.Errorf("a client without cookies gets no ticket: %v", a.Header)
-			}
-			for range 2 {
-				a = st.question(formAccel, "POST", "sale.example", gate.LeavePath, "Cookie", in)
-				if a.StatusCode != http.StatusNoContent || a.Header.Get("Vestibule-Decision") == "admit" {
-					t.Fatalf("leaving: %d %.80q", a.StatusCode, a.body)
-				}
-			}
-			if a = st.question(form, "GET", "sale.example", "/", "Cookie", in); admitted(t, form, a) {
-				t.Error("who has left is let in")
-			}
+			test(t, form)
 		})
 	}
+}
+
+// A visitor waits, is admitted, is renewed and leaves, in every form.
+func TestAFrontAsksAboutEachRequest(t *testing.T) {
+	eachForm(t, func(t *testing.T, form string) {
+		st := openFront(t, form, nil)
+		st.up.queue(sale, 10, 1)
+		a := st.question(form, "GET", "sale.example", "/tickets?show=1", "Accept", "text/html")
+		if admitted(t, form, a) || !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" ||
+			len(a.Header["Set-Cookie"]) != 1 {
+			t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
+		}
+		if want := map[bool]int{
+			true:  http.StatusOK,
+			false: http.StatusTooManyRequests,
+		}[form == formAccel]; a.StatusCode != want {
+			t.Errorf("who waits is answered by %d, want %d", a.StatusCode, want)
+		}
+		in := st.keys.seal("sale", session(7))
+		for range 2 {
+			a = st.question(form, "POST", "sale.example", "/buy", "Cookie", "theirs=1; "+in)
+			if !admitted(t, form, a) || a.body != "" || a.Header.Get("Content-Type") != "" {
+				t.Fatalf("who is inside: %d %v %.80q", a.StatusCode, a.Header, a.body)
+			}
+			if form == formAccel && a.Header.Get("Cache-Control") != "" {
+				t.Errorf("the site's Cache-Control would be %v", a.Header["Cache-Control"])
+			}
+		}
+		// A poll of an admitted visitor gets news for the page, not an admission.
+		a = st.question(form, "GET", "sale.example", "/", "Cookie", in, gate.PollHeader, "1", "Accept", "application/json")
+		if admitted(t, form, a) || !strings.Contains(a.body, `"entering"`) {
+			t.Errorf("a poll: %d %v %.80q", a.StatusCode, a.Header, a.body)
+		}
+		a = st.question(form, "GET", "sale.example", "/", gate.PollHeader, "1", "Accept", "application/json")
+		if admitted(t, form, a) || !strings.Contains(a.body, `"reload"`) {
+			t.Errorf("a poll without a ticket: %d %v %.80q", a.StatusCode, a.Header, a.body)
+		}
+		if a = st.question(form, "GET", "shop.example", "/about"); !admitted(t, form, a) {
+			t.Errorf("outside of all rooms: %d", a.StatusCode)
+		}
+		if a = st.question(form, "GET", "sale.example", "/", gate.TicketHeader,
+			"sale"); a.Header.Get(gate.TicketHeader) == "" {
+			t.Errorf("a client without cookies gets no ticket: %v", a.Header)
+		}
+		for range 2 {
+			a = st.question(formAccel, "POST", "sale.example", gate.LeavePath, "Cookie", in)
+			if a.StatusCode != http.StatusNoContent || a.Header.Get("Vestibule-Decision") == "admit" {
+				t.Fatalf("leaving: %d %.80q", a.StatusCode, a.body)
+			}
+		}
+		if a = st.question(form, "GET", "sale.example", "/", "Cookie", in); admitted(t, form, a) {
+			t.Error("who has left is let in")
+		}
+	})
 }
 
 // A newcomer that finds a permit is admitted with one cookie, which opens the next request. A renewal reaches the
 // visitor too.
 func TestAFrontIsGivenTheTicket(t *testing.T) {
-	for _, form := range forms {
-		t.Run(form, func(t *testing.T) {
-			t.Parallel()
-			st := openFront(t, form, nil)
-			var a answer
-			eventually(t, "a newcomer is let in", func() bool {
-				a = st.question(form, "GET", "sale.example", "/")
-				return admitted(t, form, a)
-			})
-			for range 2 {
-				cookie := cookieOf(a, ticket.CookieName("sale", false))
-				if cookie == nil || len(a.Header["Set-Cookie"]) != 1 {
-					t.Fatalf("cookies: %v", a.Header["Set-Cookie"])
-				}
-				caching := map[bool]string{true: "Cache-Control", false: cachingHeader}[form == formGRPC]
-				if a.Header.Get(caching) != "private" {
-					t.Errorf("a shared cache may keep the site's answer: %v", a.Header)
-				}
-				old := session(7)
-				old.Seen -= 200
-				old.Admitted -= 200
-				old.Until -= 200
-				a = st.question(form, "GET", "sale.example", "/", "Cookie", st.keys.seal("sale", old))
-				if !admitted(t, form, a) {
-					t.Fatalf("not renewed: %d", a.StatusCode)
-				}
-			}
-			a = st.question(form, "GET", "sale.example", "/", "X-Forwarded-Proto", "https")
-			if c := a.Header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-") || !strings.Contains(c, "Secure") {
-				t.Errorf("over TLS the cookie is %q", c)
-			}
+	eachForm(t, func(t *testing.T, form string) {
+		st := openFront(t, form, nil)
+		var a answer
+		eventually(t, "a newcomer is let in", func() bool {
+			a = st.question(form, "GET", "sale.example", "/")
+			return admitted(t, form, a)
 		})
-	}
+		for range 2 {
+			cookie := cookieOf(a, ticket.CookieName("sale", false))
+			if cookie == nil || len(a.Header["Set-Cookie"]) != 1 {
+				t.Fatalf("cookies: %v", a.Header["Set-Cookie"])
+			}
+			caching := map[bool]string{true: "Cache-Control", false: cachingHeader}[form == formGRPC]
+			if a.Header.Get(caching) != "private" {
+				t.Errorf("a shared cache may keep the site's answer: %v", a.Header)
+			}
+			old := session(7)
+			old.Seen -= 200
+			old.Admitted -= 200
+			old.Until -= 200
+			a = st.question(form, "GET", "sale.example", "/", "Cookie", st.keys.seal("sale", old))
+			if !admitted(t, form, a) {
+				t.Fatalf("not renewed: %d", a.StatusCode)
+			}
+		}
+		a = st.question(form, "GET", "sale.example", "/", "X-Forwarded-Proto", "https")
+		if c := a.Header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-") || !strings.Contains(c, "Secure") {
+			t.Errorf("over TLS the cookie is %q", c)
+		}
+	})
 }
 
 // An edge that cannot decide yet hangs up, so that the front asks another.
@@ -220,16 +214,11 @@ func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
 		st := newStage(t, func(st *stage) {
 			st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies, st.cfg.Reader = "", "127.0.0.1:0", []string{"127.0.0.1"}, reader
 		}).start()
-		c, err := net.Dial("tcp", st.door.addr(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(t)
 		defer c.Close()
 		text := request("GET /decide HTTP/1.1", "edge.internal", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
 			"X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /")
-		if _, err := io.WriteString(c, text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(c, text))(t)
 		if got, err := io.ReadAll(c); err != nil || len(got) > 0 {
 			t.Errorf("%s: %q, %v", reader, got, err)
 		}
@@ -239,76 +228,73 @@ func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
 // An unlisted peer, and a question that does not name one request unambiguously, is refused and never admitted (rule
 // 10 of the hard limit). A waiting page is no admission either, whatever its status in the room's settings.
 func TestRule10AFrontGetsOnlyTheDecision(t *testing.T) {
-	for _, form := range forms {
-		t.Run(form, func(t *testing.T) {
-			t.Parallel()
-			st := openFront(t, form, nil)
-			in := st.keys.seal("sale", session(7))
-			st.up.queue(sale, 10, 1)
-			for what, header := range map[string][]string{
-				"two addresses":               {"+X-Forwarded-For", "198.51.100.1"},
-				"no address":                  {"X-Forwarded-For", "-"},
-				"an empty address":            {"X-Forwarded-For", ""},
-				"no address at the end":       {"X-Forwarded-For", "203.0.113.9, unknown"},
-				"two schemes":                 {"+X-Forwarded-Proto", "https"},
-				"no scheme":                   {"X-Forwarded-Proto", "-"},
-				"a list of schemes":           {"X-Forwarded-Proto", "https,http"},
-				"a scheme that is none":       {"X-Forwarded-Proto", "gopher"},
-				"another path":                {"+X-Forwarded-Uri", "/about"},
-				"another host":                {"+X-Forwarded-Host", "shop.example"},
-				"another method":              {"+X-Forwarded-Method", "PUT"},
-				"a path of another host":      {"X-Forwarded-Uri", "http://shop.example/about"},
-				"the edge's own path":         {"X-Forwarded-Uri", gate.LeavePath},
-				"the edge's own path, asking": {"X-Forwarded-Uri", gate.EventsPath + "?room=sale"},
-			} {
-				a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
-				if admitted(t, form, a) || a.StatusCode != http.StatusBadRequest {
-					t.Errorf("%s: %d %.80q", what, a.StatusCode, a.body)
-				}
+	eachForm(t, func(t *testing.T, form string) {
+		st := openFront(t, form, nil)
+		in := st.keys.seal("sale", session(7))
+		st.up.queue(sale, 10, 1)
+		for what, header := range map[string][]string{
+			"two addresses":               {"+X-Forwarded-For", "198.51.100.1"},
+			"no address":                  {"X-Forwarded-For", "-"},
+			"an empty address":            {"X-Forwarded-For", ""},
+			"no address at the end":       {"X-Forwarded-For", "203.0.113.9, unknown"},
+			"two schemes":                 {"+X-Forwarded-Proto", "https"},
+			"no scheme":                   {"X-Forwarded-Proto", "-"},
+			"a list of schemes":           {"X-Forwarded-Proto", "https,http"},
+			"a scheme that is none":       {"X-Forwarded-Proto", "gopher"},
+			"another path":                {"+X-Forwarded-Uri", "/about"},
+			"another host":                {"+X-Forwarded-Host", "shop.example"},
+			"another method":              {"+X-Forwarded-Method", "PUT"},
+			"a path of another host":      {"X-Forwarded-Uri", "http://shop.example/about"},
+			"the edge's own path":         {"X-Forwarded-Uri", gate.LeavePath},
+			"the edge's own path, asking": {"X-Forwarded-Uri", gate.EventsPath + "?room=sale"},
+		} {
+			a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
+			if admitted(t, form, a) || a.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: %d %.80q", what, a.StatusCode, a.body)
 			}
-			left := [][]string{}
-			switch form {
-			case formHeaders:
-				for _, name := range []string{"X-Forwarded-Uri", "X-Forwarded-Host", "X-Forwarded-Method"} {
-					left = append(left, []string{name, "-"})
-				}
-				left = append(left, []string{"line", "POST " + gate.LeavePath})
-			case formGRPC:
-				for _, line := range []string{"GET /tickets", "POST " + checkPath, "GET " + checkPath, "POST " + checkPath + "/"} {
-					left = append(left, []string{"line", line})
-				}
-				left = append(left, []string{":path", "/about"}, []string{":authority", "shop.example"}, []string{":method", "PUT"})
-			case formPrefix:
-				left = append(left, []string{"line", "GET /tickets"}, []string{"line", "GET /decide"},
-					[]string{"line", "GET /decidetickets"}, []string{"line", "GET /decide" + gate.LeavePath})
+		}
+		left := [][]string{}
+		switch form {
+		case formHeaders:
+			for _, name := range []string{"X-Forwarded-Uri", "X-Forwarded-Host", "X-Forwarded-Method"} {
+				left = append(left, []string{name, "-"})
 			}
-			for _, header := range left {
-				a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
-				if admitted(t, form, a) || a.StatusCode != http.StatusBadRequest {
-					t.Errorf("%v: %d %.80q", header, a.StatusCode, a.body)
-				}
+			left = append(left, []string{"line", "POST " + gate.LeavePath})
+		case formGRPC:
+			for _, line := range []string{"GET /tickets", "POST " + checkPath, "GET " + checkPath, "POST " + checkPath + "/"} {
+				left = append(left, []string{"line", line})
 			}
-			if n := metric(t, st, "vestibule_edge_requests_total", "result", "refused_front"); n < 14 {
-				t.Errorf("%v questions are counted as refused", n)
+			left = append(left, []string{":path", "/about"}, []string{":authority", "shop.example"}, []string{":method", "PUT"})
+		case formPrefix:
+			left = append(left, []string{"line", "GET /tickets"}, []string{"line", "GET /decide"},
+				[]string{"line", "GET /decidetickets"}, []string{"line", "GET /decide" + gate.LeavePath})
+		}
+		for _, header := range left {
+			a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
+			if admitted(t, form, a) || a.StatusCode != http.StatusBadRequest {
+				t.Errorf("%v: %d %.80q", header, a.StatusCode, a.body)
 			}
-			// The second line of a doubled header decides nothing either.
-			for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Uri"} {
-				a := st.question(form, "GET", "shop.example", "/about", "+"+name,
-					map[string]string{"X-Forwarded-Host": "sale.example", "X-Forwarded-Uri": "/vip"}[name])
-				if admitted(t, form, a) {
-					t.Errorf("doubled %s: let in", name)
-				}
+		}
+		if n := metric(t, st, "vestibule_edge_requests_total", "result", "refused_front"); n < 14 {
+			t.Errorf("%v questions are counted as refused", n)
+		}
+		// The second line of a doubled header decides nothing either.
+		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Uri"} {
+			a := st.question(form, "GET", "shop.example", "/about", "+"+name,
+				map[string]string{"X-Forwarded-Host": "sale.example", "X-Forwarded-Uri": "/vip"}[name])
+			if admitted(t, form, a) {
+				t.Errorf("doubled %s: let in", name)
 			}
-			for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
-				if a := st.question(form, method, "sale.example", "/"); admitted(t, form, a) || a.Header.Get("Retry-After") == "" {
-					t.Errorf("%s of who waits: %d %v", method, a.StatusCode, a.Header)
-				}
+		}
+		for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
+			if a := st.question(form, method, "sale.example", "/"); admitted(t, form, a) || a.Header.Get("Retry-After") == "" {
+				t.Errorf("%s of who waits: %d %v", method, a.StatusCode, a.Header)
 			}
-			if a := st.question(form, "GET", "sale.example", "/tickets", "Cookie", in); !admitted(t, form, a) {
-				t.Errorf("who is inside, asked about properly: %d %.80q", a.StatusCode, a.body)
-			}
-		})
-	}
+		}
+		if a := st.question(form, "GET", "sale.example", "/tickets", "Cookie", in); !admitted(t, form, a) {
+			t.Errorf("who is inside, asked about properly: %d %.80q", a.StatusCode, a.body)
+		}
+	})
 }
 
 func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
@@ -332,40 +318,37 @@ func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 
 // In every form the raw target decides, with all spellings of an attacker.
 func TestNoSpellingOfThePathPassesAFront(t *testing.T) {
-	for _, form := range forms {
-		t.Run(form, func(t *testing.T) {
-			t.Parallel()
-			st := openFront(t, form, nil)
-			st.up.queue(vip, 10, 1)
-			for _, path := range vipSpellings {
-				if form == formPrefix && !strings.HasPrefix(path, "/") {
-					continue // Envoy sends the path alone
-				}
-				a := st.question(form, "GET", "shop.example", path)
-				if admitted(t, form, a) || a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusBadRequest {
-					t.Errorf("%s: %d %.60q", path, a.StatusCode, a.body)
-				}
+	eachForm(t, func(t *testing.T, form string) {
+		st := openFront(t, form, nil)
+		st.up.queue(vip, 10, 1)
+		for _, path := range vipSpellings {
+			if form == formPrefix && !strings.HasPrefix(path, "/") {
+				continue // Envoy sends the path alone
 			}
-			for _, host := range []string{
-				"evil.example", "sale.example,shop.example", "shop.example..", "127.0.0.1",
-				"shop.example:http", "x@shop.example", "shop.example/",
-			} {
-				if a := st.question(form, "GET", host, "/about"); admitted(t, form, a) {
-					t.Errorf("host %q: let in", host)
-				}
+			a := st.question(form, "GET", "shop.example", path)
+			if admitted(t, form, a) || a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: %d %.60q", path, a.StatusCode, a.body)
 			}
-			for _, method := range []string{"TRACE", "get", "propfind", "PURGE"} {
-				if a := st.question(form, method, "shop.example", "/about"); admitted(t, form, a) {
-					t.Errorf("method %s: let in", method)
-				}
+		}
+		for _, host := range []string{
+			"evil.example", "sale.example,shop.example", "shop.example..", "127.0.0.1",
+			"shop.example:http", "x@shop.example", "shop.example/",
+		} {
+			if a := st.question(form, "GET", host, "/about"); admitted(t, form, a) {
+				t.Errorf("host %q: let in", host)
 			}
-			for _, upgrade := range []string{"h2c", "websocket, h2c", "TLS/1.0"} {
-				if a := st.question(form, "GET", "shop.example", "/about", "Upgrade", upgrade); admitted(t, form, a) {
-					t.Errorf("upgrade to %s: let in", upgrade)
-				}
+		}
+		for _, method := range []string{"TRACE", "get", "propfind", "PURGE"} {
+			if a := st.question(form, method, "shop.example", "/about"); admitted(t, form, a) {
+				t.Errorf("method %s: let in", method)
 			}
-		})
-	}
+		}
+		for _, upgrade := range []string{"h2c", "websocket, h2c", "TLS/1.0"} {
+			if a := st.question(form, "GET", "shop.example", "/about", "Upgrade", upgrade); admitted(t, form, a) {
+				t.Errorf("upgrade to %s: let in", upgrade)
+			}
+		}
+	})
 }
 
 // TestAFrontIsNotKeptWaiting: fronts have short timeouts, so no request is held longer.
@@ -383,16 +366,9 @@ func TestAFrontIsNotKeptWaiting(t *testing.T) {
 
 // TestAFrontHandsOnOneCookie: if two rooms gate a request, the second ticket follows with the next one.
 func TestAFrontHandsOnOneCookie(t *testing.T) {
-	st := newStage(t, func(st *stage) {
+	st := openRooms(t, func(st *stage) {
 		st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies = "", "127.0.0.1:0", []string{"127.0.0.1"}
-	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].Host, d.Rooms[0].Path = "shop.example", "/sale"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	}, func(d *room.Document) { d.Rooms[0].Host, d.Rooms[0].Path = "shop.example", "/sale" })
 	st.up.grant(sale, 100, 100)
 	st.up.grant(vip, 100, 100)
 	st.covered(20, sale, vip)
@@ -418,31 +394,25 @@ func TestAFrontHandsOnOneCookie(t *testing.T) {
 
 // Event streams of pages that were shown through a front come through it as well.
 func TestAFrontPassesStreamsOn(t *testing.T) {
-	for _, form := range forms {
-		t.Run(form, func(t *testing.T) {
-			t.Parallel()
-			st := openFront(t, form, func(st *stage) { st.castEvery = 10 * time.Millisecond })
-			st.up.queue(sale, 10, 1)
-			a := st.question(form, "GET", "sale.example", "/")
-			place, _, _ := strings.Cut(a.Header.Get("Set-Cookie"), ";")
-			r := httptest.NewRequest(http.MethodGet, gate.EventsPath+"?room=sale", nil)
-			r.Header = http.Header{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}, "Cookie": {place}}
-			r.RequestURI, r.Host = "", "sale.example"
-			r.URL = &url.URL{Scheme: "http", Host: st.door.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
-			ctx := r.WithContext(t.Context())
-			res, err := http.DefaultTransport.RoundTrip(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			text := bufio.NewScanner(res.Body)
-			for text.Scan() && !strings.HasPrefix(text.Text(), "data:") {
-			}
-			if !strings.Contains(text.Text(), `"line"`) || res.StatusCode != http.StatusOK {
-				t.Errorf("%d %q", res.StatusCode, text.Text())
-			}
-		})
-	}
+	eachForm(t, func(t *testing.T, form string) {
+		st := openFront(t, form, func(st *stage) { st.castEvery = 10 * time.Millisecond })
+		st.up.queue(sale, 10, 1)
+		a := st.question(form, "GET", "sale.example", "/")
+		place, _, _ := strings.Cut(a.Header.Get("Set-Cookie"), ";")
+		r := httptest.NewRequest(http.MethodGet, gate.EventsPath+"?room=sale", nil)
+		r.Header = http.Header{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}, "Cookie": {place}}
+		r.RequestURI, r.Host = "", "sale.example"
+		r.URL = &url.URL{Scheme: "http", Host: st.door.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
+		ctx := r.WithContext(t.Context())
+		res := testkit.Must(http.DefaultTransport.RoundTrip(ctx))(t)
+		defer res.Body.Close()
+		text := bufio.NewScanner(res.Body)
+		for text.Scan() && !strings.HasPrefix(text.Text(), "data:") {
+		}
+		if !strings.Contains(text.Text(), `"line"`) || res.StatusCode != http.StatusOK {
+			t.Errorf("%d %q", res.StatusCode, text.Text())
+		}
+	})
 }
 
 // ledger is the site behind a front, which knows every admission of the edge: each request that it sees must have

@@ -96,9 +96,7 @@ func TestGoingAwayIsRefusedTo(t *testing.T) {
 		},
 		{"an older page", http.MethodPost, awayURL + "&answer=0", nil, http.StatusNoContent},
 	} {
-		if a := v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...); a.StatusCode != c.status {
-			t.Errorf("%s: %d, want %d", c.why, a.StatusCode, c.status)
-		}
+		v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...).has(t, c.status, "%s", c.why)
 		if n := st.server.Status().Rooms["sale"].Waiting; n != was {
 			t.Errorf("after %s %d are counted, before %d", c.why, n, was)
 		}

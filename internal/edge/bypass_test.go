@@ -33,10 +33,7 @@ func (st *stage) withRules(site string, all ...room.Rule) {
 // counted returns the value of a metric.
 func counted(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue
@@ -118,8 +115,8 @@ func TestRule10Rules(t *testing.T) {
 func TestRulesGoByFiles(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, func(st *stage) {
-		st.cfg.Rules.Lists = written(t, dir, "lists.json", `{"office": ["127.0.0.0/8"], "other": ["192.0.2.1"]}`)
-		st.cfg.Rules.Crawlers = []string{written(t, dir, "bot.json",
+		st.cfg.Rules.Lists = testkit.WriteFile(t, dir, "lists.json", `{"office": ["127.0.0.0/8"], "other": ["192.0.2.1"]}`)
+		st.cfg.Rules.Crawlers = []string{testkit.WriteFile(t, dir, "bot.json",
 			`{"creationTime": "2026", "prefixes": [{"ipv4Prefix": "127.0.0.1/32"}, {"ipv6Prefix": "2001:db8::/32"}]}`)}
 	})
 	st.up.queue(sale, 10, 1)
@@ -133,13 +130,13 @@ func TestRulesGoByFiles(t *testing.T) {
 	}
 	for file, text := range map[string]string{"broken.json": `{"a": ["x"]}`, "none.json": `[]`} {
 		cfg := DefaultConfig()
-		cfg.Rules.Lists = written(t, dir, file, text)
+		cfg.Rules.Lists = testkit.WriteFile(t, dir, file, text)
 		if _, err := ruleSources(&cfg); err == nil || !strings.Contains(err.Error(), "rules.lists: ") {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
 	cfg := DefaultConfig()
-	cfg.Geo.File = written(t, dir, "no.mmdb", "no database")
+	cfg.Geo.File = testkit.WriteFile(t, dir, "no.mmdb", "no database")
 	if _, err := ruleSources(&cfg); err == nil || !strings.Contains(err.Error(), "geo.file: ") {
 		t.Errorf("a broken file of countries: %v", err)
 	}
@@ -156,7 +153,7 @@ var dirtyOrigins = []struct {
 			`server { listen `+addr+`; location ~* ^/checkout/?$ { return 200 CHECKOUT; } location / { return 200 other; } }`)
 	}},
 	{"apache", "apache2", func(t *testing.T, dir, addr string) []string { // every answer is the text of an error
-		return []string{"-X", "-f", written(t, dir, "apache.conf", fmt.Sprintf(`
+		return []string{"-X", "-f", testkit.WriteFile(t, dir, "apache.conf", fmt.Sprintf(`
 ServerRoot %[1]q
 DefaultRuntimeDir %[1]q
 DocumentRoot /usr/lib/apache2
@@ -181,14 +178,14 @@ ErrorDocument 404 CHECKOUT
 	{"caddy", "caddy", func(t *testing.T, dir, addr string) []string {
 		return []string{
 			"run", "--adapter", "caddyfile", "--config",
-			written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\n"+
+			testkit.WriteFile(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\n"+
 				"http://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\n"+
 				"bind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n"),
 		}
 	}},
 	{"python", "python3", func(t *testing.T, dir, addr string) []string {
 		host, port, _ := net.SplitHostPort(addr)
-		return []string{written(t, dir, "site.py", fmt.Sprintf(`
+		return []string{testkit.WriteFile(t, dir, "site.py", fmt.Sprintf(`
 import http.server, posixpath, urllib.parse
 class Site(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -205,7 +202,7 @@ http.server.ThreadingHTTPServer((%q, %s), Site).serve_forever()
 	}},
 	{"node", "node", func(t *testing.T, dir, addr string) []string {
 		host, port, _ := net.SplitHostPort(addr)
-		return []string{written(t, dir, "site.js", fmt.Sprintf(`
+		return []string{testkit.WriteFile(t, dir, "site.js", fmt.Sprintf(`
 require("http").createServer((q, a) => {
 	let path = "";
 	try { path = decodeURIComponent(new URL(q.url, "http://site").pathname); } catch (e) { path = q.url; }
@@ -369,8 +366,9 @@ func TestRulesGoByCountries(t *testing.T) {
 	dir := t.TempDir()
 	country := "\xe2\x47country\xe2\x48iso_code\x42DE\x54is_in_european_union\x01\x07\x49continent\xe1\x44code\x42EU"
 	st := open(t, func(st *stage) {
-		st.cfg.Geo.File = written(t, dir, "country.mmdb", string(mmdb([]byte(country))))
-		st.cfg.Geo.ASN = written(t, dir, "asn.mmdb", string(mmdb([]byte("\xe1\x58autonomous_system_number\xc2\x0c\xf8"))))
+		st.cfg.Geo.File = testkit.WriteFile(t, dir, "country.mmdb", string(mmdb([]byte(country))))
+		st.cfg.Geo.ASN = testkit.WriteFile(t, dir, "asn.mmdb",
+			string(mmdb([]byte("\xe1\x58autonomous_system_number\xc2\x0c\xf8"))))
 	})
 	st.up.queue(sale, 10, 1)
 	st.withRules(st.origin.URL, room.Rule{Expression: `ip.src.country eq "DE" and ip.src.continent eq "EU" and ip.src.is_in_european_union and http.request.uri.path eq "/de"`},

@@ -34,9 +34,7 @@ func TestTheClientModule(t *testing.T) {
 			older.body != a.body {
 			t.Errorf("%s, of which an older one is there: %d", path, older.StatusCode)
 		}
-		if a := st.door.visitor().ask("POST", base+path, ""); a.StatusCode != http.StatusMethodNotAllowed {
-			t.Errorf("POST %s: %d", path, a.StatusCode)
-		}
+		st.door.visitor().ask("POST", base+path, "").has(t, http.StatusMethodNotAllowed, "POST %s", path)
 	}
 	for lang, want := range map[string]string{
 		"de-DE": "Du stehst in der Schlange", "xx": "You are in line",

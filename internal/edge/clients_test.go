@@ -13,7 +13,6 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // Browsers, payment services and programs as they are. Each test names what a visitor or an operator suffers otherwise.
@@ -32,16 +31,11 @@ var (
 // behindTLS opens a stage whose visitors come by a proxy that says whether they used TLS.
 func behindTLS(t testing.TB, change func(*room.Settings)) *stage {
 	t.Helper()
-	st := newStage(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	if change != nil {
-		change(&d.Rooms[0])
-	}
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} }, func(d *room.Document) {
+		if change != nil {
+			change(&d.Rooms[0])
+		}
+	})
 	st.up.grant(sale, 1, 1)
 	st.covered(0, sale)
 	return st
@@ -126,9 +120,7 @@ func TestAReturnFromABank(t *testing.T) {
 				by(tc.scheme, append(cookies.header(secure, false), navigation...)...)...); a.body != "the site" {
 				t.Errorf("the visitor was put out: %d %.60q", a.StatusCode, a.body)
 			}
-			if n := st.admittedNow(); n != 1 {
-				t.Errorf("%d admissions of one visitor", n)
-			}
+			st.hasAdmitted(1)
 		})
 	}
 }
@@ -198,14 +190,8 @@ func TestAPlaceNeverReplacesASession(t *testing.T) {
 // openedBy opens the ticket of a cookie of the room sale.
 func (k *keys) openedBy(c *http.Cookie) (out ticket.Ticket) {
 	k.Helper()
-	name := strings.TrimSuffix(c.Name, ".place")
-	codec, err := ticket.NewCodec(k.ring, sale, name)
-	if err == nil {
-		err = codec.Open(&out, c.Value, ticket.NewScratch([32]byte{}))
-	}
-	if err != nil {
-		k.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(k.ring, sale, strings.TrimSuffix(c.Name, ".place")))(k)
+	testkit.NoError(k, codec.Open(&out, c.Value, ticket.NewScratch([32]byte{})))
 	return out
 }
 
@@ -393,9 +379,7 @@ func TestMachinesGetNoSuccess(t *testing.T) {
 			if n := metric(t, st, "vestibule_edge_waiting_answers_total", "kind", tc.kind); n != 1 {
 				t.Errorf("%g answers of kind %s are counted", n, tc.kind)
 			}
-			if st.origin.requests() > 0 {
-				t.Error("the request reached the site")
-			}
+			st.origin.untouched()
 		})
 	}
 	// A room that answers with no success keeps its status, one for programs too.
@@ -415,9 +399,7 @@ func TestMachinesGetNoSuccess(t *testing.T) {
 			method = http.MethodPut
 		}
 		st := openWith(t, 0, func(r *room.Settings) { r.QueueingStatus, r.JSONResponse = tc.status, tc.json })
-		if a := st.door.bare().ask(method, saleURL, "", tc.header...); a.StatusCode != tc.want {
-			t.Errorf("%+v: %d", tc, a.StatusCode)
-		}
+		st.door.bare().ask(method, saleURL, "", tc.header...).has(t, tc.want, "%+v", tc)
 	}
 }
 
@@ -437,9 +419,7 @@ func TestAPrefetchTakesNothing(t *testing.T) {
 			st.origin.requests() != 0 {
 			t.Errorf("%q: %+v", header, r)
 		}
-		if a := st.door.bare().get(saleURL, "Cookie", place); a.body != "the site" {
-			t.Errorf("the visitor's own turn is gone: %.60q", a.body)
-		}
+		st.door.bare().get(saleURL, "Cookie", place).enters(t, "the visitor's own turn")
 		if a := st.door.bare().get(saleURL,
 			append(header, "Cookie", st.keys.seal("sale", session(5)))...); a.body != "the site" {
 			t.Errorf("a session's: %d %.60q", a.StatusCode, a.body)
@@ -523,13 +503,9 @@ func TestAnAddressThatCannotBeRead(t *testing.T) {
 			"unknown", "198.51.100.7", "198.51.100.7:1111", "unknown, [2001:db8::7]:443",
 			"198.51.100.7, _gateway", "",
 		} {
-			if a := st.door.bare().get(saleURL, "X-Forwarded-For", from); a.body != "the site" {
-				t.Errorf("%q: %d", from, a.StatusCode)
-			}
+			st.door.bare().get(saleURL, "X-Forwarded-For", from).enters(t, "%q", from)
 		}
-		if n := metric1(t, st, "vestibule_edge_forwarded_unread_total"); n != 3 {
-			t.Errorf("%v are counted, want 3", n)
-		}
+		st.counts(3, "vestibule_edge_forwarded_unread_total")
 		if n := strings.Count(log.String(), "X-Forwarded-For of a trusted proxy cannot be read"); n != 1 {
 			t.Errorf("%d warnings", n)
 		}

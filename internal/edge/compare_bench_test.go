@@ -95,15 +95,10 @@ func benchEdge(b *testing.B, front, site string, secure bool) *stage {
 		st.cfg.Reader, st.params.Refresh = front, time.Hour
 		if secure {
 			st.withTLS()
-			pair(b, st.cfg.TLS, 1)
 		}
 	})
 	st.unaudited()
-	st.up = newParent(b, st.bus, sale, vip)
-	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document("http://"+site)))
-	st.docs.offer(node.KeysDocument, keysDocument(b, st.keys.ring))
-	st.start()
-	st.adopted()
+	st.serve(document("http://" + site))
 	return st
 }
 
@@ -241,15 +236,11 @@ func comparePolls(b *testing.B, tools map[string]string) {
 		optional(b, &sides, "redis-server", func(program string) *side {
 			addr := testkit.FreeAddr(b)
 			_, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, err)
 			pid := startServer(b, tools, addr, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
 				"no")
 			script := filepath.Join(b.TempDir(), "poll.lua")
-			if err := os.WriteFile(script, fmt.Appendf(nil, pollScript, port), 0o600); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, os.WriteFile(script, fmt.Appendf(nil, pollScript, port), 0o600))
 			lua, worker := startNginx(b, tools, 0, "", "location / { content_by_lua_file "+script+"; }", "",
 				"-g", "load_module /usr/lib/nginx/modules/ndk_http_module.so; load_module "+module+";")
 			return &side{
@@ -331,9 +322,7 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 		name: "nginx", url: "https://" + addr + "/tickets?show=1", header: proxied[0].header,
 		pid: worker, http2: http2,
 	}}, proxied...)
-	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600))
 	addr, worker = startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;",
 		tls+"root "+dir+";", speaks)
 	pages = append([]*side{{
@@ -347,10 +336,7 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 // nothing, with one write for all answers to what was read.
 func bareHTTP2(b *testing.B, cert TLSConfig, size int) (addr string) {
 	b.Helper()
-	pair, err := tls.LoadX509KeyPair(cert.Cert[0], cert.Key[0])
-	if err != nil {
-		b.Fatal(err)
-	}
+	pair := testkit.Must(tls.LoadX509KeyPair(cert.Cert[0], cert.Key[0]))(b)
 	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
 	var head bytes.Buffer
 	for _, f := range [][2]string{
@@ -605,21 +591,14 @@ func (s *side) open(b *testing.B, taskset, h2load string) []float64 {
 	if out, err := exec.CommandContext(b.Context(), taskset, append(args, s.url)...).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	data, err := os.ReadFile(log)
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(log))(b)
 	var took []float64
 	for line := range strings.Lines(string(data)) { // when it was asked, status, how long it took
 		f := strings.Fields(line)
 		if len(f) < 3 || f[1] != "200" {
 			b.Fatalf("%s: %q", s.name, line)
 		}
-		us, err := strconv.ParseFloat(f[2], 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		took = append(took, us)
+		took = append(took, testkit.Must(strconv.ParseFloat(f[2], 64))(b))
 	}
 	if len(took) == 0 {
 		b.Fatalf("%s: no answer in two seconds", s.name)
@@ -649,27 +628,20 @@ func compareIdle(b *testing.B) {
 		before := heap()
 		buf := make([]byte, 4<<10)
 		for range n {
-			c, err := net.Dial("tcp", st.door.addr(0))
-			if err != nil {
-				b.Fatal(err)
-			}
+			c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(b)
 			conns = append(conns, c)
 			if _, err := fmt.Fprint(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\n"+
 				"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html\r\n\r\n"); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := c.Read(buf); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(c.Read(buf))(b)
 		}
 		b.Logf("%-34s %.1f KiB for each of %d connections that are kept, both ends of it", "edge, "+front,
 			(heap()-before)/float64(n)/1024, n)
 		for _, c := range conns {
 			c.Close() // no request uses it
 		}
-		if err := st.stop(); err != nil {
-			b.Error(err)
-		}
+		testkit.NoError(b, st.stop())
 		http.DefaultClient.CloseIdleConnections()
 
 		st = openTLS(b, reads(front))
@@ -681,19 +653,13 @@ func compareIdle(b *testing.B) {
 		if err == nil {
 			err = visitors.Start()
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := fmt.Fscan(out, &n); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
+		testkit.Must(fmt.Fscan(out, &n))(b)
 		b.Logf("%-34s %.1f KiB for each of %d connections over TLS and HTTP/2 that are kept", "edge, "+front,
 			(heap()-before)/float64(n)/1024, n)
 		visitors.Process.Kill() //nolint:errcheck // it waits for that
 		visitors.Wait()         //nolint:errcheck // it was killed
-		if err := st.stop(); err != nil {
-			b.Error(err)
-		}
+		testkit.NoError(b, st.stop())
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -705,9 +671,7 @@ func startServer(b *testing.B, tools map[string]string, addr string, command ...
 	cmd := exec.CommandContext(b.Context(), tools["taskset"], append([]string{"-c", "0"}, command...)...)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "HOME="+b.TempDir())
 	cmd.Dir = b.TempDir()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, cmd.Start())
 	b.Cleanup(func() {
 		cmd.Process.Kill() //nolint:errcheck // it may have ended
 		cmd.Wait()         //nolint:errcheck // it was stopped
@@ -721,11 +685,9 @@ func startHAProxy(b *testing.B, tools map[string]string, program, site, room str
 	b.Helper()
 	addr = testkit.FreeAddr(b)
 	conf := filepath.Join(b.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n"+
+	testkit.NoError(b, os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n"+
 		"\ttimeout client 60s\n\ttimeout server 60s\n\toption forwardfor\n\thttp-reuse always\n"+
-		"listen site\n\tbind "+addr+"\n"+room+"\tserver site "+site+"\n"), 0o600); err != nil {
-		b.Fatal(err)
-	}
+		"listen site\n\tbind "+addr+"\n"+room+"\tserver site "+site+"\n"), 0o600))
 	return addr, startServer(b, tools, addr, program, "-q", "-db", "-f", conf)
 }
 
@@ -737,8 +699,6 @@ func startCaddy(b *testing.B, tools map[string]string, program, site string) (ad
 	text := "{\n\tadmin off\n\tauto_https off\n\tlog {\n\t\toutput discard\n\t}\n}\n" +
 		"http://" + addr + ", http://sale.example:" + addr[strings.LastIndexByte(addr, ':')+1:] + " {\n" +
 		"\tbind 127.0.0.1\n\treverse_proxy " + site + "\n}\n"
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, os.WriteFile(conf, []byte(text), 0o600))
 	return addr, startServer(b, tools, addr, program, "run", "--adapter", "caddyfile", "--config", conf)
 }

@@ -72,9 +72,7 @@ func TestFewFilesAreLogged(t *testing.T) {
 // closed it.
 func talk(t *testing.T, c net.Conn, header string) int {
 	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	if _, err := io.WriteString(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\n"+header+"\r\n"); err != nil {
 		return 0
 	}
@@ -95,10 +93,7 @@ func (d *door) dial() net.Conn { return d.dialTo(0) }
 
 func (d *door) dialTo(listener int) net.Conn {
 	d.Helper()
-	c, err := net.Dial("tcp", d.addr(listener))
-	if err != nil {
-		d.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", d.addr(listener)))(d)
 	d.Cleanup(func() { c.Close() }) // it may be closed already
 	return c
 }
@@ -149,9 +144,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 			t.Errorf("who was there before: %d", code)
 		}
 	}
-	if n := metric1(t, st, "vestibule_edge_connections_refused_total"); n != 1 {
-		t.Errorf("%v refused", n)
-	}
+	st.counts(1, "vestibule_edge_connections_refused_total")
 	for _, c := range conns {
 		c.Close() // as in dial
 	}
@@ -172,9 +165,7 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 		c := st.door.dial()
 		ask := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " +
 			st.keys.seal("sale", place) + "\r\n\r\n"
-		if _, err := io.WriteString(c, ask); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(c, ask))(t)
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.Fatalf("stream %d: %v", id, err)
@@ -228,18 +219,13 @@ func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 			t.Errorf("who was there before: %d", code)
 		}
 	}
-	if a := st.door.visitor().get("http://shop.example/about"); a.StatusCode != http.StatusOK {
-		t.Errorf("afterwards: %d", a.StatusCode)
-	}
+	st.door.visitor().get("http://shop.example/about").has(t, http.StatusOK, "afterwards")
 }
 
 // metric1 returns the value of a metric without labels.
 func metric1(t testing.TB, st *stage, name string) float64 {
 	t.Helper()
-	families, err := st.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(st.reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.Metric[0].GetCounter().GetValue() + f.Metric[0].GetGauge().GetValue()
@@ -257,10 +243,7 @@ func TestUnlistedPeersTakeNoPlace(t *testing.T) {
 				st.cfg.Reader, st.cfg.Proxies, st.cfg.Connections.Total = front, []string{"192.0.2.1"}, 4
 			})
 			for range 20 {
-				c, err := net.Dial("tcp", st.door.addr(len(st.server.listeners)-1))
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testkit.Must(net.Dial("tcp", st.door.addr(len(st.server.listeners)-1)))(t)
 				defer c.Close()
 			}
 			codes, body := st.door.rawOn(st.door.dialTo(len(st.server.listeners)-1), request("GET / HTTP/1.1", "auth"))
@@ -280,16 +263,11 @@ func TestUnlistedPeersTakeNoPlace(t *testing.T) {
 // Failures to accept are logged once a minute, with the next step: a process without file descriptors has one each
 // second at each listener.
 func TestFailuresToAcceptAreLoggedOnceAMinute(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var said testkit.Log
 	x := newConnections(10, 10, newMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&said, nil)))
 	l := cappedListener{listener{TCPListener: ln.(*net.TCPListener)}, x, nil, &queued{closed: make(chan struct{})}}
-	if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // Accept fails, as without a descriptor
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.SetDeadline(time.Unix(1, 0))) // Accept fails, as without a descriptor
 	lines := func(want int) {
 		t.Helper()
 		if n := strings.Count(said.String(), "raise the limit of open files"); n != want {
@@ -306,9 +284,7 @@ func TestFailuresToAcceptAreLoggedOnceAMinute(t *testing.T) {
 	if lines(2); !strings.Contains(said.String(), `error="too many open files" failures=3`) {
 		t.Errorf("not all failures are counted:\n%s", said.String())
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.Close())
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}

@@ -65,9 +65,7 @@ func TestAnEdgeDrainsBeforeItStops(t *testing.T) {
 	close(over)
 	for _, _, more := l.next(); more; _, _, more = l.next() {
 	}
-	if err := st.stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, st.stop())
 	if c, err := net.Dial("tcp", st.door.addr(0)); err == nil {
 		c.Close() // it should not be there
 		t.Error("an edge that has stopped listens")
@@ -81,10 +79,7 @@ func TestAnEdgeDrainsBeforeItStops(t *testing.T) {
 
 // Over HTTP/2 a connection ends once its streams have.
 func TestAnEdgeDrainsHTTP2(t *testing.T) {
-	st := open(t, func(st *stage) {
-		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
-	})
+	st := open(t, (*stage).withTLS)
 	draining, over := make(chan bool), make(chan time.Time)
 	st.server.after = func(time.Duration) <-chan time.Time {
 		close(draining)
@@ -96,13 +91,9 @@ func TestAnEdgeDrainsHTTP2(t *testing.T) {
 	}
 	st.cancel(node.ErrTerminated)
 	testkit.Receive(t, "the edge drains", draining)
-	if a := v.get("https://sale.example/"); a.body != "the site" {
-		t.Errorf("on the old connection: %d %.60q", a.StatusCode, a.body)
-	}
+	v.get("https://sale.example/").enters(t, "on the old connection")
 	eventually(t, "the connection ends", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
-	if a := v.get("https://sale.example/"); a.body != "the site" {
-		t.Errorf("on a new one: %d %.60q", a.StatusCode, a.body)
-	}
+	v.get("https://sale.example/").enters(t, "on a new one")
 	close(over)
 }
 
@@ -124,9 +115,7 @@ func TestAnEdgeStopsAtOnce(t *testing.T) {
 				return time.After(0)
 			}
 			st.cancel(tc.cause)
-			if err := st.stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, st.stop())
 			if r := st.server.Ready(); r.Ready || !slices.Contains(r.Reasons, "draining") {
 				t.Errorf("readiness: %+v", r)
 			}
@@ -142,10 +131,7 @@ func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems than Linux reset what waits to be accepted")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	m := newMetrics(prometheus.NewRegistry())
 	l := cappedListener{
 		listener{TCPListener: ln.(*net.TCPListener)},
@@ -153,10 +139,7 @@ func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 	}
 	var clients []net.Conn
 	for range 3 {
-		c, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", ln.Addr().String()))(t)
 		defer c.Close()
 		clients = append(clients, c)
 	}
@@ -166,18 +149,11 @@ func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 		t.Error("it listens still")
 	}
 	for range clients {
-		c, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(l.Accept())(t)
 		defer c.Close()
-		if _, err := io.WriteString(c, c.RemoteAddr().String()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(io.WriteString(c, c.RemoteAddr().String()))(t)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.Close())
 	// Accept fails with an invalid socket if the listener stops meanwhile. That is the normal end, without a warning.
 	if _, err := l.last.next(syscall.EINVAL); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after the end: %v, want %v", err, net.ErrClosed)

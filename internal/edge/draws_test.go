@@ -43,10 +43,7 @@ func TestADrawIsShown(t *testing.T) {
 	tell := func(n *draw.Notice) {
 		t.Helper()
 		version++
-		data, err := draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{n}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{n}}))(t)
 		st.docs.offer(node.DrawsDocument, data)
 		testkit.Eventually(t, "what is public of the draw is known", func() bool {
 			n := st.server.gate.Rooms().ByName("sale").Draw
@@ -99,15 +96,10 @@ func TestADrawIsShown(t *testing.T) {
 		!strings.Contains(j.Before, "behind everyone") {
 		t.Errorf("somebody who came late: %+v", j)
 	}
-	if n := st.admittedNow(); n != 0 {
-		t.Errorf("%d were let in without the record", n)
-	}
+	st.hasAdmitted(0)
 
 	// It is published so late that it will not settle in the time that this test has.
-	published, err := announced.Publish(now.Add(time.Hour), draw.Secret{1}, nil, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	published := testkit.Must(announced.Publish(now.Add(time.Hour), draw.Secret{1}, nil, 2))(t)
 	tell(published)
 	j := ask(waits(7, time.Minute)).Vestibule
 	if j.State != "before" || j.Draw.Stage != "placed" || j.PeopleAhead != -1 || j.Draw.Receipt == nil ||
@@ -124,9 +116,7 @@ func TestADrawIsShown(t *testing.T) {
 		`&#34;ticket&#34;:&#34;0000000000000007&#34;`) {
 		t.Errorf("the page: %s", a.body)
 	}
-	if n := st.admittedNow(); n != 0 {
-		t.Errorf("%d were let in before it settled", n)
-	}
+	st.hasAdmitted(0)
 
 	if m, ok := st.server.gate.Message(sale, 0); !ok ||
 		!strings.Contains(string(m.Text), fmt.Sprintf(`"drawn":%d`, announced.Closes())) {
@@ -142,9 +132,7 @@ func TestADrawIsShown(t *testing.T) {
 		t.Errorf("the record: %d %v %s, %v", record.StatusCode, record.Header, record.body, err)
 	}
 	for _, other := range []string{"", "?room=nobody", "?room=%zz"} {
-		if a := st.door.visitor().get(path + other); a.StatusCode != 404 {
-			t.Errorf("%q: %d %s", other, a.StatusCode, a.body)
-		}
+		st.door.visitor().get(path+other).has(t, 404, "%q", other)
 	}
 
 	page := st.door.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale")
@@ -158,20 +146,13 @@ func TestADrawIsShown(t *testing.T) {
 		strings.Contains(a.body, "Check a draw") {
 		t.Errorf("the page that checks it, in German: %v %s", a.Header, a.body)
 	}
-	if a := st.door.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw",
-		""); a.StatusCode != 405 {
-		t.Errorf("a POST to it: %d", a.StatusCode)
-	}
+	st.door.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw",
+		"").has(t, 405, "a POST to it")
 
 	// It has settled.
-	if published, err = announced.Publish(now.Add(-40*time.Second), draw.Secret{1}, nil, 2); err != nil {
-		t.Fatal(err)
-	}
+	published = testkit.Must(announced.Publish(now.Add(-40*time.Second), draw.Secret{1}, nil, 2))(t)
 	version++
-	data, err := draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{published}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{published}}))(t)
 	st.docs.offer(node.DrawsDocument, data)
 	st.up.grant(sale, 10, 10)
 	testkit.Eventually(t, "who was drawn enters",

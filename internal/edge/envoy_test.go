@@ -27,6 +27,8 @@ import (
 	"google.golang.org/protobuf/reflect/protopath"
 	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // Envoy's types and its client of gRPC are hundreds of packages: with the detector, which watches the same
@@ -103,9 +105,7 @@ func (d *door) authorization() authv3.AuthorizationClient {
 	c, ok := d.envoy.(authv3.AuthorizationClient)
 	if !ok {
 		conn, err := grpc.NewClient("passthrough:"+d.addr(0), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			d.Fatal(err)
-		}
+		testkit.NoError(d, err)
 		d.Cleanup(func() {
 			if err := conn.Close(); err != nil {
 				d.Error(err)
@@ -135,23 +135,15 @@ func TestACallThatIsNoQuestionFails(t *testing.T) {
 		"a message of a gigabyte": frame(0, 1<<30, "abc"),
 		"no message of protobuf":  frame(0, 3, "\xff\xff\xff"),
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+st.door.addr(0)+checkPath,
-			strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+st.door.addr(0)+checkPath,
+			strings.NewReader(body)))(t)
 		r.Header.Set("Content-Type", grpcType)
-		res, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := testkit.Must(client.Do(r))(t)
 		rest, err := io.ReadAll(res.Body)
 		if err != nil || len(rest) > 0 || res.Trailer.Get("Grpc-Status") == "" || res.Trailer.Get("Grpc-Status") == "0" {
 			t.Errorf("%s: %q, %v, %v", what, rest, res.Trailer, err)
 		}
-		if err := res.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, res.Body.Close())
 	}
 	// An empty question is one that names nothing.
 	res, err := st.door.authorization().Check(t.Context(), &authv3.CheckRequest{})
@@ -176,27 +168,15 @@ func TestEnvoyGetsTheHeadersToRemove(t *testing.T) {
 
 // Envoy is not available here: its configuration is decoded with its own types, and validated with their rules.
 func TestTheConfigurationOfEnvoy(t *testing.T) {
-	data, err := os.ReadFile("../../deploy/fronts/envoy/envoy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("../../deploy/fronts/envoy/envoy.yaml"))(t)
 	var tree any
-	if err := yaml.Unmarshal(data, &tree); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, yaml.Unmarshal(data, &tree))
+	text := testkit.Must(json.Marshal(tree))(t)
 	var b bootstrapv3.Bootstrap
-	if err := protojson.Unmarshal(text, &b); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.ValidateAll(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, protojson.Unmarshal(text, &b))
+	testkit.NoError(t, b.ValidateAll())
 	found := 0
-	err = protorange.Range(b.ProtoReflect(), func(v protopath.Values) error {
+	testkit.NoError(t, protorange.Range(b.ProtoReflect(), func(v protopath.Values) error {
 		m, ok := v.Index(-1).Value.Interface().(protoreflect.Message)
 		if !ok {
 			return nil
@@ -220,8 +200,8 @@ func TestTheConfigurationOfEnvoy(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	if err != nil || found != 2 {
-		t.Errorf("%d of the two filters were found: %v", found, err)
+	}))
+	if found != 2 {
+		t.Errorf("%d of the two filters were found", found)
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/sse"
-	"vestibule/internal/node"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 )
 
@@ -43,29 +43,21 @@ func BenchmarkEventStreams(b *testing.B) {
 // wanted is how many streams are opened; the files of the edge bound it.
 func wanted(b *testing.B) int {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	return shareFiles(int(limit.Cur), 0, 20_000).streams
 }
 
 func benchmarkStreams(b *testing.B, secure bool) {
 	const seconds = 5 // in which a stream far back gets one message
 	n := wanted(b)
-	st := newStage(b, func(st *stage) {
+	st := openRooms(b, func(st *stage) {
 		st.cfg.Events = EventsConfig{Total: n, Prefix: n}
 		st.params.Knock = time.Millisecond
 		st.castEvery = time.Hour // the benchmark sends the messages
 		if secure {
 			st.withTLS()
-			pair(b, st.cfg.TLS, 1)
 		}
-	})
-	st.up = newParent(b, st.bus, sale, vip)
-	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(b, st.keys.ring))
-	st.start()
-	st.adopted()
+	}, nil)
 	round := 0
 	news := func() {
 		round++
@@ -103,9 +95,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	if err == nil {
 		err = clients.Start()
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	defer func() {
 		clients.Process.Kill() //nolint:errcheck // it may have ended
 		clients.Wait()         //nolint:errcheck // it was killed
@@ -135,10 +125,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 			return m, ok
 		})
 		cpu += cpuTime(b) - used
-		at, err := strconv.ParseInt(heard(), 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		at := testkit.Must(strconv.ParseInt(heard(), 10, 64))(b)
 		last = append(last, time.Unix(0, at).Sub(begun))
 
 		used = cpuTime(b)
@@ -191,9 +178,7 @@ func memory() (used, resident int64) {
 
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

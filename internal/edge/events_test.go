@@ -17,6 +17,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -47,18 +48,12 @@ func (v *visitor) listen(url string, header ...string) *listening {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a stream that does not end fails
 	v.t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(v.t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
 	v.Timeout = 0
-	res, err := v.Do(r)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	res := testkit.Must(v.Do(r))(v.t)
 	v.t.Cleanup(func() { res.Body.Close() })
 	return &listening{v.t.(*testing.T), res, cancel, bufio.NewReader(res.Body)}
 }
@@ -134,7 +129,6 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			st := open(t, func(st *stage) {
 				if secure {
 					st.withTLS()
-					pair(t, st.cfg.TLS, 1)
 				}
 			})
 			st.up.queue(sale, 10, 1)
@@ -171,9 +165,7 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			}
 			st.up.view(sale, 0, 2, 1<<60, 1<<60)
 			l.until("the turn", func(_ string, fields map[string]any) bool { return fields["cutoff"].(float64) > 1e15 })
-			if a := v.get(page, header...); a.body != "the site" {
-				t.Errorf("at the turn: %.60q", a.body)
-			}
+			v.get(page, header...).enters(t, "at the turn")
 			l.over("ask")
 			eventually(t, "the stream is closed", func() bool { return st.onStream() == 0 })
 		})
@@ -203,9 +195,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 				return fields["park"].(float64) >= float64(place.Joined)
 			})
 			if a := v.get(saleURL, "Accept", "application/json", gate.PollHeader, "1"); a.json(t).Ours["state"] == "entering" {
-				if a := v.get(saleURL); a.body != "the site" {
-					t.Errorf("inside: %.60q", a.body)
-				}
+				v.get(saleURL).enters(t, "inside")
 				entered <- i
 				return
 			}
@@ -223,9 +213,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	if l := st.server.Status().Rooms["sale"]; l.Held != 2 || l.Spent != spent+1 {
 		t.Errorf("%d are held and %d permits spent", l.Held, l.Spent-spent)
 	}
-	if err := st.stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, st.stop())
 	for range 2 {
 		if i := <-entered; i != -1 {
 			t.Errorf("number %d came in too", i)
@@ -286,9 +274,7 @@ func TestWhoMayListen(t *testing.T) {
 			http.StatusNoContent,
 		},
 	} {
-		if a := v.ask(tc.method, tc.url, "", tc.header...); a.StatusCode != tc.want {
-			t.Errorf("%s: %d, want %d", tc.name, a.StatusCode, tc.want)
-		}
+		v.ask(tc.method, tc.url, "", tc.header...).has(t, tc.want, "%s", tc.name)
 	}
 	if n := st.onStream(); n != 0 {
 		t.Fatalf("%d streams are open", n)
@@ -317,10 +303,8 @@ func TestStreamsAreCapped(t *testing.T) {
 	old.over("poll")
 	eventually(t, "the old stream is closed", func() bool { return st.onStream() == 1 })
 	v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(8)))
-	if a := v.ask(http.MethodGet, streamURL, "", "Cookie",
-		st.keys.seal("sale", inLine(9))); a.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one too many: %d", a.StatusCode)
-	}
+	v.ask(http.MethodGet, streamURL, "", "Cookie",
+		st.keys.seal("sale", inLine(9))).has(t, http.StatusServiceUnavailable, "one too many")
 }
 
 // A stream ends with a hint to ask if its visitor leaves, its place is void or its room is gone. All streams end when
@@ -339,9 +323,7 @@ func TestStreamsEnd(t *testing.T) {
 		t.Fatalf("leaving: %d", a.StatusCode)
 	}
 	l.over("ask")
-	if a := v.ask(http.MethodGet, streamURL, "", "Cookie", place); a.StatusCode != http.StatusNoContent {
-		t.Errorf("after leaving: %d", a.StatusCode)
-	}
+	v.ask(http.MethodGet, streamURL, "", "Cookie", place).has(t, http.StatusNoContent, "after leaving")
 
 	sales, vips := v.listen(streamURL, "Cookie", st.keys.seal("sale", inLine(8))),
 		v.listen(vipStream, "Cookie", st.keys.seal("vip", inLine(8)))
@@ -369,7 +351,6 @@ func TestStreamsEnd(t *testing.T) {
 func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 	st := open(t, func(st *stage) {
 		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
 		st.cfg.Timeouts.Shutdown = time.Minute
 	})
 	st.up.queue(sale, 10, 1)

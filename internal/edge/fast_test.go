@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,17 +16,23 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // reads has a stage read requests by a front.
 func reads(front string) func(*stage) { return func(st *stage) { st.cfg.Reader = front } }
+
+// readsTLS has a stage read requests over TLS by a front.
+func readsTLS(front string) func(*stage) {
+	return func(st *stage) {
+		st.cfg.Reader = front
+		st.withTLS()
+	}
+}
 
 // eachFront runs a test with both fronts.
 func eachFront(t *testing.T, test func(t *testing.T, front string)) {
@@ -43,10 +48,7 @@ const maxFastBody = 16 << 10
 // handed over.
 func byFront(t testing.TB, st *stage) (fast, netHTTP, handed float64) {
 	t.Helper()
-	families, err := st.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(st.reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == "vestibule_edge_front_requests_total" {
 			for _, m := range f.Metric {
@@ -117,11 +119,7 @@ func TestWhichFrontReads(t *testing.T) {
 
 // A connection with TLS that is handed over is one with TLS still.
 func TestHandingOverKeepsTLS(t *testing.T) {
-	st := open(t, func(st *stage) {
-		st.cfg.Reader = frontFast
-		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
-	})
+	st := open(t, readsTLS(frontFast))
 	v := st.door.secure(false)
 	for _, method := range []string{http.MethodGet, http.MethodOptions, http.MethodGet} {
 		a := v.ask(method, "https://sale.example/", "")
@@ -141,23 +139,6 @@ func TestHandingOverKeepsTLS(t *testing.T) {
 	if fast != 1 || netHTTP != 2 || handed != 1 {
 		t.Errorf("read: %v, by net/http %v; %v handed over", fast, netHTTP, handed)
 	}
-}
-
-// Smuggling attempts with a poisoned request behind, on a connection that goes on: neither front lets an undecided
-// request through. FuzzFronts checks that both let the same ones through.
-func TestSmugglingOnAConnectionThatGoesOn(t *testing.T) {
-	eachFront(t, func(t *testing.T, front string) {
-		st := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, 300*time.Millisecond })
-		st.up.queue(vip, 10, 1)
-		for name, text := range smuggled() {
-			st.door.raw(goingOn(text) + request("GET /about?behind HTTP/1.1", "shop.example", "X-Poison: GET /vip HTTP/1.1"))
-			for _, r := range st.origin.requestsSeen() {
-				if !strings.HasPrefix(r.RequestURI, "/about") {
-					t.Errorf("%s: %s reached the origin", name, r.RequestURI)
-				}
-			}
-		}
-	})
 }
 
 // goingOn returns a request that keeps the connection open.
@@ -196,11 +177,7 @@ func openAt(t testing.TB, site string, change func(*stage)) *stage {
 	t.Helper()
 	st := newStage(t, change)
 	st.unaudited()
-	st.up = newParent(t, st.bus, sale, vip)
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(site)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st.serve(document(site))
 	st.up.grant(sale, 1000, 1000)
 	st.covered(100, sale)
 	return st
@@ -265,16 +242,9 @@ func TestHostileAnswers(t *testing.T) {
 		for name, text := range hostile {
 			site := hostileSite(t, text)
 			st := openAt(t, "http://"+site, reads(front))
-			c, err := net.Dial("tcp", st.door.addr(0))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(c, request("GET /about?evil HTTP/1.1", "shop.example")); err != nil {
-				t.Fatal(err)
-			}
+			c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(t)
+			testkit.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+			testkit.Must(io.WriteString(c, request("GET /about?evil HTTP/1.1", "shop.example")))(t)
 			out, err := io.ReadAll(c)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: no end", name)
@@ -293,9 +263,7 @@ func TestHostileAnswers(t *testing.T) {
 					t.Errorf("%s: who asks next gets %v %q", name, codes, body)
 				}
 			}
-			if err := st.stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, st.stop())
 		}
 	})
 }
@@ -305,11 +273,7 @@ func TestHostileAnswersOverHTTP2(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
 			site := hostileSite(t, text)
-			st := openAt(t, "http://"+site, func(st *stage) {
-				st.cfg.Reader = front
-				st.withTLS()
-				pair(t, st.cfg.TLS, 1)
-			})
+			st := openAt(t, "http://"+site, readsTLS(front))
 			v := st.door.secure(true)
 			if res, err := v.Get("https://shop.example/about?evil"); err == nil {
 				body, err := io.ReadAll(res.Body)
@@ -327,9 +291,7 @@ func TestHostileAnswersOverHTTP2(t *testing.T) {
 				}
 			}
 			v.CloseIdleConnections()
-			if err := st.stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, st.stop())
 		}
 	})
 }
@@ -401,11 +363,8 @@ func TestNoAnswerLeadsPastTheEdge(t *testing.T) {
 				hints = append(hints, maps.Clone(h))
 				return nil
 			}}
-			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet,
-				scheme+"://shop.example/about", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testkit.Must(http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet,
+				scheme+"://shop.example/about", nil))(t)
 			a := v.do(r)
 			if a.body != "ok" || a.Header["Alt-Svc"] != nil || a.Header["Alternate-Protocol"] != nil ||
 				a.Header.Get("Link") != "</a>" {
@@ -436,9 +395,7 @@ func TestALateHintIsNobodyElses(t *testing.T) {
 				}}
 				r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet,
 					scheme+"://shop.example/about", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if a := v.do(r); a.body != "good" {
 					t.Errorf("%d %q", a.StatusCode, a.body)
 				}
@@ -486,29 +443,11 @@ func TestClearSiteDataEndsTheSession(t *testing.T) {
 	})
 }
 
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
-}
-
 // A header of a program with _ in its name is counted and named once, with the setting that lets it pass; one that a
 // site would take for a header that the edge removes is counted only.
 func TestHeadersWithAnUnderscoreAreNamed(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
-		var log lockedBuffer
+		var log testkit.Log
 		st := open(t, func(st *stage) {
 			st.cfg.Reader = front
 			st.log = slog.New(slog.NewTextHandler(&log, nil))
@@ -519,9 +458,7 @@ func TestHeadersWithAnUnderscoreAreNamed(t *testing.T) {
 					"X_Real_IP: 6.6.6.6"))
 			}
 		}
-		if n := metric1(t, st, "vestibule_edge_removed_names_total"); n != 50 {
-			t.Errorf("%v are counted, not 50", n)
-		}
+		st.counts(50, "vestibule_edge_removed_names_total")
 		text := log.String()
 		if n := strings.Count(text, "forward_headers: [api_key_"); n != 20 || strings.Contains(text, "secret") ||
 			strings.Contains(strings.ToLower(text), "x_real_ip") || strings.Count(text, "[api_key_07]") != 1 {
@@ -537,11 +474,7 @@ func overBoth(t *testing.T, front, site string, test func(t *testing.T, st *stag
 		test(t, st, st.door.visitor(), "http")
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
-		st := openAt(t, site, func(st *stage) {
-			st.cfg.Reader = front
-			st.withTLS()
-			pair(t, st.cfg.TLS, 1)
-		})
+		st := openAt(t, site, readsTLS(front))
 		test(t, st, st.door.secure(true), "https")
 	})
 }
@@ -553,7 +486,6 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 			st := open(t, func(st *stage) {
 				if st.cfg.Reader = front; http2 {
 					st.withTLS()
-					pair(t, st.cfg.TLS, 1)
 				}
 			})
 			begun, ended := make(chan struct{}), make(chan struct{})
@@ -567,10 +499,7 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 				v, url = st.door.secure(true), "https://shop.example/about"
 			}
 			ctx, leave := context.WithCancel(t.Context())
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(t)
 			left := make(chan error, 1)
 			go func() {
 				res, err := v.Do(r)
@@ -585,9 +514,7 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 				t.Error(err)
 			}
 			<-ended
-			if n := metric1(t, st, "vestibule_edge_origin_errors_total"); n != 0 {
-				t.Errorf("the site is blamed: %v", n)
-			}
+			st.counts(0, "vestibule_edge_origin_errors_total")
 		}
 	})
 }
@@ -598,9 +525,7 @@ func TestConnectionsThatRest(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
 		c := st.door.dial()
-		if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 		answers := bufio.NewReader(c)
 		rests := func() {
 			t.Helper()
@@ -618,9 +543,7 @@ func TestConnectionsThatRest(t *testing.T) {
 			{"G", "ET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n"},
 		} {
 			for _, piece := range request {
-				if _, err := io.WriteString(c, piece); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(io.WriteString(c, piece))(t)
 			}
 			res, err := http.ReadResponse(answers, nil)
 			if err != nil {

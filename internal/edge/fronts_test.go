@@ -23,11 +23,6 @@ import (
 
 // These tests drive real servers with the files of deploy/fronts.
 
-func written(t testing.TB, dir, name, text string) string {
-	t.Helper()
-	return testkit.WriteFile(t, dir, name, text)
-}
-
 // throughFronts runs a test with each server that is installed, in front of a site of its own.
 func throughFronts(t *testing.T, tls bool, test func(t *testing.T, st *stage, site *ledger)) {
 	throughFrontsOf(t, tls, func(*stage) {}, test)
@@ -65,13 +60,10 @@ func both(t *testing.T) string {
 	pair(t, cfg, 1)
 	text := ""
 	for _, name := range []string{cfg.Cert[0], cfg.Key[0]} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(os.ReadFile(name))(t)
 		text += string(data)
 	}
-	return written(t, dir, "both.pem", text)
+	return testkit.WriteFile(t, dir, "both.pem", text)
 }
 
 // startFront starts a server, on one core from 1 or on all of them for 0, and returns its address.
@@ -98,9 +90,7 @@ func startProgram(t testing.TB, name string, command func(addr, dir string) *exe
 		cmd := command(addr, dir)
 		var said strings.Builder
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &said, &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -163,14 +153,8 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 			`"queued"`) {
 			t.Errorf("a poll: %d %.80q", a.StatusCode, a.body)
 		}
-		r, err := http.NewRequest(http.MethodGet, "http://sale.example"+gate.EventsPath+"?room=sale", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := v.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequest(http.MethodGet, "http://sale.example"+gate.EventsPath+"?room=sale", nil))(t)
+		res := testkit.Must(v.Do(r))(t)
 		text, messages := bufio.NewScanner(res.Body), 0
 		for messages < 2 && text.Scan() {
 			if strings.HasPrefix(text.Text(), "data:") && strings.Contains(text.Text(), `"line"`) {
@@ -352,9 +336,7 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 				}
 			}
 		}
-		if a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
-			t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
-		}
+		st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good).enters(t, "a good ticket")
 		// The ledger checks that the admitted request is the decided one, in every spelling.
 		site.took()
 		inside := "Cookie: vestibule-vip=" + st.keys.value("vip", session(7))
@@ -589,23 +571,13 @@ func TestWebsocketsPassFronts(t *testing.T) {
 			io.Copy(conn, conn) //nolint:errcheck // as above
 		})
 		upgrade := func(cookie string) (*http.Response, net.Conn, *bufio.Reader) {
-			c, err := net.Dial("tcp", st.door.instead)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			c := testkit.Must(net.Dial("tcp", st.door.instead))(t)
+			testkit.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 			ask := "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nCookie: " + cookie + "\r\n\r\n"
-			if _, err := io.WriteString(c, ask); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.WriteString(c, ask))(t)
 			br := bufio.NewReader(c)
-			res, err := http.ReadResponse(br, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := testkit.Must(http.ReadResponse(br, nil))(t)
 			return res, c, br
 		}
 		res, c, br := upgrade(st.keys.seal("sale", session(7)))
@@ -613,9 +585,7 @@ func TestWebsocketsPassFronts(t *testing.T) {
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("who is inside: %d %v", res.StatusCode, res.Header)
 		}
-		if _, err := io.WriteString(c, "ping\n"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(c, "ping\n"))(t)
 		if got, err := br.ReadString('\n'); got != "ping\n" {
 			t.Errorf("got %q, %v", got, err)
 		}
@@ -666,10 +636,7 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 					strings.Contains(path, "%u") {
 					continue // net/http does not send these, or retries repeatedly if the stream is reset
 				}
-				r, err := http.NewRequest(http.MethodGet, "https://shop.example/", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := testkit.Must(http.NewRequest(http.MethodGet, "https://shop.example/", nil))(t)
 				path, r.URL.RawQuery, _ = strings.Cut(path, "?")
 				r.URL.Opaque = path
 				v.do(r)
@@ -731,9 +698,7 @@ func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
 			t.Fatalf("who is inside: %d %.40q", a.StatusCode, a.body)
 		}
 		site.took()
-		if err := st.stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, st.stop())
 		for _, url := range []string{"http://sale.example/", "http://shop.example/about"} {
 			if a := st.door.visitor().get(url, "Cookie", in); a.StatusCode < 500 {
 				t.Errorf("%s: %d %.40q", url, a.StatusCode, a.body)

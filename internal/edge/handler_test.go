@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
@@ -194,15 +194,10 @@ func TestCachingByTheSite(t *testing.T) {
 // All hosts of a room with cookie_domain know one place and one session, also one from
 // before, and all forget it.
 func TestOneCookieForAllHostsOfARoom(t *testing.T) {
-	st := newStage(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].AdditionalRoutes = []room.Route{{Host: "www.sale.example"}, {Host: "a.b.sale.example", Path: "/x"}}
-	d.Rooms[0].CookieDomain = "sale.example"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} }, func(d *room.Document) {
+		d.Rooms[0].AdditionalRoutes = []room.Route{{Host: "www.sale.example"}, {Host: "a.b.sale.example", Path: "/x"}}
+		d.Rooms[0].CookieDomain = "sale.example"
+	})
 	st.up.grant(sale, 0, 0) // the handshake may have preceded the rooms; without a grant the edge does not renew
 	st.covered(0, sale)
 	for i, tls := range []bool{false, true} {
@@ -282,9 +277,7 @@ func TestAnOriginThatIsDownCostsNoSlotTwice(t *testing.T) {
 			t.Errorf("got %d, Cache-Control %q", a.StatusCode, a.Header.Get("Cache-Control"))
 		}
 	}
-	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
-		t.Errorf("one visitor was admitted %d times", n)
-	}
+	st.hasAdmitted(1)
 }
 
 func TestBodiesStream(t *testing.T) {
@@ -304,10 +297,7 @@ func TestBodiesStream(t *testing.T) {
 		}
 	})
 	body, send := io.Pipe()
-	r, err := http.NewRequest(http.MethodPost, "http://sale.example/", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(http.MethodPost, "http://sale.example/", body))(t)
 	go func() {
 		for _, want := range []string{"first", "other"} {
 			io.WriteString(send, want) //nolint:errcheck // the read shows an error
@@ -327,14 +317,8 @@ func TestBodiesStream(t *testing.T) {
 		<-first
 		io.WriteString(w, " second") //nolint:errcheck // as above
 	})
-	r, err = http.NewRequest(http.MethodGet, "http://sale.example/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := v.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = testkit.Must(http.NewRequest(http.MethodGet, "http://sale.example/", nil))(t)
+	res := testkit.Must(v.Do(r))(t)
 	defer res.Body.Close()
 	buf := make([]byte, 5)
 	if _, err := io.ReadFull(res.Body, buf); err != nil || string(buf) != "first" {
@@ -412,21 +396,14 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 		!strings.Contains(a.body, "Not known yet") {
 		t.Errorf("vip: %d", a.StatusCode)
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d requests of people who wait reached the origin", n)
-	}
+	st.origin.untouched()
 }
 
 // opened opens a ticket, which must be one.
 func (k *keys) opened(name, value string) (out ticket.Ticket) {
 	k.Helper()
-	codec, err := ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, false))
-	if err == nil {
-		err = codec.Open(&out, value, ticket.NewScratch([32]byte{}))
-	}
-	if err != nil {
-		k.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, false)))(k)
+	testkit.NoError(k, codec.Open(&out, value, ticket.NewScratch([32]byte{})))
 	return out
 }
 
@@ -458,9 +435,7 @@ func TestAWaitingVisitorEnters(t *testing.T) {
 		}
 		again.Jar = nil
 	}
-	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
-		t.Errorf("one ticket was charged %d times", n)
-	}
+	st.hasAdmitted(1)
 }
 
 // A held visitor is admitted by the grant of a permit.
@@ -565,10 +540,7 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 	good := st.keys.value("sale", session(7))
 	flip := []byte(good)
 	flip[40] ^= 1
-	other, err := ticket.NewCodec(st.keys.ring, sale, "vestibule-vip")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(ticket.NewCodec(st.keys.ring, sale, "vestibule-vip"))(t)
 	swapped := session(7)
 	expired := session(8)
 	expired.Until = uint32(time.Now().Unix()) - 1
@@ -589,9 +561,7 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 			t.Errorf("%s: %d %.40q", name, a.StatusCode, a.body)
 		}
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d broken tickets reached the origin", n)
-	}
+	st.origin.untouched()
 }
 
 // Of several cookies the best valid one wins, and at most four are read.
@@ -621,10 +591,7 @@ func TestTheBestTicketWins(t *testing.T) {
 		{"the name of TLS", []string{"__Host-" + in}, false},
 		{"one that is void", []string{void}, false},
 	} {
-		r, err := http.NewRequest(http.MethodGet, "http://sale.example/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequest(http.MethodGet, "http://sale.example/", nil))(t)
 		r.Header["Cookie"] = tc.cookie
 		v := st.door.visitor()
 		v.Jar = nil
@@ -648,9 +615,7 @@ func TestPassThrough(t *testing.T) {
 		a.Header.Get("Cache-Control") != "" {
 		t.Errorf("outside the room: %d %v", a.StatusCode, a.Header)
 	}
-	if a := st.door.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("inside: %d", a.StatusCode)
-	}
+	st.door.visitor().get("http://shop.example/vip").has(t, http.StatusTooManyRequests, "inside")
 }
 
 // TestACopyOfATicketIsANewcomer: the regional has decided which of two copies of a session's ticket continues.
@@ -677,7 +642,5 @@ func TestACopyOfATicketIsANewcomer(t *testing.T) {
 			t.Errorf("stamp %d: %v", stamp, c)
 		}
 	}
-	if n := metric(t, st, "vestibule_edge_copied_tickets_total", "room", "sale"); n != 1 {
-		t.Errorf("%v copies counted, want 1", n)
-	}
+	st.counts(1, "vestibule_edge_copied_tickets_total", "room", "sale")
 }

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"crypto/tls"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -164,9 +165,7 @@ func newParent(t testing.TB, b *bus, rooms ...room.ID) *parent {
 			Permits: wire.Permits{Sessions: wire.Allocation{Keep: 1 << 30}, Rate: wire.Allocation{Keep: 1 << 30}},
 		}
 	}
-	if _, err := b.Subscribe(wire.Reports(dc), p.hear); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(b.Subscribe(wire.Reports(dc), p.hear))(t)
 	return p
 }
 
@@ -278,29 +277,19 @@ func document(origin string) room.Document {
 
 func roomsDocument(t testing.TB, version uint64, d room.Document) []byte {
 	t.Helper()
-	data, err := roomdoc.EncodeRooms(version, d.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(roomdoc.EncodeRooms(version, d.WithDefaults()))(t)
 }
 
 func keyring(t testing.TB) ticket.Keyring {
 	t.Helper()
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return ring
 }
 
 func keysDocument(t testing.TB, ring ticket.Keyring) []byte {
 	t.Helper()
-	data, err := ticket.EncodeKeyring(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(ticket.EncodeKeyring(ring))(t)
 }
 
 // stage is an edge with everything around it.
@@ -351,14 +340,10 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	if change != nil {
 		change(st)
 	}
-	var err error
-	st.server, err = New(Options{
+	st.server = testkit.Must(New(Options{
 		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles,
 		EventsEvery: st.castEvery, Rand: st.chance, Own: st.own, Pushes: st.pushes,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	st.door.TB, st.door.server = t, st.server
 	st.audit(st.origin)
 	return st
@@ -410,15 +395,32 @@ func (st *stage) stop() error {
 	return err
 }
 
+// serve starts the edge with rooms, keys, and a regional that grants no permits yet.
+func (st *stage) serve(d room.Document) {
+	st.t.Helper()
+	st.up = newParent(st.t, st.bus, sale, vip)
+	st.docs.offer(node.RoomsDocument, roomsDocument(st.t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(st.t, st.keys.ring))
+	st.start()
+	st.adopted()
+}
+
+// openRooms starts an edge with the rooms of document, which edit may alter, and a regional that grants no permits yet.
+func openRooms(t testing.TB, change func(*stage), edit func(*room.Document)) *stage {
+	t.Helper()
+	st := newStage(t, change)
+	d := document(st.origin.URL)
+	if edit != nil {
+		edit(&d)
+	}
+	st.serve(d)
+	return st
+}
+
 // open starts an edge with the rooms of document, keys, a regional, and plenty of permits.
 func open(t testing.TB, change func(*stage)) *stage {
 	t.Helper()
-	st := newStage(t, change)
-	st.up = newParent(t, st.bus, sale, vip)
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, change, nil)
 	st.up.grant(sale, 1000, 1000)
 	st.up.grant(vip, 1000, 1000)
 	st.covered(100, sale, vip)
@@ -487,10 +489,7 @@ func trusting(name string) *tls.Config {
 }
 
 func (d *door) visitor() *visitor {
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		d.Fatal(err)
-	}
+	jar := testkit.Must(cookiejar.New(nil))(d)
 	tr := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", d.entrance())
@@ -510,12 +509,39 @@ type answer struct {
 	body string
 }
 
+// enters fails if the answer is not the site's; the format describes its visitor.
+func (a answer) enters(t testing.TB, format string, args ...any) {
+	t.Helper()
+	a.says(t, "the site", format, args...)
+}
+
+// says fails if the answer has another body.
+func (a answer) says(t testing.TB, body, format string, args ...any) {
+	t.Helper()
+	if a.body != body {
+		t.Errorf("%s: %d %v %.80q, want %q", fmt.Sprintf(format, args...), a.StatusCode, a.Header, a.body, body)
+	}
+}
+
+// stays fails if the answer is the site's.
+func (a answer) stays(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if a.body == "the site" {
+		t.Errorf("%s enters the site", fmt.Sprintf(format, args...))
+	}
+}
+
+// has fails if the answer has another status.
+func (a answer) has(t testing.TB, status int, format string, args ...any) {
+	t.Helper()
+	if a.StatusCode != status {
+		t.Errorf("%s: %d %.80q, want %d", fmt.Sprintf(format, args...), a.StatusCode, a.body, status)
+	}
+}
+
 func (v *visitor) ask(method, url, body string, header ...string) answer {
 	v.t.Helper()
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(method, url, strings.NewReader(body)))(v.t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
@@ -525,10 +551,7 @@ func (v *visitor) ask(method, url, body string, header ...string) answer {
 // fails returns the error of a request that must get no answer.
 func (v *visitor) fails(url string, header ...string) error {
 	v.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, url, http.NoBody)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(http.MethodGet, url, http.NoBody))(v.t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
@@ -541,17 +564,9 @@ func (v *visitor) fails(url string, header ...string) error {
 
 func (v *visitor) do(r *http.Request) answer {
 	v.t.Helper()
-	res, err := v.Do(r)
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	if err := res.Body.Close(); err != nil {
-		v.t.Fatal(err)
-	}
+	res := testkit.Must(v.Do(r))(v.t)
+	data := testkit.Must(io.ReadAll(res.Body))(v.t)
+	testkit.NoError(v.t, res.Body.Close())
 	return answer{res, string(data)}
 }
 
@@ -576,10 +591,7 @@ func (k *keys) value(name string, t ticket.Ticket) string { return k.valueOver(n
 
 func (k *keys) valueOver(name string, secure bool, t ticket.Ticket) string {
 	k.Helper()
-	codec, err := ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, secure))
-	if err != nil {
-		k.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(k.ring, room.IDOf(name), ticket.CookieName(name, secure)))(k)
 	return string(codec.Seal(nil, fleettime.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
 }
 

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"testing"
 	"time"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // TestAnOriginThatDoesNotAnswerPausesAdmissions: admitted visitors get its errors, waiting visitors keep their place
@@ -39,15 +41,11 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	if again := waits.get(saleURL, "Accept", "application/json").json(t).Ours["joinedAt"]; again != first {
 		t.Errorf("the place was of %v, and is of %v", first, again)
 	}
-	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
-		t.Errorf("%d let in, want the one from before", n)
-	}
+	st.hasAdmitted(1)
 
 	st.origin.dead.Store(false)
 	eventually(t, "people are let in", func() bool { return !st.server.Status().Rooms["sale"].Paused })
-	if a := waits.get(saleURL); a.body != "the site" {
-		t.Errorf("when it answers again: %.60q", a.body)
-	}
+	waits.get(saleURL).enters(t, "when it answers again")
 }
 
 // TestHalfARequestSaysNothingAboutTheSite: visitors that repeatedly send less of a body than announced do not pause
@@ -61,29 +59,17 @@ func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 		if a := inside.get(saleURL); a.body != "the site" {
 			t.Fatalf("%.60q", a.body)
 		}
-		site, err := url.Parse(saleURL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		site := testkit.Must(url.Parse(saleURL))(t)
 		head := "POST / HTTP/1.1\r\nHost: " + site.Host + "\r\nContent-Length: 1000\r\n"
 		for _, c := range inside.Jar.Cookies(site) {
 			head += "Cookie: " + c.String() + "\r\n"
 		}
 		half := func() {
-			c, err := net.Dial("tcp", st.door.entrance())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := testkit.Must(net.Dial("tcp", st.door.entrance()))(t)
 			defer c.Close()
-			if _, err := io.WriteString(c, head+"\r\nhalf"); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadAll(c); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.WriteString(c, head+"\r\nhalf"))(t)
+			testkit.NoError(t, c.(*net.TCPConn).CloseWrite())
+			testkit.Must(io.ReadAll(c))(t)
 		}
 		n := 0
 		for begun := time.Now(); n < 10 || time.Since(begun) < 1500*time.Millisecond; n++ {

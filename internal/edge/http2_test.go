@@ -17,8 +17,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // openTLS opens an edge with TLS and the fast front.
@@ -26,7 +26,6 @@ func openTLS(t testing.TB, change func(*stage)) *stage {
 	return open(t, func(st *stage) {
 		st.cfg.Reader = frontFast
 		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
 		if change != nil {
 			change(st)
 		}
@@ -146,9 +145,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 			if err != nil || code != http2.ErrCodeEnhanceYourCalm {
 				t.Errorf("%v, %v", code, err)
 			}
-			if a := st.door.secure(true).get("https://shop.example/about"); a.body != "the site" {
-				t.Errorf("a visitor beside it: %d %q", a.StatusCode, a.body)
-			}
+			st.door.secure(true).get("https://shop.example/about").enters(t, "a visitor beside it")
 			close(stop)
 			x.Close() // the edge has closed it
 			<-stopped
@@ -158,9 +155,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 	eventually(t, "no connection but those of visitors is left", func() bool {
 		return metric1(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
 	})
-	if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
-		t.Errorf("%v panics", n)
-	}
+	st.counts(0, "vestibule_edge_panics_total")
 }
 
 // A browser that cancels what it asked for, updates windows and pings, at an ordinary rate, is no flood.
@@ -199,14 +194,9 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 			io.WriteString(w, long) //nolint:errcheck // the client reads nothing
 		})
 		x := dialHTTP2(t, st.door.addr(0))
-		if err := x.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, x.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
 		for _, target := range []string{"/about", "/vip"} {
-			stream, err := x.ask(http.MethodGet, "shop.example", target)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := testkit.Must(x.ask(http.MethodGet, "shop.example", target))(t)
 			if status, body, err := x.hear(stream); err != nil || status != "" {
 				t.Errorf("%s, window %d: the stream ends with %q, %d bytes, %v", target, window, status, len(body), err)
 			}
@@ -231,17 +221,12 @@ func TestHalfAHeadSpoilsNoOther(t *testing.T) {
 	} {
 		for range 20 {
 			x := dialHTTP2(t, st.door.addr(0))
-			if _, err := x.Write(b); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(x.Write(b))(t)
 			if code, err := x.awayCode(); err != nil {
 				t.Errorf("%q: %v, %v", b, code, err)
 			}
 			y := dialHTTP2(t, st.door.addr(0))
-			stream, err := y.ask(http.MethodGet, "shop.example", "/about")
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := testkit.Must(y.ask(http.MethodGet, "shop.example", "/about"))(t)
 			if status, _, err := y.hear(stream); err != nil || status != "200" {
 				t.Errorf("behind %q: %q, %v", b, status, err)
 			}
@@ -303,11 +288,8 @@ func TestBodiesOverHTTP2(t *testing.T) {
 	for _, size := range []int{1, 4 << 10, 16<<10 + 1, 300 << 10, 3 << 20} {
 		for _, expect := range []string{"", "100-continue"} {
 			text := strings.Repeat("y", size)
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/about",
-				io.MultiReader(strings.NewReader(text)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/about",
+				io.MultiReader(strings.NewReader(text))))(t)
 			if expect != "" {
 				r.Header.Set("Expect", expect)
 			}
@@ -395,18 +377,11 @@ func TestMalformedRequestsOverHTTP2(t *testing.T) {
 // h2spec (make h2spec) finds no fault in the front.
 func TestH2Spec(t *testing.T) {
 	program := testkit.Program(t, "h2spec")
-	st := newStage(t, func(st *stage) {
+	st := openRooms(t, func(st *stage) {
 		st.cfg.Reader = frontFast
 		st.withTLS()
 		writePair(t, st.cfg.TLS.Cert[0], st.cfg.TLS.Key[0], 1, "localhost")
-	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[1].Host = "localhost"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	}, func(d *room.Document) { d.Rooms[1].Host = "localhost" })
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
 		// An answer before the end of the body, or before the next request, is right too, and too early for h2spec.
 		io.Copy(io.Discard, r.Body) //nolint:errcheck // as above
@@ -417,9 +392,7 @@ func TestH2Spec(t *testing.T) {
 		io.WriteString(w, "the site") //nolint:errcheck // h2spec checks the answer
 	})
 	_, port, err := net.SplitHostPort(st.door.addr(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), program, "-t", "-k", "-S", "-h", "localhost", "-p", port, "-P", "/about",
 		"-o", "2").CombinedOutput()
 	sum := regexp.MustCompile(`\d+ tests, \d+ passed, \d+ skipped, (\d+) failed`).FindSubmatch(out)

@@ -20,18 +20,13 @@ import (
 // no session is renewed.
 func TestIsolationAsTheRoomsSay(t *testing.T) {
 	said := &testkit.Log{}
-	st := newStage(t, func(s *stage) {
+	st := openRooms(t, func(s *stage) {
 		s.params.Isolation = 100 * time.Millisecond
 		s.log = slog.New(slog.NewTextHandler(said, nil))
+	}, func(d *room.Document) {
+		d.Rooms[0].OnIsolation, d.Rooms[0].PartitionPolicy = room.IsolationClosed, room.PolicyCap
+		d.Rooms[1].OnIsolation, d.Rooms[1].IsolationLimit = room.IsolationOpen, 2
 	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].OnIsolation, d.Rooms[0].PartitionPolicy = room.IsolationClosed, room.PolicyCap
-	d.Rooms[1].OnIsolation, d.Rooms[1].IsolationLimit = room.IsolationOpen, 2
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
 	// old is a session that is due to be renewed.
 	old := session(7)
 	old.Until -= 200
@@ -70,12 +65,8 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 			t.Errorf("newcomer %d, once more: %d %.80q, want %q", i, a.StatusCode, a.body, want)
 		}
 	}
-	if n := metric(t, st, "vestibule_edge_uncounted_admissions_total", "room", "vip"); n != 2 {
-		t.Errorf("%v uncounted admissions, want 2", n)
-	}
-	if n := metric(t, st, "vestibule_edge_decisions_total", "reason", admission.Closed.String()); n != 1 {
-		t.Errorf("%v decisions for the reason closed, want 1", n)
-	}
+	st.counts(2, "vestibule_edge_uncounted_admissions_total", "room", "vip")
+	st.counts(1, "vestibule_edge_decisions_total", "reason", admission.Closed.String())
 	old.ID++ // not the one that was just renewed
 	if renewed("sale", saleURL) {
 		t.Error("renewed without a lease under cap")
@@ -107,9 +98,7 @@ func TestAnOlderStoreIsAnAlarmAndChangesNothing(t *testing.T) {
 	if r := st.server.Ready(); !r.Ready || len(st.server.Status().Rooms) != 2 {
 		t.Errorf("%+v with %d rooms", r, len(st.server.Status().Rooms))
 	}
-	if n := metric(t, st, "vestibule_document_alarm", "document", node.RoomsDocument); n != 1 {
-		t.Errorf("the gauge says %v", n)
-	}
+	st.counts(1, "vestibule_document_alarm", "document", node.RoomsDocument)
 	d = document(st.origin.URL)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 6, d))
 	eventually(t, "the alarm ends", func() bool { return len(st.server.Ready().Alarms) == 0 })

@@ -5,20 +5,15 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestDroppedRoomsLeaveTheSnapshots(t *testing.T) {
 	var s snapshotEncoder
 	head := wire.Report{From: "edge-1", Parts: 1}
 	rooms := func() (ids []room.ID) {
-		data, err := s.Append(nil, 1, &head, s.rooms)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := wire.DecodePast(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(s.Append(nil, 1, &head, s.rooms))(t)
+		p := testkit.Must(wire.DecodePast(data))(t)
 		for i := range p.Rooms {
 			ids = append(ids, p.Rooms[i].Report.Room)
 		}

@@ -195,18 +195,14 @@ func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	ended := session(9)
 	ended.Until = ended.Admitted - 60
 	v.get("http://sale.example/", "Cookie", st.keys.seal("sale", ended)).moment(t, "a session that seems to have ended")
-	if a := v.get("http://sale.example/", "Cookie", st.keys.seal("sale", session(8))); a.body != "the site" {
-		t.Errorf("who is inside got %d %.60q", a.StatusCode, a.body)
-	}
+	v.get("http://sale.example/", "Cookie", st.keys.seal("sale", session(8))).enters(t, "who is inside")
 	place := session(7)
 	place.Admitted, place.Until, place.Home = 0, 0, 0
 	if a := v.get("http://sale.example/", "Cookie", st.keys.seal("sale", place)); a.StatusCode != http.StatusOK ||
 		len(a.Header["Set-Cookie"]) > 0 || !strings.Contains(a.body, "The line is paused") {
 		t.Errorf("who has a place got %d %v", a.StatusCode, a.Header["Set-Cookie"])
 	}
-	if n := metric(t, st, "vestibule_edge_requests_total", "result", "time_unknown"); n != 4 {
-		t.Errorf("%v counted", n)
-	}
+	st.counts(4, "vestibule_edge_requests_total", "result", "time_unknown")
 
 	st.up = newParent(t, st.bus, sale, vip)
 	st.adopted()

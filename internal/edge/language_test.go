@@ -46,13 +46,9 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 		}
 	}
 	for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
-		if a := v.get(list+"&to=fr-FR", header, value); a.StatusCode != 403 {
-			t.Errorf("%s: %s: %d", header, value, a.StatusCode)
-		}
+		v.get(list+"&to=fr-FR", header, value).has(t, 403, "%s: %s", header, value)
 	}
-	if a := v.get("http://sale.example/.well-known/vestibule/language?room=nobody"); a.StatusCode != 404 {
-		t.Errorf("a room that there is not: %d", a.StatusCode)
-	}
+	v.get("http://sale.example/.well-known/vestibule/language?room=nobody").has(t, 404, "a room that there is not")
 }
 
 // TestAQuestionThatIsNotHeld: a page with outdated content is answered soon, while others are held for an hour.

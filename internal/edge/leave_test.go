@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
 )
 
 const leaveURL = "http://sale.example" + gate.LeavePath
@@ -37,9 +37,7 @@ func TestLeaving(t *testing.T) {
 	w := st.door.visitor()
 	w.Jar = nil
 	st.up.queue(sale, 100, 1)
-	if a := w.get("http://sale.example/", "Cookie", copied); a.body == "the site" {
-		t.Error("a copy of the ticket still opens the site")
-	}
+	w.get("http://sale.example/", "Cookie", copied).stays(t, "a copy of the ticket")
 }
 
 func TestLeavingIsRefusedTo(t *testing.T) {
@@ -68,19 +66,13 @@ func TestLeavingIsRefusedTo(t *testing.T) {
 	} {
 		v := st.door.visitor()
 		v.Jar = nil
-		if a := v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...); a.StatusCode != c.status {
-			t.Errorf("%s: %d, want %d", c.why, a.StatusCode, c.status)
-		}
-		if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
-			t.Errorf("after %s the visitor is out: %d", c.why, a.StatusCode)
-		}
+		v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...).has(t, c.status, "%s", c.why)
+		v.get("http://sale.example/", "Cookie", in).enters(t, "after %s", c.why)
 	}
 	v := st.door.visitor()
 	v.Jar = nil
 	v.ask(http.MethodPost, leaveURL+"?room=vip", "", "Cookie", in)
-	if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
-		t.Error("who leaves one room has left another")
-	}
+	v.get("http://sale.example/", "Cookie", in).enters(t, "who leaves another room")
 }
 
 // TestTheOriginPutsAVisitorOut: one header of the origin's answer ends the session, and no visitor sees it.
@@ -111,15 +103,7 @@ func TestTheOriginPutsAVisitorOut(t *testing.T) {
 // TestAFirstStampIsShort as the room says, until the second request.
 func TestAFirstStampIsShort(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale)
-	d := document(st.origin.URL)
-	d.Rooms = d.Rooms[:1]
-	d.Rooms[0].Probation = 20 * time.Second
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) { d.Rooms[0].Probation = 20 * time.Second })
 	st.up.grant(sale, 5, 5)
 	st.covered(0, sale)
 	v := st.door.visitor()

@@ -12,7 +12,6 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // newLoginSite returns a site that logs a connection in, as NTLM does: it answers with the name that was told to the
@@ -51,18 +50,10 @@ func on(t *testing.T, c net.Conn, br *bufio.Reader, line string, body string, he
 	if body != "" {
 		header = append(header, fmt.Sprintf("Content-Length: %d", len(body)))
 	}
-	if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: shop.example\r\n"+strings.Join(append(header, "", ""),
-		"\r\n")+body); err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.ReadResponse(br, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, line+" HTTP/1.1\r\nHost: shop.example\r\n"+strings.Join(append(header, "", ""),
+		"\r\n")+body))(t)
+	res := testkit.Must(http.ReadResponse(br, nil))(t)
+	got := testkit.Must(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(got)
 }
 
@@ -83,9 +74,7 @@ func TestALoginOfAConnectionIsNobodyElses(t *testing.T) {
 			}
 			others("before")
 			c := st.door.dial()
-			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 			br := bufio.NewReader(c)
 			if status, body := on(t, c, br, "GET /login", ""); status != http.StatusUnauthorized {
 				t.Errorf("at first %d %q", status, body)
@@ -108,9 +97,7 @@ func TestALoginOfAConnectionIsNobodyElses(t *testing.T) {
 				}
 				others("during")
 			}
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.Close())
 			others("after")
 		}
 	})
@@ -130,9 +117,7 @@ func TestALoginOfAConnectionThroughAProxy(t *testing.T) {
 				codes[0] != http.StatusBadGateway || !strings.Contains(body, "login") {
 				t.Errorf("%q: %v %q", header, codes, body)
 			}
-			if n := metric1(t, st, "vestibule_edge_shared_logins_total"); n != float64(i+1) {
-				t.Errorf("%v are counted", n)
-			}
+			st.counts(float64(i+1), "vestibule_edge_shared_logins_total")
 		}
 		if alarms := st.server.Ready().Alarms; len(alarms) != 1 || !strings.Contains(alarms[0], "trusted_proxies") {
 			t.Errorf("alarms: %q", alarms)
@@ -150,11 +135,7 @@ func TestALoginOfAConnectionThroughAProxy(t *testing.T) {
 // answer. Nobody else gets the login.
 func TestALoginOfAConnectionOverHTTP2(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
-		st := openAt(t, "http://"+newLoginSite(t), func(st *stage) {
-			st.cfg.Reader = front
-			st.withTLS()
-			pair(t, st.cfg.TLS, 1)
-		})
+		st := openAt(t, "http://"+newLoginSite(t), readsTLS(front))
 		v := st.door.secure(true)
 		for _, header := range [][]string{{"Authorization", "Negotiate alice"}, nil} {
 			if front == frontFast {
@@ -179,13 +160,9 @@ func TestOriginReuseNever(t *testing.T) {
 		for _, reuse := range []string{room.ReuseAuto, room.ReuseNever} {
 			st := newStage(t, reads(front))
 			st.unaudited()
-			st.up = newParent(t, st.bus, sale, vip)
 			d := document("http://" + newLoginSite(t))
 			d.Rooms[0].OriginReuse = reuse
-			st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-			st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-			st.start()
-			st.adopted()
+			st.serve(d)
 			reused := false
 			for range 4 {
 				for _, method := range []string{"GET", "PROPFIND"} { // by each front

@@ -39,9 +39,7 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 		`"state":"entering"`) {
 		t.Errorf("a page that waits gets %s", a.body)
 	}
-	if n := st.admittedNow(); n != 0 {
-		t.Errorf("%d were counted", n)
-	}
+	st.hasAdmitted(0)
 	st.change(2, func(*room.Settings) {})
 	if a := st.door.visitor().get(saleURL); a.body == "the site" || cookieOf(a, ticket.CookieName("sale", false)) == nil {
 		t.Errorf("once it is back: %d %q", a.StatusCode, a.body)
@@ -69,9 +67,7 @@ func TestARoomThatRejects(t *testing.T) {
 	}
 	l := st.door.visitor().listen(streamURL)
 	l.until("the room is closed", func(_ string, fields map[string]any) bool { return fields["closed"] == true })
-	if a := st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
-		t.Errorf("who is inside gets %d %q", a.StatusCode, a.body)
-	}
+	st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))).enters(t, "who is inside")
 	st.change(2, func(r *room.Settings) { r.QueueingMethod, r.QueueAll = room.MethodReject, true })
 	v := st.door.visitor()
 	a = v.get(saleURL, "Accept", "application/json")
@@ -120,17 +116,13 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 			t.Errorf("no %s in %s", says, a.body)
 		}
 	}
-	if a := st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))); a.body != "the site" {
-		t.Errorf("who is inside gets %d %q", a.StatusCode, a.body)
-	}
+	st.door.visitor().get(saleURL, "Cookie", st.keys.seal("sale", session(7))).enters(t, "who is inside")
 	st.change(3, func(r *room.Settings) { r.QueueAll, r.Events = true, []room.Event{event(30 * time.Minute)} })
 	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"state":"paused"`) ||
 		strings.Contains(a.body, "startsAt") {
 		t.Errorf("queue_all: %s", a.body)
 	}
-	if n := st.admittedNow(); n != 0 {
-		t.Errorf("%d were let in before the start", n)
-	}
+	st.hasAdmitted(0)
 	st.change(4, func(r *room.Settings) {
 		r.QueueingMethod, r.Events = room.MethodReject, []room.Event{event(-time.Minute)}
 	})
@@ -198,9 +190,7 @@ func TestTheHostedCommandPutsOutWhereTheRoomSaysSo(t *testing.T) {
 	st.up.grant(sale, 0, 0)
 	st.change(2, func(r *room.Settings) { r.OriginCommands, r.QueueAll = room.CommandRevoke, true })
 	st.door.visitor().get("http://sale.example/out", in...)
-	if a := st.door.visitor().get(saleURL, in...); a.body == "the site" {
-		t.Error("not put out")
-	}
+	st.door.visitor().get(saleURL, in...).stays(t, "who was put out")
 }
 
 // TestAPauseIsShown: waiting visitors see the author and the reason of a pause, as text, and enter once it ends. A
@@ -209,13 +199,10 @@ func TestAPauseIsShown(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	pause := func(version uint64, c *room.Control) {
 		t.Helper()
-		data, err := room.EncodeControls(&room.Controls{
+		data := testkit.Must(room.EncodeControls(&room.Controls{
 			Version: version,
 			Rooms:   map[string]*room.Control{room.PublicID("sale"): c},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		st.docs.offer(node.ControlsDocument, data)
 	}
 	paused := func() bool { return st.server.gate.Rooms().ByName("sale").QueueAll }

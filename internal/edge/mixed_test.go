@@ -82,11 +82,7 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 func TestNothingUnadmittedOverHTTP2(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		site := newJudge(t, *mixedFlag)
-		st := openAt(t, "http://"+site.addr, func(st *stage) {
-			st.cfg.Reader = front
-			st.withTLS()
-			pair(t, st.cfg.TLS, 1)
-		})
+		st := openAt(t, "http://"+site.addr, readsTLS(front))
 		st.up.queue(sale, 10, 1)
 		st.up.queue(vip, 10, 1)
 		var next, sent, bySite, byEdge atomic.Int64

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"vestibule/internal/edge/origin"
+	"vestibule/internal/lab/testkit"
 )
 
 // auditor is a site that audits: every request it sees must have been decided
@@ -36,9 +37,7 @@ type auditor struct {
 
 func newOrigin(t testing.TB) *auditor {
 	o := &auditor{t: t, secret: make([]byte, 32), nonces: map[string]bool{}}
-	if _, err := crand.Read(o.secret); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(crand.Read(o.secret))(t)
 	o.Server = httptest.NewServer(o)
 	return o
 }
@@ -167,6 +166,14 @@ func (o *auditor) requests() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.seen)
+}
+
+// untouched fails if the site saw a request.
+func (o *auditor) untouched() {
+	o.t.Helper()
+	if n := o.requests(); n > 0 {
+		o.t.Errorf("%d requests reached the site, the last %s for %s", n, o.last().RequestURI, o.last().Host)
+	}
 }
 
 // last returns the newest request that the site saw.

@@ -17,7 +17,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 )
 
@@ -32,9 +32,7 @@ func (a answer) json(t *testing.T) (out jsonAnswer) {
 	if got := a.Header.Get("Content-Type"); got != "application/json" {
 		t.Fatalf("%d %q: %.60q", a.StatusCode, got, a.body)
 	}
-	if err := json.Unmarshal([]byte(a.body), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(a.body), &out))
 	return out
 }
 
@@ -68,9 +66,7 @@ func TestAppsGetJSON(t *testing.T) {
 		st.origin.last().Header.Get("Accept") != axios {
 		t.Errorf("admitted: %d %.60q", a.StatusCode, a.body)
 	}
-	if a := app.get("http://shop.example/vip", "Accept", "text/html"); a.body != "the site" {
-		t.Errorf("inside: %.60q", a.body)
-	}
+	app.get("http://shop.example/vip", "Accept", "text/html").enters(t, "inside")
 }
 
 // Browsers that accept gzip get the page with gzip, from either front; others do not.
@@ -140,12 +136,8 @@ func TestAPageThatAsksForNews(t *testing.T) {
 	if said := news(); said["state"] != "entering" {
 		t.Errorf("at the turn: %v", said)
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("the origin saw %d questions", n)
-	}
-	if a := v.get(saleURL); a.body != "the site" {
-		t.Errorf("the page itself: %.60q", a.body)
-	}
+	st.origin.untouched()
+	v.get(saleURL).enters(t, "the page itself")
 	if l := st.server.Status().Rooms["sale"]; l.Spent != 1 {
 		t.Errorf("%d permits were charged", l.Spent)
 	}
@@ -156,14 +148,7 @@ func TestAPageThatAsksForNews(t *testing.T) {
 
 // TestTheGraceIsShown: pages and apps state how long the room keeps a place, and the edge keeps it that long.
 func TestTheGraceIsShown(t *testing.T) {
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].Grace = 20 * time.Minute
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) { d.Rooms[0].Grace = 20 * time.Minute })
 	st.up.queue(sale, 10, 1)
 	if a := st.door.visitor().get(saleURL); !strings.Contains(a.body, `<dd id=kept>20 minutes</div>`) {
 		t.Errorf("the page: %s", a.body)
@@ -184,14 +169,9 @@ func TestTheGraceIsShown(t *testing.T) {
 
 // Pages use the visitor's language, or else the room's, and show the operator's message.
 func TestPagesInTheVisitorsLanguage(t *testing.T) {
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].DefaultLanguage, d.Rooms[0].QueueMessage = "ja-JP", "Seats & <standing>"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) {
+		d.Rooms[0].DefaultLanguage, d.Rooms[0].QueueMessage = "ja-JP", "Seats & <standing>"
+	})
 	st.up.queue(sale, 10, 1)
 	for header, want := range map[string]string{
 		"":                        `<html lang="ja-JP" dir="ltr">`,
@@ -233,17 +213,13 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 		a.Cloudflare["inWaitingRoom"] != false {
 		t.Errorf("an app that leaves: %v", a)
 	}
-	if a := v.ask(http.MethodPost, leaveURL, "", "Accept", "*/*"); a.StatusCode != http.StatusNoContent {
-		t.Errorf("a beacon: %d", a.StatusCode)
-	}
+	v.ask(http.MethodPost, leaveURL, "", "Accept", "*/*").has(t, http.StatusNoContent, "a beacon")
 
 	app := st.door.visitor()
 	app.Jar = nil
 	place := app.get(saleURL, gate.TicketHeader, "new").Header.Get(gate.TicketHeader)
 	place = app.get(saleURL, gate.TicketHeader, place).Header.Get(gate.TicketHeader) // counted from now on
-	if a := app.ask(http.MethodPost, leave, "", gate.TicketHeader, place); a.StatusCode != http.StatusNoContent {
-		t.Errorf("leaving by header: %d", a.StatusCode)
-	}
+	app.ask(http.MethodPost, leave, "", gate.TicketHeader, place).has(t, http.StatusNoContent, "leaving by header")
 	if a := app.get(saleURL, gate.TicketHeader, place, "Accept", "application/json").json(t); a.Ours["lost"] != "left" {
 		t.Errorf("after leaving: %v", a.Ours)
 	}
@@ -298,15 +274,10 @@ func TestTicketsInAHeader(t *testing.T) {
 // other answer has.
 func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	const text = "<!doctype html><title>{{peopleAhead}}</title><script>1</script>"
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].WaitingPage = roomdoc.Hash([]byte(text))
-	st.docs.pages.Store(roomdoc.PageDocument(d.Rooms[0].WaitingPage), compress.Gzip([]byte(text)))
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	hash := roomdoc.Hash([]byte(text))
+	st := openRooms(t, func(st *stage) {
+		st.docs.pages.Store(roomdoc.PageDocument(hash), compress.Gzip([]byte(text)))
+	}, func(d *room.Document) { d.Rooms[0].WaitingPage = hash })
 	st.up.queue(sale, 10, 1)
 	seen := map[string]bool{}
 	for range 3 {
@@ -340,10 +311,7 @@ func TestFrameAncestors(t *testing.T) {
 			t.Errorf("%q: %s", tc.setting, policy)
 		}
 	}
-	custom, err := page.Custom([]byte("<!doctype html><title>wait</title><p>{{waitTime}}</p>"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	custom := testkit.Must(page.Custom([]byte("<!doctype html><title>wait</title><p>{{waitTime}}</p>")))(t)
 	if policy := page.FramedBy(custom.Policy("n", ""), "https://a.example"); !strings.Contains(policy,
 		"; frame-ancestors 'self' https://a.example; ") {
 		t.Errorf("a page of the operator's own: %s", policy)

@@ -131,15 +131,10 @@ func (s *side) loadAlone(b *testing.B, tools map[string]string) (rate, cpu float
 // another machine.
 func busyOthers(b *testing.B, s *side) float64 {
 	b.Helper()
-	data, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("/proc/stat"))(b)
 	_, line, _ := strings.Cut(string(data), "cpu0 ")
 	var user, nice, system, idle, wait, irq, softirq, steal float64
-	if _, err := fmt.Sscan(line, &user, &nice, &system, &idle, &wait, &irq, &softirq, &steal); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(fmt.Sscan(line, &user, &nice, &system, &idle, &wait, &irq, &softirq, &steal))(b)
 	known := s.used(b)
 	if s.pid != os.Getpid() {
 		known += cpuOf(b, os.Getpid())
@@ -175,9 +170,7 @@ func (s *side) load(b *testing.B, tools map[string]string) (rate, cpu float64) {
 	}
 	rate, err := strconv.ParseFloat(string(per[1]), 64)
 	n, err2 := strconv.ParseFloat(string(all[1]), 64)
-	if err := errors.Join(err, err2); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, errors.Join(err, err2))
 	return rate, (s.used(b) - used) / n
 }
 
@@ -266,18 +259,11 @@ func cpuOf(b *testing.B, pid int) float64 {
 	if pid == os.Getpid() {
 		return cpuTime(b).Seconds()
 	}
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(b)
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	ticks := 0.
 	for _, f := range fields[11:13] {
-		n, err := strconv.ParseFloat(f, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
+		ticks += testkit.Must(strconv.ParseFloat(f, 64))(b)
 	}
 	return ticks / 100 // USER_HZ, the same on every architecture that Go knows
 }
@@ -309,9 +295,7 @@ func median(all []float64) float64 {
 func startFile(b *testing.B, tools map[string]string, size int) (url string, worker int) {
 	b.Helper()
 	dir := b.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600))
 	addr, worker := startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;",
 		"root "+dir+";")
 	return "http://" + addr + "/page.html", worker
@@ -330,9 +314,7 @@ func startNginx(b *testing.B, tools map[string]string, core int, http, server st
 		append([]string{"-c", strconv.Itoa(core), tools["nginx"]}, args...)...)
 	nginx.Stderr = os.Stderr
 	nginx.Cancel = func() error { return nginx.Process.Signal(syscall.SIGTERM) }
-	if err := nginx.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, nginx.Start())
 	b.Cleanup(func() {
 		nginx.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
 		nginx.Wait()                          //nolint:errcheck // it was stopped
@@ -340,9 +322,7 @@ func startNginx(b *testing.B, tools map[string]string, core int, http, server st
 	listens(b, "nginx", addr)
 	eventually(b, "nginx has a worker", func() bool {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nginx.Process.Pid, nginx.Process.Pid))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		worker, err = strconv.Atoi(strings.TrimSpace(string(children)))
 		return err == nil
 	})

@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/proof"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -30,24 +31,16 @@ func (st *stage) proven() proof.Claims {
 	if err := json.Unmarshal([]byte(a.body), &set); err != nil {
 		st.t.Fatalf("%d %.60q: %v", a.StatusCode, a.body, err)
 	}
-	parsed, err := jwt.ParseSigned(lines[0], []jose.SignatureAlgorithm{jose.EdDSA})
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	parsed := testkit.Must(jwt.ParseSigned(lines[0], []jose.SignatureAlgorithm{jose.EdDSA}))(st.t)
 	var c proof.Claims
-	if err := parsed.Claims(&set, &c); err != nil {
-		st.t.Fatal(err)
-	}
+	testkit.NoError(st.t, parsed.Claims(&set, &c))
 	return c
 }
 
 // verify asks the edge about a proof, as a site does.
 func (st *stage) verify(query string, proofs ...string) (code int, v map[string]any) {
 	st.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, "http://edge.internal"+gate.VerifyPath+query, nil)
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(http.MethodGet, "http://edge.internal"+gate.VerifyPath+query, nil))(st.t)
 	r.Header[gate.ProofHeader] = proofs
 	a := st.door.visitor().do(r)
 	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
@@ -107,16 +100,11 @@ func TestKeysOfProofsArePublished(t *testing.T) {
 			t.Errorf("%s: %s", host, a.body)
 		}
 	}
-	if a := st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath,
-		""); a.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", a.StatusCode)
-	}
+	st.door.visitor().ask(http.MethodPost, "http://sale.example"+gate.KeysPath,
+		"").has(t, http.StatusMethodNotAllowed, "POST")
 	// A rotation adds a key, and the site's proofs go on.
-	next, err := st.keys.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour,
-		strings.NewReader(strings.Repeat("k", 64)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := testkit.Must(st.keys.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour,
+		strings.NewReader(strings.Repeat("k", 64))))(t)
 	st.docs.offer(node.KeysDocument, keysDocument(t, next))
 	eventually(t, "the new key is published", func() bool {
 		return strings.Count(st.door.visitor().get("http://sale.example"+gate.KeysPath).body, `"kid"`) == len(next.Keys)
@@ -180,24 +168,16 @@ func TestAFrontIsGivenAProof(t *testing.T) {
 		st.cfg.Front.Listen, st.cfg.Proxies = "127.0.0.1:0", []string{"127.0.0.1"}
 	})
 	v := st.door.visitor()
-	r, err := http.NewRequest(http.MethodGet, st.server.FrontURL(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(http.MethodGet, st.server.FrontURL(), nil))(t)
 	for name, value := range map[string]string{
 		"Method": "GET", "Proto": "http", "Host": "sale.example", "Uri": "/",
 		"For": "192.0.2.7",
 	} {
 		r.Header.Set("X-Forwarded-"+name, value)
 	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := testkit.Must(http.DefaultClient.Do(r))(t)
 	defer http.DefaultClient.CloseIdleConnections()
-	if err := res.Body.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, res.Body.Close())
 	if code, body := st.verify("?room=sale", res.Header.Get(gate.ProofHeader)); res.StatusCode != 200 || code != 200 {
 		t.Errorf("%d, then %d %v", res.StatusCode, code, body)
 	}
@@ -206,16 +186,12 @@ func TestAFrontIsGivenAProof(t *testing.T) {
 
 func TestNoProofsUnlessAskedFor(t *testing.T) {
 	st := open(t, nil)
-	if a := st.door.visitor().get("http://sale.example/", gate.ProofHeader, "mine"); a.StatusCode != http.StatusOK {
-		t.Errorf("the site: %d", a.StatusCode)
-	}
+	st.door.visitor().get("http://sale.example/", gate.ProofHeader, "mine").has(t, http.StatusOK, "a page of the site")
 	if got := st.origin.last().Header.Values(gate.ProofHeader); got != nil {
 		t.Errorf("the site sees %q", got)
 	}
 	for _, path := range []string{gate.KeysPath, gate.VerifyPath} {
-		if a := st.door.visitor().get("http://sale.example" + path); a.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %d", path, a.StatusCode)
-		}
+		st.door.visitor().get("http://sale.example"+path).has(t, http.StatusNotFound, "%s", path)
 	}
 }
 
@@ -242,10 +218,7 @@ func BenchmarkProof(b *testing.B) {
 		}
 	})
 	b.Run("made", func(b *testing.B) {
-		keys, err := proof.NewKeys(st.keys.ring)
-		if err != nil {
-			b.Fatal(err)
-		}
+		keys := testkit.Must(proof.NewKeys(st.keys.ring))(b)
 		in := st.server.gate.Rooms().ByName("sale")
 		b.ReportAllocs()
 		for b.Loop() {

@@ -16,24 +16,18 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 )
 
 // headerOf returns a PROXY header of a visitor.
 func headerOf(t testing.TB, version byte, from string) string {
 	t.Helper()
-	source, err := net.ResolveTCPAddr("tcp", from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := testkit.Must(net.ResolveTCPAddr("tcp", from))(t)
 	to := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 80}
 	if source.IP.To4() == nil {
 		to.IP = net.ParseIP("2001:db8::1")
 	}
-	data, err := proxyproto.HeaderProxyFromAddrs(version, source, to).Format()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return string(testkit.Must(proxyproto.HeaderProxyFromAddrs(version, source, to).Format())(t))
 }
 
 // v2 returns a header of version 2 with these bytes behind its signature.
@@ -151,9 +145,7 @@ func FuzzPROXYHeader(f *testing.F) {
 func (d *door) through(preface, request string) *http.Response {
 	d.Helper()
 	c := d.dial()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		d.Fatal(err)
-	}
+	testkit.NoError(d, c.SetDeadline(time.Now().Add(20*time.Second)))
 	if _, err := io.WriteString(c, preface+request); err != nil {
 		return nil
 	}
@@ -215,7 +207,6 @@ func TestAVisitorIsWhoThePROXYHeaderSays(t *testing.T) {
 func TestAPROXYHeaderBeforeTLS(t *testing.T) {
 	st := open(t, func(st *stage) {
 		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
 		st.cfg.ProxyProtocol.Trusted = []string{"127.0.0.1"}
 	})
 	v := st.door.secure(true)
@@ -276,8 +267,6 @@ func TestAPROXYHeaderThatDoesNotCome(t *testing.T) {
 			t.Errorf("%q: %+v", begun, res)
 		}
 	}
-	if n := metric(t, st, "vestibule_edge_proxy_headers_total", "result", "late"); n != 3 {
-		t.Errorf("%v late", n)
-	}
+	st.counts(3, "vestibule_edge_proxy_headers_total", "result", "late")
 	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
 }

@@ -19,7 +19,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
+	"vestibule/internal/lab/testkit"
 )
 
 // pushStore keeps the newest state of each subscription.
@@ -68,17 +68,10 @@ func (p *pushStore) only(t testing.TB) (visitor uint64, r push.Record, ok bool) 
 // notifying starts an edge whose room sale notifies its visitors, with a line.
 func notifying(t testing.TB, p *pushStore) *stage {
 	t.Helper()
-	st := newStage(t, func(st *stage) {
+	st := openRooms(t, func(st *stage) {
 		st.keys.ring.Push = ticket.Secret{9}
 		st.pushes = p.store
-	})
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[0].WebPush = true
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	}, func(d *room.Document) { d.Rooms[0].WebPush = true })
 	st.covered(0, sale)
 	st.up.queue(sale, 100, 1)
 	return st
@@ -89,10 +82,7 @@ const pushURL = "http://sale.example" + gate.PushPath + "?room=sale"
 // pushHeader returns the header with which a page subscribes.
 func pushHeader(t testing.TB, endpoint string) string {
 	t.Helper()
-	key, err := ecdh.P256().GenerateKey(crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkit.Must(ecdh.P256().GenerateKey(crand.Reader))(t)
 	enc := base64.RawURLEncoding
 	return strings.Join([]string{
 		endpoint, enc.EncodeToString(key.PublicKey().Bytes()),
@@ -144,19 +134,14 @@ func TestSubscribing(t *testing.T) {
 			visitor, r, ok = p.only(t)
 			return ok
 		})
-		sealer, err := push.NewSealer(st.keys.ring.Push)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sealer := testkit.Must(push.NewSealer(st.keys.ring.Push))(t)
 		sub, err := sealer.Open(sale, visitor, r.Sealed)
 		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" ||
 			r.Notified != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
 			t.Fatalf("%+v %+v %v", sub, r, err)
 		}
-		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),
-			""); a.StatusCode != http.StatusForbidden {
-			t.Errorf("the code of another: %d", a.StatusCode)
-		}
+		v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1),
+			"").has(t, http.StatusForbidden, "the code of another")
 		a = v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), "")
 		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || c.Value != sealer.Proof(sale, visitor) {
 			t.Fatalf("%d %v", a.StatusCode, a.Header)
@@ -228,9 +213,7 @@ func TestSubscribingIsRefused(t *testing.T) {
 		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1),
 		"a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
 	} {
-		if a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header); a.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %d %s", name, a.StatusCode, a.body)
-		}
+		v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header).has(t, http.StatusBadRequest, "%s", name)
 	}
 	if _, _, ok := p.only(t); ok {
 		t.Error("something is stored")

@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
-	"vestibule/internal/node"
+	"vestibule/internal/lab/testkit"
 )
 
 // Nothing that a visitor sends can open a room (rule 10 of the hard limit): only a ticket of this room and epoch
@@ -21,10 +21,7 @@ func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 	st.up.queue(sale, 10, 1)
 	now := fleettime.TimeOf(time.Now())
 	sealed := func(id room.ID, t ticket.Ticket) string {
-		codec, err := ticket.NewCodec(st.keys.ring, id, ticket.CookieName("sale", false))
-		if err != nil {
-			st.t.Fatal(err)
-		}
+		codec := testkit.Must(ticket.NewCodec(st.keys.ring, id, ticket.CookieName("sale", false)))(st.t)
 		return string(codec.Seal(nil, now, &t, ticket.NewScratch([32]byte{1})))
 	}
 	good := sealed(sale, session(7))
@@ -43,12 +40,8 @@ func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 			t.Errorf("%s: %d %.40q", what, a.StatusCode, a.body)
 		}
 	}
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d of them reached the origin", n)
-	}
-	if a := st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
-		t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
-	}
+	st.origin.untouched()
+	st.door.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good).enters(t, "a good ticket")
 }
 
 // TestANetworkAddsSoManyToTheLine: further visitors of one neighbourhood of addresses
@@ -97,14 +90,8 @@ func TestTicketBinding(t *testing.T) {
 		{room.BindingStrict, v6, "2001:db8:1:200::2", false},
 	} {
 		name := fmt.Sprintf("%s %s %s", tc.binding, tc.began, tc.shown)
-		st := newStage(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
-		st.up = newParent(t, st.bus, sale, vip)
-		d := document(st.origin.URL)
-		d.Rooms[0].TicketBinding = tc.binding
-		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-		st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-		st.start()
-		st.adopted()
+		st := openRooms(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} },
+			func(d *room.Document) { d.Rooms[0].TicketBinding = tc.binding })
 		st.up.grant(sale, 1, 10)
 		st.covered(0, sale)
 		v := st.door.visitor()
@@ -133,8 +120,6 @@ func TestTicketBinding(t *testing.T) {
 		if n := metric(t, st, "vestibule_edge_elsewhere_tickets_total", "room", "sale"); (n == 3) == tc.good {
 			t.Errorf("%s: %v tickets from elsewhere", name, n)
 		}
-		if err := st.stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, st.stop())
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/compress"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
@@ -47,9 +48,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	refused("no keys yet")
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
 	eventually(t, "the edge is ready", func() bool { return st.server.Ready().Ready })
-	if n := st.origin.requests(); n > 0 {
-		t.Errorf("%d requests reached the origin", n)
-	}
+	st.origin.untouched()
 }
 
 // An edge that once had rooms and keys serves admitted visitors without any other node: at the start, when it is not
@@ -60,13 +59,9 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	place := session(8)
 	place.Admitted, place.Until = 0, 0
 	waiting := st.keys.seal("sale", place)
-	if err := st.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, st.stop())
 
-	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was restarted
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json"))) // its machine was restarted
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.keys.ring = st.cfg.DataDir, st.keys.ring })
 	again.bus.down.Store(true)
 	again.origin.Config.Handler = st.origin // the rooms name the first origin
@@ -80,9 +75,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		}
 		v := again.door.visitor()
 		v.Jar = nil
-		if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
-			t.Errorf("who is in: %d %.60q", a.StatusCode, a.body)
-		}
+		v.get("http://sale.example/", "Cookie", in).enters(t, "who is in")
 		for _, cookie := range []string{"", waiting} {
 			a := v.get("http://sale.example/", "Cookie", cookie)
 			if cookie == "" && !r.Ready {
@@ -122,10 +115,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 // metric sums the samples of a metric that have this label.
 func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
 	t.Helper()
-	families, err := st.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(st.reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue
@@ -139,6 +129,20 @@ func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// counts fails if the sum of a metric's samples, or of those with a label and its value, is not n.
+func (st *stage) counts(n float64, name string, label ...string) {
+	st.t.Helper()
+	got := 0.
+	if len(label) == 0 {
+		got = metric1(st.t, st, name)
+	} else {
+		got = metric(st.t, st, name, label[0], label[1])
+	}
+	if got != n {
+		st.t.Errorf("%s %q is %v, want %v", name, label, got, n)
+	}
 }
 
 // A room without visitors has no series of its own; the counts of a room stay until the room goes.
@@ -185,20 +189,14 @@ func TestRoomsChangeWhileServing(t *testing.T) {
 	if a.StatusCode != http.StatusAccepted || a.body != "<p>12 before you</p>" || a.Header.Get("Content-Length") == "" {
 		t.Errorf("got %d %q", a.StatusCode, a.body)
 	}
-	if a := st.door.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("the host that is gone: %d", a.StatusCode)
-	}
-	if n := metric(t, st, "vestibule_edge_decisions_total", "room", "vip"); n != 0 {
-		t.Errorf("%v decisions of a room that is gone", n)
-	}
+	st.door.visitor().get("http://shop.example/vip").has(t, http.StatusMisdirectedRequest, "the host that is gone")
+	st.counts(0, "vestibule_edge_decisions_total", "room", "vip")
 	// Raised epoch: every ticket of the room is void.
 	in := st.keys.seal("sale", session(7))
 	d.Rooms[0].Epoch = 1
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 3, d))
 	eventually(t, "the epoch is new", func() bool { return st.server.gate.Rooms().Rooms()[0].Epoch == 1 })
-	if a := st.door.visitor().get("http://sale.example/", "Cookie", in); a.body == "the site" {
-		t.Error("a ticket of the epoch before still enters")
-	}
+	st.door.visitor().get("http://sale.example/", "Cookie", in).stays(t, "a ticket of the epoch before")
 }
 
 // A key with a time stamp slightly in the future must not admit visitors without a ticket.
@@ -208,21 +206,12 @@ func TestTheFirstKeySealsAtOnce(t *testing.T) {
 	for range 2 {
 		v.get("http://sale.example/")
 	}
-	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
-		t.Errorf("one visitor was admitted %d times", n)
-	}
+	st.hasAdmitted(1)
 }
 
 // A visitor of several rooms holds a ticket of each, and must be admitted to all.
 func TestARequestOfTwoRooms(t *testing.T) {
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[1].Host = "sale.example"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) { d.Rooms[1].Host = "sale.example" })
 	st.up.grant(sale, 1, 1)
 	st.up.grant(vip, 1, 1)
 	st.covered(0, sale, vip)
@@ -238,9 +227,7 @@ func TestARequestOfTwoRooms(t *testing.T) {
 		t.Errorf("cookies %v, want one of each room", a.Cookies())
 	}
 	st.up.view(vip, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
-	if a := v.get("http://sale.example/%76ip"); a.body != "the site" {
-		t.Errorf("got %d %.60q", a.StatusCode, a.body)
-	}
+	v.get("http://sale.example/%76ip").enters(t, "whose turn it is in both rooms")
 	for _, name := range []string{"sale", "vip"} {
 		if n := st.server.Status().Rooms[name].Admitted; n != 1 {
 			t.Errorf("%s: %d admissions, want 1", name, n)
@@ -270,12 +257,7 @@ func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a fau
 // finds the edge as it was.
 func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	src := &faulty{Source: rand.NewPCG(1, 2)}
-	st := newStage(t, func(st *stage) { st.chance = src })
-	st.up = newParent(t, st.bus, sale, vip)
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, func(st *stage) { st.chance = src }, nil)
 	st.up.grant(sale, 10, 10)
 	st.covered(0, sale)
 	src.armed.Store(true)
@@ -287,12 +269,8 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 		}
 	}
 	src.armed.Store(false)
-	if st.origin.requests() > 0 {
-		t.Error("a request that panicked reached the origin")
-	}
-	if a := st.door.visitor().get("http://sale.example/"); a.body != "the site" {
-		t.Errorf("the next request: %d %q", a.StatusCode, a.body)
-	}
+	st.origin.untouched()
+	st.door.visitor().get("http://sale.example/").enters(t, "the next request")
 	// After a session permit was charged: the visitor gets its ticket all the same.
 	st.server.proxy.trip = panicking{}
 	if p := st.server.pool; p != nil {
@@ -330,9 +308,7 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 	if a := <-inside; a.body != "at last" {
 		t.Errorf("who was inside got %q", a.body)
 	}
-	if err := st.stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, st.stop())
 	st.up.mu.Lock()
 	defer st.up.mu.Unlock()
 	if r := st.up.last; !r.Bye || !r.Final {
@@ -350,11 +326,10 @@ func pair(t testing.TB, cfg TLSConfig, serial int64) {
 func writePair(t testing.TB, certFile, keyFile string, serial int64, names ...string) {
 	t.Helper()
 	cert, key, err := testkit.Certificate(serial, time.Now().Add(time.Hour), names...)
-	if err = errors.Join(err, os.WriteFile(certFile, cert, 0o600), os.WriteFile(keyFile, key, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, os.WriteFile(certFile, cert, 0o600), os.WriteFile(keyFile, key, 0o600)))
 }
 
+// withTLS has the edge speak TLS alone, with a certificate for the hosts of all rooms.
 func (st *stage) withTLS() {
 	dir := st.t.TempDir()
 	st.cfg.Listen = ""
@@ -362,6 +337,7 @@ func (st *stage) withTLS() {
 		Listen: "127.0.0.1:0", Cert: []string{filepath.Join(dir, "cert.pem")},
 		Key: []string{filepath.Join(dir, "key.pem")},
 	}
+	pair(st.t, st.cfg.TLS, 1)
 }
 
 // secure is a visitor over TLS that knows no certificate authority.
@@ -374,10 +350,7 @@ func (d *door) secure(http2 bool) *visitor {
 }
 
 func TestTLS(t *testing.T) {
-	st := open(t, func(st *stage) {
-		st.withTLS()
-		pair(t, st.cfg.TLS, 1)
-	})
+	st := open(t, (*stage).withTLS)
 	if !strings.HasPrefix(st.server.URL(), "https://127.0.0.1:") {
 		t.Errorf("URL %s", st.server.URL())
 	}
@@ -423,14 +396,8 @@ func TestTLS(t *testing.T) {
 // serial returns the serial number of the certificate that is in use.
 func serial(t *testing.T, c *node.Certificates) int64 {
 	t.Helper()
-	cert, err := c.Get(&tls.ClientHelloInfo{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(cert.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := testkit.Must(c.Get(&tls.ClientHelloInfo{}))(t)
+	leaf := testkit.Must(x509.ParseCertificate(cert.Certificate[0]))(t)
 	return leaf.SerialNumber.Int64()
 }
 
@@ -439,18 +406,13 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	pair(t, cfg, 1)
 	now := time.Unix(1622133200, 0)
 	var log bytes.Buffer
-	c, err := node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)),
-		func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)),
+		func() time.Time { return now }))(t)
 	replace := func(n int64) {
 		pair(t, cfg, n)
 		for _, f := range []string{cfg.Cert[0], cfg.Key[0]} { // independent of the resolution of the file system
 			at := time.Unix(1622133200+n, 0)
-			if err := os.Chtimes(f, at, at); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Chtimes(f, at, at))
 		}
 	}
 	replace(2)
@@ -462,35 +424,21 @@ func TestACertificateIsReadAgain(t *testing.T) {
 		t.Errorf("certificate %d, want the new one", got)
 	}
 	// Half of a new pair: the last good one stays, and the other half is noticed.
-	old, err := os.ReadFile(cfg.Key[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testkit.Must(os.ReadFile(cfg.Key[0]))(t)
 	replace(3)
-	good, err := os.ReadFile(cfg.Key[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(cfg.Key[0], old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	good := testkit.Must(os.ReadFile(cfg.Key[0]))(t)
+	testkit.NoError(t, os.WriteFile(cfg.Key[0], old, 0o600))
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 2 || !strings.Contains(log.String(), "refused") {
 		t.Errorf("certificate %d with the key of another, log %q", got, log.String())
 	}
-	if err := os.WriteFile(cfg.Key[0], good, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(cfg.Key[0], time.Unix(1622133300, 0), time.Unix(1622133300, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(cfg.Key[0], good, 0o600))
+	testkit.NoError(t, os.Chtimes(cfg.Key[0], time.Unix(1622133300, 0), time.Unix(1622133300, 0)))
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 3 {
 		t.Errorf("certificate %d, want the whole new pair", got)
 	}
-	if err := os.Remove(cfg.Cert[0]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(cfg.Cert[0]))
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 3 {
 		t.Errorf("certificate %d after the file went", got)
@@ -501,7 +449,7 @@ func TestACertificateIsReadAgain(t *testing.T) {
 func TestAServerThatCannotStart(t *testing.T) {
 	st := newStage(t, func(st *stage) {
 		st.withTLS()
-		st.cfg.Listen = "127.0.0.1:0"
+		st.cfg.Listen, st.cfg.TLS.Cert[0] = "127.0.0.1:0", st.cfg.TLS.Cert[0]+".missing"
 	})
 	err := st.server.Run(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "tls.cert") {

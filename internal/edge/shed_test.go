@@ -269,12 +269,8 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 						url, host = "/about", "shop.example"
 					}
 					c := st.door.dial()
-					if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-						t.Fatal(err)
-					}
-					if _, err := io.WriteString(c, request("GET "+url+" HTTP/1.1", host, "Cookie: "+cookie)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
+					testkit.Must(io.WriteString(c, request("GET "+url+" HTTP/1.1", host, "Cookie: "+cookie)))(t)
 					if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200 ") {
 						t.Errorf("a visitor beside the attack: %v %.60q", err, b)
 					}
@@ -329,10 +325,7 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 				func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
 			for range 5 {
 				x := dialHTTP2(t, st.door.entrance())
-				stream, err := x.ask("GET", "shop.example", "/about")
-				if err != nil {
-					t.Fatal(err)
-				}
+				stream := testkit.Must(x.ask("GET", "shop.example", "/about"))(t)
 				if status, body, err := x.hear(stream); status != "200" || string(body) != "the site" {
 					t.Errorf("a visitor beside the attack: %v %q %q", err, status, body)
 				}
@@ -364,10 +357,7 @@ func (d *door) stall(ctx context.Context, first, others []string) {
 // sum returns the sum of a counter over its labels.
 func sum(t testing.TB, st *stage, name string) (n float64) {
 	t.Helper()
-	families, err := st.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(st.reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.Metric {

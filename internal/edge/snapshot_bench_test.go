@@ -15,6 +15,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -66,10 +67,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		lease(now, nil)
 		stamp()
 	}
-	folder, err := node.OpenFolder(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
+	folder := testkit.Must(node.OpenFolder(b.TempDir()))(b)
 	defer func() {
 		if err := folder.Close(); err != nil {
 			b.Error(err)
@@ -84,9 +82,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 	used := func() time.Duration { // by this process, of the cores
 		var u unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	cpu := time.Duration(0)
@@ -97,9 +93,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		if err == nil {
 			err = folder.KeepPast([][]byte{data})
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		size = len(data)
 		b.StopTimer()
 		cpu += used() - before

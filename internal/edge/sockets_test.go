@@ -18,9 +18,7 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 	}
 	st := open(t, func(st *stage) { st.cfg.Listen = "localhost:0" })
 	_, port, err := net.SplitHostPort(st.door.addr(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if want := "http://localhost:" + port; st.server.URL() != want {
 		t.Errorf("it is at %s, want %s", st.server.URL(), want)
 	}
@@ -40,9 +38,7 @@ func TestLocalhostTakenInOneFamily(t *testing.T) {
 	}
 	defer taken.Close()
 	_, port, err := net.SplitHostPort(taken.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := &Server{cfg: DefaultConfig()}
 	s.cfg.Listen = "localhost:" + port
 	if err := s.listen(nil, nil); err == nil || !strings.HasPrefix(err.Error(), "listen: ") ||

@@ -37,10 +37,7 @@ type rawHTTP2 struct {
 // dialHTTP2 opens a connection to an address with TLS.
 func dialHTTP2(t testing.TB, addr string) *rawHTTP2 {
 	t.Helper()
-	x, err := openHTTP2(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := testkit.Must(openHTTP2(addr))(t)
 	t.Cleanup(func() { x.Close() }) // it may be closed already
 	return x
 }
@@ -252,12 +249,10 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			st.up.queue(vip, 10, 1)
 			return st
 		}
-		plain, secure := closed(func(*stage) {}), closed(func(st *stage) { st.withTLS(); pair(t, st.cfg.TLS, 1) })
+		plain, secure := closed(func(*stage) {}), closed((*stage).withTLS)
 		send := func(c net.Conn, target string) {
 			defer c.Close()
-			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 			if _, err := io.WriteString(c, request("GET "+target+" HTTP/1.1", "shop.example")); err == nil {
 				io.Copy(io.Discard, c) //nolint:errcheck // the site tells whether it was asked
 			}
@@ -265,10 +260,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 		transports := map[string]func(target string){
 			"http/1.1": func(target string) { send(plain.door.dial(), target) },
 			"https/1.1": func(target string) {
-				c, err := tls.Dial("tcp", secure.door.addr(0), trusting("sale.example"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testkit.Must(tls.Dial("tcp", secure.door.addr(0), trusting("sale.example")))(t)
 				send(c, target)
 			},
 		}
@@ -279,9 +271,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			transports[name] = func(target string) {
 				c := plain.door.dial()
 				defer c.Close()
-				if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 				if _, err := io.WriteString(c, request(strings.Replace(line, "%", target, 1), "shop.example")); err == nil {
 					io.Copy(io.Discard, c) //nolint:errcheck // the site tells whether it was asked
 				}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // openCertified opens an edge with certificates, each for some names.
@@ -31,18 +33,10 @@ func (d *door) serves(name, host string, http2 bool) (status int, serial int64, 
 	tr.TLSClientConfig = trusting(name)
 	tr.ForceAttemptHTTP2 = http2
 	defer tr.CloseIdleConnections()
-	r, err := http.NewRequest(http.MethodGet, "https://"+host+"/about", nil)
-	if err != nil {
-		d.Fatal(err)
-	}
-	res, err := tr.RoundTrip(r)
-	if err != nil {
-		d.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(http.MethodGet, "https://"+host+"/about", nil))(d)
+	res := testkit.Must(tr.RoundTrip(r))(d)
 	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		d.Fatal(err)
-	}
+	testkit.Must(io.Copy(io.Discard, res.Body))(d)
 	if (res.ProtoMajor == 2) != http2 {
 		d.Errorf("%s", res.Proto)
 	}
@@ -165,7 +159,6 @@ func TestASessionIsResumedAtAnyEdge(t *testing.T) {
 			return open(t, func(st *stage) {
 				st.cfg.Reader, st.keys.ring = front, ring
 				st.withTLS()
-				pair(t, st.cfg.TLS, 1)
 				change(st)
 			})
 		}
@@ -174,14 +167,9 @@ func TestASessionIsResumedAtAnyEdge(t *testing.T) {
 			cfg := trusting("sale.example")
 			cfg.MaxVersion, cfg.ClientSessionCache = version, tls.NewLRUClientSessionCache(1)
 			resumes := func(st *stage) bool {
-				c, err := tls.Dial("tcp", st.door.addr(0), cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testkit.Must(tls.Dial("tcp", st.door.addr(0), cfg))(t)
 				defer c.Close()
-				if _, err := io.WriteString(c, request("GET /about HTTP/1.1", "shop.example", "Connection: close")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(io.WriteString(c, request("GET /about HTTP/1.1", "shop.example", "Connection: close")))(t)
 				// TLS 1.3 sends its tickets before
 				if body, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(body), "the site") {
 					t.Errorf("%q, %v", body, err)

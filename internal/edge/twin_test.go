@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // twin are two edges that differ in their front, each with a site that records requests. All traffic goes through
@@ -50,11 +49,7 @@ func newTwin(t testing.TB, form string, change ...func(*stage)) *twin {
 		if p := st.server.pool; p != nil {
 			p.Dial = site.dial
 		}
-		st.up = newParent(t, st.bus, sale, vip)
-		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document("http://127.0.0.1:80")))
-		st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-		st.start()
-		st.adopted()
+		st.serve(document("http://127.0.0.1:80"))
 		st.up.queue(sale, 10, 1) // newcomers wait, whatever happened before
 		st.up.queue(vip, 10, 1)
 		x.st[i], x.site[i], x.enter[i] = st, site, st.inMemory()
@@ -76,10 +71,7 @@ func (x *twin) renew() {
 func (st *stage) inMemory() func(net.Conn) {
 	st.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	servers, err := st.server.servers(ctx)
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	servers := testkit.Must(st.server.servers(ctx))(st.t)
 	inner := &memoryListener{addr: st.server.listeners[0].Addr(), conns: make(chan net.Conn), closed: make(chan struct{})}
 	serve := st.server.front.Serve(inner, nil, st.server.listeners[0].auth)
 	ended := make(chan struct{})
@@ -220,7 +212,7 @@ func agree(t *testing.T, form string, cases int) {
 
 // Over HTTP/2 the site's requests and the visitor's answers are the same with both fronts.
 func TestFrontsAgreeAboutHTTP2(t *testing.T) {
-	x := newTwin(t, "", func(st *stage) { st.withTLS(); pair(t, st.cfg.TLS, 1) })
+	x := newTwin(t, "", (*stage).withTLS)
 	var over [2]*rawHTTP2
 	for seed := *caseSeed; seed < *caseSeed+uint64(*cases); seed++ {
 		if seed%500 == 0 {

@@ -15,6 +15,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -50,29 +51,19 @@ func (d *door) upgrade(cookie string) (net.Conn, *http.Response, *bufio.Reader) 
 
 func (d *door) upgradeAt(path, cookie string) (net.Conn, *http.Response, *bufio.Reader) {
 	d.Helper()
-	c, err := net.Dial("tcp", d.addr(0))
-	if err != nil {
-		d.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", d.addr(0)))(d)
 	d.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		d.Fatal(err)
-	}
+	testkit.NoError(d, c.SetDeadline(time.Now().Add(20*time.Second)))
 	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"+
 		"Cookie: %s\r\n\r\n", path, cookie)
 	br := bufio.NewReader(c)
-	res, err := http.ReadResponse(br, nil)
-	if err != nil {
-		d.Fatal(err)
-	}
+	res := testkit.Must(http.ReadResponse(br, nil))(d)
 	return c, res, br
 }
 
 func say(t *testing.T, c net.Conn, br *bufio.Reader, text string) {
 	t.Helper()
-	if _, err := io.WriteString(c, text+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, text+"\n"))(t)
 	if got, err := br.ReadString('\n'); err != nil || got != text+"\n" {
 		t.Fatalf("heard %q, %v", got, err)
 	}
@@ -108,14 +99,7 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 // A visitor of two rooms is admitted for the shorter of the two sessions.
 func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	st.up = newParent(t, st.bus, sale, vip)
-	d := document(st.origin.URL)
-	d.Rooms[1].Host, d.Rooms[1].Path = "sale.example", "/live"
-	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
-	st.docs.offer(node.KeysDocument, keysDocument(t, st.keys.ring))
-	st.start()
-	st.adopted()
+	st := openRooms(t, nil, func(d *room.Document) { d.Rooms[1].Host, d.Rooms[1].Path = "sale.example", "/live" })
 	closed := make(chan struct{}, 2)
 	st.origin.serves(echo(t, closed))
 	short, long := session(7), session(8)
@@ -219,9 +203,7 @@ func TestAWebsocketOfWhoWaitsIsThePage(t *testing.T) {
 	if _, res, _ := st.door.upgrade(""); res.StatusCode != http.StatusOK || res.Header.Get("Retry-After") == "" {
 		t.Errorf("got %d %v", res.StatusCode, res.Header)
 	}
-	if st.origin.requests() > 0 {
-		t.Error("it reached the origin")
-	}
+	st.origin.untouched()
 }
 
 // A visitor that enters by a websocket gets the ticket with its answer, and an edge that stops leaves no connection
@@ -236,9 +218,7 @@ func TestAWebsocketIsCutWhenTheEdgeStops(t *testing.T) {
 		t.Fatalf("got %d, %v", res.StatusCode, res.Cookies())
 	}
 	say(t, c, br, "hello")
-	if err := st.stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, st.stop())
 	<-closed
 	if n, err := io.Copy(io.Discard, br); n > 0 {
 		t.Errorf("then %d bytes, %v", n, err)

@@ -15,6 +15,7 @@ import (
 	"vestibule/internal/core/room/roomfile"
 	"vestibule/internal/global"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
@@ -91,9 +92,7 @@ func TestTheFileIsTheAuthority(t *testing.T) {
 		return total(f.Set(), "a") == 6 && total(f.Set(), "c") == 6 && total(f.Set(), "b") == -1
 	})
 	js := operator(t, s)
-	if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, js.DeleteKeyValue(within(t), bucket))
 	eventually(t, "the store has them again", func() bool {
 		_, doc, err := roomdoc.DecodeRooms(store(t, js)[roomdoc.RoomsDocument])
 		return err == nil && len(doc.Rooms) == 2 && len(f.Alarms()) == 0 && calm(t, c)
@@ -155,17 +154,9 @@ func TestTheAuthorityChanges(t *testing.T) {
 	four.stop()
 	five := stand(t, s, "five", file, nil)
 	eventually(t, "the file is refused", func() bool { return alarmed(t, five, "not in the file: club") })
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := roomfile.Parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := edit(func(d *roomstore.Draft) { d.Set(doc) }); err != nil { // vestibule rooms apply --prune
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(file))(t)
+	doc := testkit.Must(roomfile.Parse(data))(t)
+	testkit.NoError(t, edit(func(d *roomstore.Draft) { d.Set(doc) })) // vestibule rooms apply --prune
 	eventually(t, "a store that says the same is followed", func() bool {
 		return calm(t, five) && decided(t, s) && len(f.Set().Rooms()) == 1
 	})
@@ -178,11 +169,7 @@ func exported(t *testing.T, s *room.Set) []byte {
 	for _, r := range s.Rooms() {
 		doc.Rooms = append(doc.Rooms, r.Settings)
 	}
-	data, err := roomfile.Format(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(roomfile.Format(doc))(t)
 }
 
 // A global without a file leads with the rooms of the store, also after its own restart over an empty store.
@@ -196,25 +183,19 @@ func TestAGlobalNeedsNoFile(t *testing.T) {
 		r := c.Ready()
 		return c.leads() && !r.Ready && len(r.Reasons) == 1 && len(r.Alarms) == 0
 	})
-	if err := editor(t, s)(put(club(7))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, editor(t, s)(put(club(7))))
 	eventually(t, "nodes are updated", func() bool {
 		return total(f.Set(), "club") == 7 && c.Ready().Ready && c.Status().Rooms["club"].Total == 7
 	})
 	js := operator(t, s)
 	version, _, err := roomdoc.DecodeRooms(store(t, js)[roomdoc.RoomsDocument])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	eventually(t, "its copy on disk has them", func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, roomstore.OwnedDocument+".json"))
 		return err == nil && strings.Contains(string(data), fmt.Sprintf(`"version":%d,`, version))
 	})
 	c.stop()
-	if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, js.DeleteKeyValue(within(t), bucket))
 	again := stand(t, s, "two", "", func(c *global.Config) { without(c); c.DataDir = dir })
 	eventually(t, "the rooms are back in the store", func() bool {
 		_, doc, err := roomdoc.DecodeRooms(store(t, js)[roomdoc.RoomsDocument])

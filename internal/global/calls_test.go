@@ -28,9 +28,7 @@ func TestLateNotificationsAreAnAlarm(t *testing.T) {
 	}
 	hear := func() {
 		t.Helper()
-		if err := s.candidates.hearNotifier([]byte(`{"name":"notifier-1"}`), now); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.candidates.hearNotifier([]byte(`{"name":"notifier-1"}`), now))
 	}
 	look("", 0, true)
 	look("", noneAfter-1, true)

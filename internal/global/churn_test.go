@@ -11,6 +11,7 @@ import (
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -32,9 +33,7 @@ func TestChurnOutlivesATerm(t *testing.T) {
 	}
 	keep := func(k *churnKeeper) {
 		t.Helper()
-		if err := k.keep(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, k.keep(ctx))
 	}
 	first := leader()
 	keep(first)
@@ -58,9 +57,7 @@ func TestChurnOutlivesATerm(t *testing.T) {
 		t.Errorf("%v recalled, want %v", recalled, learned)
 	}
 
-	if _, err := docs.Put(ctx, churnDocument, []byte(`[{"room":1}]`), docs.revisions[churnDocument]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(docs.Put(ctx, churnDocument, []byte(`[{"room":1}]`), docs.revisions[churnDocument]))(t)
 	third := leader()
 	if err := third.keep(ctx); err == nil {
 		t.Error("an unreadable document is not reported")
@@ -97,9 +94,7 @@ func TestASilenceOutlivesATerm(t *testing.T) {
 	}
 	publish := func(p *publisher, at time.Duration, want map[string]time.Duration) {
 		t.Helper()
-		if err := p.publishStatus(ctx, now.Add(at)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.publishStatus(ctx, now.Add(at)))
 		if !maps.Equal(recalled, want) {
 			t.Errorf("at %v: %v recalled, want %v", at, recalled, want)
 		}
@@ -110,10 +105,8 @@ func TestASilenceOutlivesATerm(t *testing.T) {
 	publish(leader(0), 36*time.Second, none) // it may have been heard meanwhile
 	publish(leader(0), 37*time.Second, none) // it was
 
-	if _, err := docs.Put(ctx, node.MembersStatusDocument, []byte(`[]`),
-		docs.revisions[node.MembersStatusDocument]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(docs.Put(ctx, node.MembersStatusDocument, []byte(`[]`),
+		docs.revisions[node.MembersStatusDocument]))(t)
 	p := leader(20 * time.Second)
 	if err := p.publishStatus(ctx, now.Add(time.Minute)); err == nil {
 		t.Error("a state that cannot be read is not reported")

@@ -18,6 +18,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node/natsbus/embedded"
 	"vestibule/internal/node/natsconf"
 )
@@ -41,10 +42,7 @@ func runNodeUntil(t testing.TB, s *embedded.Server, name string, change func(*gl
 	if errs := cfg.Validate(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	n, err := global.NewNode(cfg, wire.DefaultParams(), connect(t, s, name), nil, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(global.NewNode(cfg, wire.DefaultParams(), connect(t, s, name), nil, quiet))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -61,10 +59,7 @@ func runNodeUntil(t testing.TB, s *embedded.Server, name string, change func(*gl
 // get asks the API of a candidate.
 func get(t *testing.T, client *http.Client, url, token string) (code int, body []byte, err error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(within(t), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequestWithContext(within(t), http.MethodGet, url, nil))(t)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -80,27 +75,17 @@ func get(t *testing.T, client *http.Client, url, token string) (code int, body [
 // Where the API has a certificate it speaks TLS alone, 1.2 and newer.
 func TestTheAPIOverTLS(t *testing.T) {
 	t.Parallel()
-	authority, err := natsconf.NewAuthority(rand.Reader, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := testkit.Must(natsconf.NewAuthority(rand.Reader, time.Now()))(t)
 	cert, key, err := authority.Issue(rand.Reader, time.Now(), time.Hour, []string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dir := t.TempDir()
 	for name, data := range map[string][]byte{"api.crt": cert, "api.key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	n := runNode(t, serve(t), "one", func(c *global.Config) {
 		c.Control.Cert, c.Control.Key = filepath.Join(dir, "api.crt"), filepath.Join(dir, "api.key")
 	})
-	token, err := n.Control.Token(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := testkit.Must(n.Control.Token(within(t)))(t)
 	url := n.Control.Info().URL + "/user/tokens/verify"
 	if !strings.HasPrefix(url, "https://") {
 		t.Fatal(url)
@@ -189,26 +174,15 @@ func TestTheAPIReadsWithoutNATS(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	n := runNode(t, s, "one", func(c *global.Config) { c.Control.Origin = "http://127.0.0.1:1" })
-	token, err := n.Control.Token(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := testkit.Must(n.Control.Token(within(t)))(t)
 	call := func(method, path, body string) (code int, text string, took time.Duration) {
 		r, err := http.NewRequestWithContext(within(t), method, n.Control.Info().URL+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+token)
 		begun := time.Now()
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := testkit.Must(http.DefaultClient.Do(r))(t)
 		defer res.Body.Close()
-		data, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(io.ReadAll(res.Body))(t)
 		return res.StatusCode, string(data), time.Since(begun)
 	}
 	rooms := "/zones/" + n.Control.Info().Zone + "/waiting_rooms"

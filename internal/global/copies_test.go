@@ -21,13 +21,8 @@ func TestRoomsThatComeDuringAPublication(t *testing.T) {
 	c := &copies{log: quiet, offers: map[string]offer{}}
 	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: c.roomsVersion})
 	stored, err := rooms.Change(t.Context(), func(d *roomstore.Draft) error { d.Merge(testkit.Rooms(2)); return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := node.NewFleet(t.TempDir(), docs, quiet, prometheus.NewRegistry(), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	f := testkit.Must(node.NewFleet(t.TempDir(), docs, quiet, prometheus.NewRegistry(), func() {}))(t)
 	p := &publisher{refill: refill{rooms: rooms, copies: c, fleet: f, log: quiet}}
 	docs.interrupt = func() {
 		data, err := json.Marshal(wire.Copy{From: "global-1", Version: stored.Version + 100})
@@ -50,13 +45,10 @@ func TestPartsOfADocument(t *testing.T) {
 	c := &copies{log: slog.New(slog.DiscardHandler), offers: map[string]offer{"rooms": asked}, fetch: &fetch{offer: asked}}
 	say := func(dc, from, sum string, version uint64, part, parts int) {
 		t.Helper()
-		data, err := json.Marshal(wire.Copy{
+		data := testkit.Must(json.Marshal(wire.Copy{
 			From: from, Version: version, Sum: sum, Part: part, Parts: parts,
 			Data: []byte{byte(part)},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		c.receive(wire.CopySubject("rooms", dc), data)
 	}
 	say("dublin", "regional-0", "a", 5, 0, 3)

@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -102,9 +103,7 @@ func launchAt(start fleettime.Time) room.Event {
 func (h *hall) leader(beacon string, events ...room.Event) *drawer {
 	h.t.Helper()
 	f, err := node.NewFleet(h.t.TempDir(), h.docs, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() {})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.NoError(h.t, err)
 	d := &drawer{
 		docs: h.docs, secrets: h.secrets, fleet: f, name: "g", log: slog.New(slog.DiscardHandler), beacon: beacon,
 		clock:   func() (fleettime.Time, time.Duration) { return h.now, h.bound },
@@ -118,13 +117,10 @@ func (h *hall) leader(beacon string, events ...room.Event) *drawer {
 // give makes events those of the room.
 func (h *hall) give(d *drawer, version uint64, events ...room.Event) {
 	h.t.Helper()
-	data, err := roomdoc.EncodeRooms(version, room.Document{Rooms: []room.Settings{{
+	data := testkit.Must(roomdoc.EncodeRooms(version, room.Document{Rooms: []room.Settings{{
 		Name: "sale", Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 60,
 		Events: events,
-	}}})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	}}}))(h.t)
 	d.fleet.Offer(h.t.Context(), node.RoomsDocument, data)
 	if d.fleet.Set().Version() != version {
 		h.t.Fatal(d.fleet.Alarm(node.RoomsDocument))
@@ -134,9 +130,7 @@ func (h *hall) give(d *drawer, version uint64, events ...room.Event) {
 // hear has a leader read the store.
 func (h *hall) hear(d *drawer) {
 	data, _, err := h.docs.Get(h.t.Context(), node.DrawsDocument)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.NoError(h.t, err)
 	d.fleet.Offer(h.t.Context(), node.DrawsDocument, data)
 }
 
@@ -155,10 +149,7 @@ func (h *hall) notice() *draw.Notice {
 	if err != nil || data == nil {
 		return nil
 	}
-	b, err := draw.DecodeBoard(data)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	b := testkit.Must(draw.DecodeBoard(data))(h.t)
 	if len(b.Notices) != 1 {
 		h.t.Fatalf("%d notices", len(b.Notices))
 	}
@@ -171,9 +162,7 @@ func TestADrawIsAnnouncedAndPublished(t *testing.T) {
 	h := openHall(t)
 	start := h.now.Add(10 * time.Minute)
 	d := h.leader(draw.BeaconNone, launchAt(start))
-	if err := h.tend(d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.tend(d))
 	n := h.notice()
 	if n == nil || n.Drawn() != nil || n.Committed != h.now || n.Commit == (draw.Hash{}) {
 		t.Fatalf("announced: %+v", n)
@@ -188,9 +177,7 @@ func TestADrawIsAnnouncedAndPublished(t *testing.T) {
 		t.Fatalf("perhaps before the close: %v, %+v", err, h.notice())
 	}
 	h.now = h.now.Add(h.bound)
-	if err := h.tend(d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.tend(d))
 	r := h.notice().Drawn()
 	if r == nil || r.Commit != n.Commit || r.Entrants != 3 || !r.Closes.Equal(start.Add(-draw.Lead).Std()) ||
 		r.Room != room.PublicID("sale") {
@@ -263,14 +250,10 @@ func TestAChangedEventHasADrawOfItsOwn(t *testing.T) {
 	h := openHall(t)
 	start := h.now.Add(10 * time.Minute)
 	d := h.leader(draw.BeaconNone, launchAt(start))
-	if err := h.tend(d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.tend(d))
 	before := h.notice()
 	h.give(d, 2, launchAt(start.Add(time.Minute)))
-	if err := h.tend(d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.tend(d))
 	if n := h.notice(); n.Commit == before.Commit || n.Start != start.Add(time.Minute) {
 		t.Errorf("moved: %+v", n)
 	}
@@ -301,9 +284,7 @@ func TestAnEventWithoutItsDraw(t *testing.T) {
 	h = openHall(t)
 	start := h.now.Add(10 * time.Minute)
 	d = h.leader(draw.BeaconNone, launchAt(start))
-	if err := h.tend(d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.tend(d))
 	h.secrets.docs, h.secrets.revisions = nil, nil
 	h.now = start
 	if err := h.tend(d); err == nil || h.notice().Void != "" {

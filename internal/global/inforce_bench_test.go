@@ -33,10 +33,7 @@ import (
 // slow passes connections on to an address, each byte so much later.
 func slow(b *testing.B, to string, by time.Duration) (addr string) {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
 	var g sync.WaitGroup
 	pass := func(dst, src net.Conn) {
 		type piece struct {
@@ -98,18 +95,12 @@ func BenchmarkChangeInForce(b *testing.B) {
 	quiet := slog.New(slog.DiscardHandler)
 	start := func(o embedded.Options) *embedded.Server {
 		o.Dir, o.Listen, o.Log = b.TempDir(), "127.0.0.1:0", quiet
-		s, err := embedded.Start(o)
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := testkit.Must(embedded.Start(o))(b)
 		b.Cleanup(s.Stop)
 		return s
 	}
 	conn := func(s *embedded.Server, domain string) *natsbus.Conn {
-		c, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: "bench", Domain: domain, Log: quiet})
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := testkit.Must(natsbus.Connect(natsbus.Options{InProcess: s, Name: "bench", Domain: domain, Log: quiet}))(b)
 		b.Cleanup(c.Close)
 		return c
 	}
@@ -121,9 +112,7 @@ func BenchmarkChangeInForce(b *testing.B) {
 		for range 2 {
 			f, err := node.NewFleet(b.TempDir(), natsbus.NewDocuments(conn(leaf, "hub"), 0, node.RoomsDocument), quiet,
 				prometheus.NewRegistry(), func() {})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, err)
 			ctx, cancel := context.WithCancel(context.Background())
 			var g sync.WaitGroup
 			g.Go(func() { _ = f.Run(ctx) })
@@ -137,9 +126,7 @@ func BenchmarkChangeInForce(b *testing.B) {
 	change := func() *roomstore.State {
 		n++
 		state, err := store.Change(b.Context(), func(d *roomstore.Draft) error { d.Put(club(n)); return nil })
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		return state
 	}
 	inForce := func(version uint64) bool {
@@ -174,9 +161,7 @@ func BenchmarkAgeOfNumbers(b *testing.B) {
 	file := filepath.Join(b.TempDir(), "rooms.yaml")
 	rooms := fmt.Appendf(nil, "rooms: [{name: a, host: a.example, total_active_users: 10000, "+
 		"new_users_per_minute: 60000, session_duration: 1h, origin: %q}]", site.URL)
-	if err := os.WriteFile(file, rooms, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, os.WriteFile(file, rooms, 0o600))
 	var nodes []*global.Node
 	for _, name := range []string{"one", "two"} {
 		nodes = append(nodes, runNode(b, s, name, func(c *global.Config) { c.Rooms = file }))
@@ -190,34 +175,25 @@ func BenchmarkAgeOfNumbers(b *testing.B) {
 	rc := regionals.DefaultConfig()
 	rc.Name, rc.DataCenter, rc.DataDir, rc.Bootstrap = "regional-1", "dublin", b.TempDir(), true
 	conn, clock := connect(b, s, rc.Name), node.NewClock()
-	r, err := regionals.New(regionals.Options{
+	r := testkit.Must(regionals.New(regionals.Options{
 		Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: conn, Desk: conn, Clock: clock,
 		Reg: prometheus.NewRegistry(), Log: quiet,
 		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(conn, "regional.dublin", rc.Name, 1, clock.Now).Bootstrap(true),
 		Promises: natsbus.NewPromises(conn, "dublin", 1),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	run(r.Run)
 	ec := edge.DefaultConfig()
 	ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = "edge-1", "dublin", b.TempDir(), "127.0.0.1:0"
 	conn = connect(b, s, ec.Name)
-	e, err := edge.New(edge.Options{
+	e := testkit.Must(edge.New(edge.Options{
 		Config: ec, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: quiet,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	run(e.Run)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	visit := func(cookies []*http.Cookie) (*http.Response, bool) {
-		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, e.URL()+"/", nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		req := testkit.Must(http.NewRequestWithContext(b.Context(), http.MethodGet, e.URL()+"/", nil))(b)
 		req.Host = "a.example"
 		for _, c := range cookies {
 			req.AddCookie(c)

@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -21,10 +22,7 @@ func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n, " rooms"), func(b *testing.B) {
 			log := slog.New(slog.DiscardHandler)
-			f, err := node.NewFleet(b.TempDir(), &memoryStore{}, log, prometheus.NewRegistry(), func() {})
-			if err != nil {
-				b.Fatal(err)
-			}
+			f := testkit.Must(node.NewFleet(b.TempDir(), &memoryStore{}, log, prometheus.NewRegistry(), func() {}))(b)
 			var d room.Document
 			for i := range n {
 				d.Rooms = append(d.Rooms, room.Settings{
@@ -32,10 +30,7 @@ func BenchmarkLook(b *testing.B) {
 					NewUsersPerMinute: 60,
 				})
 			}
-			data, err := roomdoc.EncodeRooms(1, d)
-			if err != nil {
-				b.Fatal(err)
-			}
+			data := testkit.Must(roomdoc.EncodeRooms(1, d))(b)
 			if f.Offer(b.Context(), node.RoomsDocument, data); len(f.Set().Rooms()) != n {
 				b.Fatal(f.Alarm(node.RoomsDocument))
 			}

@@ -17,6 +17,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/global"
 	"vestibule/internal/global/control"
+	"vestibule/internal/lab/testkit"
 )
 
 // receiver is a server that webhooks are posted to.
@@ -107,10 +108,7 @@ func TestNoticesAreSentAcrossATakeover(t *testing.T) {
 	eventually(t, "notices of pause and event are sent",
 		func() bool { return len(hooks.of("room.paused")) == 1 && len(hooks.of("event.started")) == 1 })
 
-	verify, err := standardwebhooks.NewWebhook(made.Secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	verify := testkit.Must(standardwebhooks.NewWebhook(made.Secret))(t)
 	hooks.mu.Lock()
 	at := slices.IndexFunc(hooks.messages, func(m message) bool { return m.Type == "room.paused" })
 	first := hooks.messages[at]
@@ -146,15 +144,9 @@ func TestNoticesAreSentAcrossATakeover(t *testing.T) {
 // retried reports whether a notice could not be delivered at once.
 func retried(t *testing.T, n *global.Node) bool {
 	t.Helper()
-	resp, err := http.Get(n.Debug.URL() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(n.Debug.URL() + "/metrics"))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	_, value, has := strings.Cut(string(text), `vestibule_global_notices_total{result="retry"} `)
 	return has && !strings.HasPrefix(value, "0\n")
 }

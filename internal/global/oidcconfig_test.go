@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vestibule/internal/global"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -57,7 +58,5 @@ func TestTheConfigurationOfAProvider(t *testing.T) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 }

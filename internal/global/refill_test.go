@@ -28,42 +28,26 @@ func change(t *testing.T, conn *natsbus.Conn, total int) {
 	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: func() uint64 { return 0 }})
 	doc := testkit.Rooms(50)
 	doc.Rooms[0].TotalActiveUsers, doc.Rooms[1].TotalActiveUsers = total, total
-	if _, err := rooms.Change(within(t), func(d *roomstore.Draft) error { d.Merge(doc); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(rooms.Change(within(t), func(d *roomstore.Draft) error { d.Merge(doc); return nil }))(t)
 	mark := room.Mark{Since: 1, By: "test", Until: time.Now().Add(time.Hour).UnixMilli()}
-	controls, err := room.EncodeControls(&room.Controls{Version: uint64(total), Rooms: map[string]*room.Control{
+	controls := testkit.Must(room.EncodeControls(&room.Controls{Version: uint64(total), Rooms: map[string]*room.Control{
 		room.PublicID(ruledRoom): {Limits: &room.Limits{Mark: mark, TotalActiveUsers: total - 1}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	_, revision, err := docs.Get(within(t), node.ControlsDocument)
 	if err == nil {
 		_, err = docs.Put(within(t), node.ControlsDocument, controls, revision)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // all returns all documents of the store.
 func all(t *testing.T, js jetstream.JetStream) map[string][]byte {
 	t.Helper()
-	kv, err := js.KeyValue(within(t), bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := kv.Keys(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := testkit.Must(js.KeyValue(within(t), bucket))(t)
+	keys := testkit.Must(kv.Keys(within(t)))(t)
 	out := map[string][]byte{}
 	for _, key := range keys {
-		e, err := kv.Get(within(t), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(kv.Get(within(t), key))(t)
 		out[key] = e.Value()
 	}
 	return out
@@ -104,9 +88,7 @@ func TestALeaderGetsRoomsBackFromANode(t *testing.T) {
 				return total(f.Set(), plainRoom) == 7 && first.Status().Rooms[ruledRoom].Total == 6 && len(f.Ring().Keys) > 0
 			})
 			first.stop()
-			if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, js.DeleteKeyValue(within(t), "vestibule_leases"))
 			if c.older {
 				putBack(t, js, backup)
 			} else if err := js.DeleteKeyValue(within(t), bucket); err != nil {
@@ -167,21 +149,16 @@ func TestAnEdgeCannotPlantRooms(t *testing.T) {
 	stand(t, s, "one", file, func(c *global.Config) { c.DataDir = dir })
 	f := reader(t, s)
 	eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 5 })
-	planted, err := roomdoc.EncodeRooms(f.Set().Version()+1_000_000, room.Document{Rooms: []room.Settings{{
+	planted := testkit.Must(roomdoc.EncodeRooms(f.Set().Version()+1_000_000, room.Document{Rooms: []room.Settings{{
 		Name: "a", Host: "a.example", Origin: "http://127.0.0.1:1", TotalActiveUsers: 1_000, NewUsersPerMinute: 1_000,
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	evil := t.TempDir()
 	overwrite(t, filepath.Join(evil, "rooms.json"), string(planted))
 	edgeNode(t, s, evil)
 	conn := connect(t, s, "looker")
 	asked := make(chan struct{}, 8)
 	stop, err := conn.Subscribe("vestibule.v1.global.copy.edge-rooms.dublin", func(string, []byte) { asked <- struct{}{} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer stop()
 	for range 2 {
 		select {

@@ -36,19 +36,14 @@ var quiet = slog.New(slog.DiscardHandler)
 func serve(t testing.TB) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(s.Stop)
 	return s
 }
 
 func connect(t testing.TB, s nats.InProcessConnProvider, name string) *natsbus.Conn {
 	t.Helper()
-	c, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: name, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(natsbus.Connect(natsbus.Options{InProcess: s, Name: name, Log: quiet}))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -81,14 +76,11 @@ func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, c
 		t.Fatal(errs)
 	}
 	conn, clock, reg := connect(t, s, name), node.NewClock(), prometheus.NewPedanticRegistry()
-	srv, err := global.New(global.Options{
+	srv := testkit.Must(global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
 		Docs:  over(natsbus.NewDocuments(conn, 1, global.Watched...)),
 		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }()
@@ -134,18 +126,14 @@ func hand(t *testing.T, conn *natsbus.Conn, f *node.Fleet, h node.Holder) {
 	t.Helper()
 	stop, err := f.Hand(conn, h, node.KeysDocument, node.MembersDocument, node.RoomsDocument, node.ControlsDocument,
 		node.DrawsDocument)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(stop)
 }
 
 func follow(t *testing.T, conn *natsbus.Conn, dir string, docs ...string) *node.Fleet {
 	t.Helper()
 	f, err := node.NewFleet(dir, natsbus.NewDocuments(conn, 0, docs...), quiet, prometheus.NewRegistry(), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -181,9 +169,7 @@ func writeRooms(t *testing.T, file string, total int, page string, names ...stri
 
 func overwrite(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 func total(set *room.Set, name string) int {
@@ -197,10 +183,7 @@ func total(set *room.Set, name string) int {
 
 func value(t *testing.T, c *candidate, name string) float64 {
 	t.Helper()
-	families, err := c.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(c.reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.Metric[0].GetGauge().GetValue() + f.Metric[0].GetCounter().GetValue()
@@ -283,9 +266,7 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	if n := value(t, c, "vestibule_global_rooms_refused_total"); n != 1 {
 		t.Errorf("refused %v times", n)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(file))
 	eventually(t, "a file that is gone is refused too",
 		func() bool { return value(t, c, "vestibule_global_rooms_refused_total") == 2 })
 	if f.Set().Version() != version || total(f.Set(), "a") != 7 {
@@ -361,19 +342,12 @@ func TestKeysAreRotated(t *testing.T) {
 	conn := connect(t, s, "operator")
 	now := fleettime.TimeOf(time.Now())
 	old, err := (ticket.Keyring{}).Rotate(now.Add(-time.Hour), 0, strings.NewReader(strings.Repeat("o", 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := ticket.EncodeKeyring(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	data := testkit.Must(ticket.EncodeKeyring(old))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	eventually(t, "connected", conn.Connected)
-	if _, err := natsbus.NewDocuments(conn, 1).Put(ctx, node.KeysDocument, data, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(natsbus.NewDocuments(conn, 1).Put(ctx, node.KeysDocument, data, 0))(t)
 	stand(t, s, "one", roomsFile(t, 5, "", "a"), func(c *global.Config) { c.KeyRotation = ticket.MinRotation })
 	f := reader(t, s)
 	eventually(t, "a second key is there", func() bool { return len(f.Ring().Keys) == 2 })
@@ -412,25 +386,20 @@ func TestADataCentreThatNobodyListed(t *testing.T) {
 	eventually(t, "it leads", c.leads)
 	var standing atomic.Int64
 	standing.Store(-1)
-	cancel, err := conn.Subscribe(wire.GrantSubject(wire.Root, "lima"), func(_ string, data []byte) {
+	cancel := testkit.Must(conn.Subscribe(wire.GrantSubject(wire.Root, "lima"), func(_ string, data []byte) {
 		g, err := wire.DecodeGrant(data)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		standing.Store(int64(g.Standing))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer cancel()
 	seq := uint64(0)
 	eventually(t, "it is told that it is not listed", func() bool {
 		seq++
 		data, err := wire.EncodeReport(&wire.Report{From: "lima", Instance: 1, Seq: seq, Parts: 1, Sent: 1, Join: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return conn.Publish(wire.ReportSubject(wire.Root, "lima"), data) == nil && standing.Load() == int64(wire.Unlisted)
 	})
 	const alarm = "data centre lima reports but is not listed, it admits no visitor: vestibule fleet add lima"
@@ -452,7 +421,7 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	eventually(t, "it leads", c.leads)
 	var term atomic.Pointer[wire.Term]
 	var standings [2]atomic.Int64 // of instances 1 and 2
-	cancel, err := conn.Subscribe(wire.GrantSubject(wire.Root, "lima"), func(_ string, data []byte) {
+	cancel := testkit.Must(conn.Subscribe(wire.GrantSubject(wire.Root, "lima"), func(_ string, data []byte) {
 		g, err := wire.DecodeGrant(data)
 		if err != nil {
 			t.Error(err)
@@ -460,10 +429,7 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 		}
 		term.Store(&g.From)
 		standings[g.Instance-1].Store(1 + int64(g.Standing))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer cancel()
 	seq := uint64(0)
 	report := func(instance, site uint64) {
@@ -472,13 +438,8 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 		if seen := term.Load(); seen != nil {
 			m.Seen = *seen
 		}
-		data, err := wire.EncodeReport(&m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.Publish(wire.ReportSubject(wire.Root, "lima"), data); err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(wire.EncodeReport(&m))(t)
+		testkit.NoError(t, conn.Publish(wire.ReportSubject(wire.Root, "lima"), data))
 	}
 	docs := natsbus.NewDocuments(conn, 0)
 	eventually(t, "the list holds its site", func() bool {

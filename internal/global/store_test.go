@@ -44,9 +44,7 @@ func store(t *testing.T, js jetstream.JetStream) map[string][]byte {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return out
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, key := range []string{node.RoomsDocument, node.KeysDocument} {
 		e, err := kv.Get(within(t), key)
 		switch {
@@ -62,20 +60,13 @@ func store(t *testing.T, js jetstream.JetStream) map[string][]byte {
 // putBack replaces the store by a backup.
 func putBack(t *testing.T, js jetstream.JetStream, backup map[string][]byte) {
 	t.Helper()
-	if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{
+	testkit.NoError(t, js.DeleteKeyValue(within(t), bucket))
+	kv := testkit.Must(js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{
 		Bucket: bucket, History: 1,
 		Storage: jetstream.FileStorage,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for key, value := range backup {
-		if _, err := kv.Put(within(t), key, value); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(kv.Put(within(t), key, value))(t)
 	}
 }
 
@@ -85,18 +76,11 @@ func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, js jetstream.JetStream, backup map[string][]byte){
 		"purged": func(t *testing.T, js jetstream.JetStream, _ map[string][]byte) {
-			stream, err := js.Stream(within(t), "KV_"+bucket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.Purge(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			stream := testkit.Must(js.Stream(within(t), "KV_"+bucket))(t)
+			testkit.NoError(t, stream.Purge(within(t)))
 		},
 		"deleted": func(t *testing.T, js jetstream.JetStream, _ map[string][]byte) {
-			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, js.DeleteKeyValue(within(t), bucket))
 		},
 		"older": putBack,
 	} {
@@ -138,15 +122,9 @@ func TestTheStoreIsGivenBackTheListOfDataCentresAndTheControls(t *testing.T) {
 	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
 	eventually(t, "it leads, and the bucket is there",
 		func() bool { return c.leads() && c.Status().Rooms["a"].Total == 5 })
-	kv, err := operator(t, s).KeyValue(within(t), bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := testkit.Must(operator(t, s).KeyValue(within(t), bucket))(t)
 	old := node.NewMembers(time.Now(), []string{"dublin"})
-	newest, err := old.Add(time.Now(), "lima")
-	if err != nil {
-		t.Fatal(err)
-	}
+	newest := testkit.Must(old.Add(time.Now(), "lima"))(t)
 	limited := func(version uint64, to int) *room.Controls {
 		mark := room.Mark{Since: 1, By: "test", Until: time.Now().Add(time.Hour).UnixMilli()}
 		return &room.Controls{
@@ -156,18 +134,10 @@ func TestTheStoreIsGivenBackTheListOfDataCentresAndTheControls(t *testing.T) {
 	}
 	put := func(m *node.Members, in *room.Controls) {
 		t.Helper()
-		members, err := node.EncodeMembers(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		controls, err := room.EncodeControls(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		members := testkit.Must(node.EncodeMembers(m))(t)
+		controls := testkit.Must(room.EncodeControls(in))(t)
 		for key, data := range map[string][]byte{node.MembersDocument: members, node.ControlsDocument: controls} {
-			if _, err := kv.Put(within(t), key, data); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(kv.Put(within(t), key, data))(t)
 		}
 	}
 	put(newest, limited(2, 3))
@@ -181,9 +151,7 @@ func TestTheStoreIsGivenBackTheListOfDataCentresAndTheControls(t *testing.T) {
 		"older": func() { put(old, limited(1, 4)) },
 		"gone": func() {
 			for _, key := range []string{node.MembersDocument, node.ControlsDocument} {
-				if err := kv.Delete(within(t), key); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, kv.Delete(within(t), key))
 			}
 		},
 	} {
@@ -220,39 +188,27 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 	first, f := stand(t, s, "one", file, nil), regional(t, s, t.TempDir())
 	eventually(t, "rooms and keys are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 2 })
 	js := operator(t, s)
-	kv, err := js.KeyValue(within(t), bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := testkit.Must(js.KeyValue(within(t), bucket))(t)
 	put := func(doc string, data []byte, err error) {
 		t.Helper()
 		if err == nil {
 			_, err = kv.Put(within(t), doc, data)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
-	list, err := node.NewMembers(time.Now(), []string{"dublin"}).Add(time.Now(), "lima")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testkit.Must(node.NewMembers(time.Now(), []string{"dublin"}).Add(time.Now(), "lima"))(t)
 	members, err := node.EncodeMembers(list)
 	put(node.MembersDocument, members, err)
 	eventually(t, "the list is known", func() bool { return f.Members() != nil && f.Members().Version == list.Version })
 	first.stop()
 	ahead := f.Set().Version() + uint64(time.Hour/time.Millisecond) // by a clock that was ahead
 	_, rooms, err := roomdoc.DecodeRooms(store(t, js)[node.RoomsDocument])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	data, err := roomdoc.EncodeRooms(ahead, rooms)
 	put(node.RoomsDocument, data, err)
 	eventually(t, "the newest rooms are known", func() bool { return f.Set().Version() == ahead })
 	for _, name := range []string{bucket, "vestibule_leases"} {
-		if err := js.DeleteKeyValue(within(t), name); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, js.DeleteKeyValue(within(t), name))
 	}
 
 	empty := reader(t, s)
@@ -281,13 +237,10 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	t.Parallel()
 	const most = 4 << 20
-	s, err := server.NewServer(&server.Options{
+	s := testkit.Must(server.NewServer(&server.Options{
 		DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
 		JetStreamMaxStore: most,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(10 * time.Second) {
@@ -313,9 +266,7 @@ func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 				})
 		})
 	}
-	if err := filler.Purge(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, filler.Purge(within(t)))
 	eventually(t, "one of them leads again, and no alarm is left", func() bool {
 		return leads() && len(both[0].Ready().Alarms)+len(both[1].Ready().Alarms) == 0
 	})
@@ -327,19 +278,14 @@ func TestFirstKeysAreAskedForFirst(t *testing.T) {
 	s := serve(t)
 	conn := connect(t, s, "listener")
 	asked := make(chan []byte, 64)
-	stop, err := conn.Subscribe(wire.AskSubject, func(_ string, data []byte) { asked <- data })
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := testkit.Must(conn.Subscribe(wire.AskSubject, func(_ string, data []byte) { asked <- data }))(t)
 	defer stop()
 	f := reader(t, s)
 	list, err := node.EncodeMembers(node.NewMembers(time.Now(), []string{"dublin"})) // the fleet has begun
 	if err == nil {
 		_, err = natsbus.NewDocuments(conn, 1).Put(within(t), node.MembersDocument, list, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	begun := time.Now()
 	stand(t, s, "one", roomsFile(t, 5, "", "a"), func(c *global.Config) { c.Bootstrap = false })
 	eventually(t, "keys are made", func() bool { return len(f.Ring().Keys) == 2 })
@@ -358,15 +304,11 @@ func TestTwoRingsBecomeOneRing(t *testing.T) {
 			if err == nil {
 				_, err = kv.Put(within(t), node.KeysDocument, data)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		},
 		"at a node": func(t *testing.T, s *embedded.Server, data []byte) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600))
 			regional(t, s, dir)
 		},
 	} {
@@ -385,26 +327,17 @@ func TestTwoRingsBecomeOneRing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			data, err := ticket.EncodeKeyring(other)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := testkit.Must(ticket.EncodeKeyring(other))(t)
 			now := fleettime.TimeOf(time.Now())
 			var sealed []string
 			for _, ring := range []ticket.Keyring{ours, other} {
-				c, err := ticket.NewCodec(ring, room.IDOf("a"), "c")
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testkit.Must(ticket.NewCodec(ring, room.IDOf("a"), "c"))(t)
 				sealed = append(sealed,
 					string(c.Seal(nil, now, &ticket.Ticket{ID: 7, Joined: now}, ticket.NewScratch([32]byte{1}))))
 			}
 			write(t, s, data)
 			eventually(t, "both are one", func() bool { return len(f.Ring().Keys) > 2 && len(f.Alarms()) == 0 })
-			c, err := ticket.NewCodec(f.Ring(), room.IDOf("a"), "c")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := testkit.Must(ticket.NewCodec(f.Ring(), room.IDOf("a"), "c"))(t)
 			for i, value := range sealed {
 				var got ticket.Ticket
 				if err := c.Open(&got, value, &ticket.Scratch{}); err != nil || got.ID != 7 {

@@ -25,9 +25,7 @@ func testCertificatesSayWhenTheyEnd(t *testing.T) {
 		var out []byte
 		for _, end := range at {
 			cert, _, err := testkit.Certificate(1, time.Unix(end, 0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			out = append(out, cert...)
 		}
 		if err := os.WriteFile(file, out, 0o600); err != nil {

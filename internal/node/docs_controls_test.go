@@ -15,12 +15,9 @@ import (
 
 func controls(t *testing.T, version uint64, until int64) []byte {
 	t.Helper()
-	data, err := room.EncodeControls(&room.Controls{Version: version, Rooms: map[string]*room.Control{
+	data := testkit.Must(room.EncodeControls(&room.Controls{Version: version, Rooms: map[string]*room.Control{
 		room.PublicID("sale"): {Limits: &room.Limits{Mark: room.Mark{Since: 1, Until: until}, TotalActiveUsers: 3}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	return data
 }
 
@@ -90,10 +87,7 @@ func TestPhasesBeginByThemselves(t *testing.T) {
 		Name: "launch", Start: start, End: start + 60_000,
 		Overrides: room.Overrides{"total_active_users": 50, "new_users_per_minute": 40},
 	}}
-	data, err := roomdoc.EncodeRooms(1, room.Document{Rooms: []room.Settings{s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(roomdoc.EncodeRooms(1, room.Document{Rooms: []room.Settings{s}}))(t)
 	f.Offer(t.Context(), RoomsDocument, data)
 	total := func() int { return f.Set().ByName("sale").TotalActiveUsers }
 	if total() != 10 {

@@ -8,29 +8,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/lab/testkit"
 )
 
 var june = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 func members(t *testing.T, m *Members) []byte {
 	t.Helper()
-	data, err := EncodeMembers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(EncodeMembers(m))(t)
 }
 
 // The stored document: an incompatible change breaks running fleets.
 func TestTheMembersDocumentIsStoredLikeThis(t *testing.T) {
 	m := NewMembers(june, []string{"nairobi", "dublin"})
-	m, err := m.Add(june, "lima")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, err = m.Drain(june, "dublin"); err != nil {
-		t.Fatal(err)
-	}
+	m = testkit.Must(m.Add(june, "lima"))(t)
+	m = testkit.Must(m.Drain(june, "dublin"))(t)
 	const want = `{"version":1780315200002,"data_centers":[` +
 		`{"name":"nairobi","state":"active"},{"name":"dublin","state":"draining"},{"name":"lima","state":"active","since":1780315200001}]}`
 	data := members(t, m)
@@ -153,10 +146,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 func TestTheNewestMembersStay(t *testing.T) {
 	f := follow(t, t.TempDir(), memoryStore{})
 	first := NewMembers(june, []string{"nairobi"})
-	second, err := first.Add(june, "lima")
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := testkit.Must(first.Add(june, "lima"))(t)
 	f.Offer(t.Context(), MembersDocument, nil)
 	if f.Alarm(MembersDocument) != "" || f.Members() != nil {
 		t.Error("a fleet that begins")

@@ -27,10 +27,7 @@ func many(n int) room.Document {
 // publish stores a document and returns its head.
 func publish(t *testing.T, docs memoryStore, version uint64, d room.Document, limit int) []byte {
 	t.Helper()
-	stored, err := roomstore.Pack(version, d, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := testkit.Must(roomstore.Pack(version, d, limit))(t)
 	for key, data := range stored {
 		if len(data) > limit {
 			t.Errorf("%s: %d bytes, the limit is %d", key, len(data), limit)
@@ -46,10 +43,7 @@ func TestADocumentThatFitsIsPlain(t *testing.T) {
 	d := many(100)
 	sortDocument(&d)
 	head := publish(t, memoryStore{}, 7, d, 1<<20)
-	want, err := roomdoc.EncodeRooms(7, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(roomdoc.EncodeRooms(7, d))(t)
 	if !bytes.Equal(head, want) {
 		t.Errorf("not plain: %.100s", head)
 	}
@@ -66,10 +60,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 		t.Fatalf("%d rooms, %d changes", n, f.changes)
 	}
 	// The copy on disk is whole.
-	data, err := os.ReadFile(filepath.Join(f.dir, "rooms.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(filepath.Join(f.dir, "rooms.json")))(t)
 	if _, d, err := roomdoc.DecodeRooms(data); err != nil || len(d.Rooms) != 500 {
 		t.Fatalf("on disk: %d rooms, %v", len(d.Rooms), err)
 	}

@@ -21,6 +21,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 )
 
 // memoryStore is a store of pages.
@@ -53,9 +54,7 @@ func follow(t *testing.T, dir string, docs memoryStore) *follower {
 	f := &follower{dir: dir, docs: docs}
 	var err error
 	f.Fleet, err = NewFleet(dir, docs, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() { f.changes++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return f
 }
 
@@ -68,11 +67,7 @@ func rooms(t *testing.T, version uint64, page string, names ...string) []byte {
 			SessionDuration: room.MinSession, Origin: "http://127.0.0.1:1", WaitingPage: page,
 		}.WithDefaults())
 	}
-	data, err := roomdoc.EncodeRooms(version, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(roomdoc.EncodeRooms(version, d))(t)
 }
 
 func keys(t *testing.T, rotations int) []byte {
@@ -85,11 +80,7 @@ func keys(t *testing.T, rotations int) []byte {
 			t.Fatal(err)
 		}
 	}
-	data, err := ticket.EncodeKeyring(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(ticket.EncodeKeyring(ring))(t)
 }
 
 // otherKeys are the keys of another fleet, or of this one after it lost its own.
@@ -103,11 +94,7 @@ func otherKeys(t *testing.T, rotations int) []byte {
 			t.Fatal(err)
 		}
 	}
-	data, err := ticket.EncodeKeyring(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(ticket.EncodeKeyring(ring))(t)
 }
 
 func (f *follower) names() []string {
@@ -224,9 +211,7 @@ func TestABrokenCopyOnDiskIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for _, doc := range []string{"rooms.json", "keys.json"} {
-				if err := os.WriteFile(filepath.Join(dir, doc), broken, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.WriteFile(filepath.Join(dir, doc), broken, 0o600))
 			}
 			f := follow(t, dir, nil)
 			if f.Set() != nil || len(f.Ring().Keys) != 0 {
@@ -245,9 +230,7 @@ func TestABrokenCopyOnDiskIsReplaced(t *testing.T) {
 // A full disk does not prevent a change.
 func TestAChangeThatCannotBeKeptIsTakenAllTheSame(t *testing.T) {
 	f := follow(t, t.TempDir(), nil)
-	if err := os.RemoveAll(f.dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(f.dir))
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 1, "", "a"))
 	if !slices.Equal(f.names(), []string{"a"}) {
 		t.Error("not taken")
@@ -303,10 +286,7 @@ func TestTheLedgerGoesByTheRooms(t *testing.T) {
 		})
 	}
 	d.Rooms[1].PartitionPolicy, d.Rooms[1].LostAfter = room.PolicyCap, 2*time.Minute
-	set, err := room.NewSet(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(room.NewSet(d, 1))(t)
 	got := map[room.ID]ledger.RoomConfig{}
 	for _, r := range LedgerRooms(set) {
 		got[r.ID] = r

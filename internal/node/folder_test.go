@@ -9,23 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
 func openFolder(t *testing.T, dir string) *node.Folder {
 	t.Helper()
-	f, err := node.OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return testkit.Must(node.OpenFolder(dir))(t)
 }
 
 func closeFolder(t *testing.T, f *node.Folder) {
 	t.Helper()
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 }
 
 // used returns a folder that two instances have used.
@@ -36,9 +31,7 @@ func used(t *testing.T) string {
 	if past := f.Succeeds(slog.New(slog.DiscardHandler)); len(past) > 0 {
 		t.Fatalf("a new folder tells of %v", past)
 	}
-	if err := f.Keep([]uint64{7, 8}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Keep([]uint64{7, 8}))
 	closeFolder(t, f)
 	return dir
 }
@@ -46,23 +39,15 @@ func used(t *testing.T) string {
 func TestAFolderTellsWhoUsedItBefore(t *testing.T) {
 	dir := used(t)
 	moved := filepath.Join(t.TempDir(), "moved")
-	if err := os.Rename(dir, moved); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(dir, moved))
 	f := openFolder(t, moved) // moved, not copied: the same files
 	defer closeFolder(t, f)
 	if past := f.Succeeds(slog.New(slog.DiscardHandler)); !slices.Equal(past, []uint64{7, 8}) {
 		t.Errorf("tells of %v, want 7 and 8", past)
 	}
-	entries, err := os.ReadDir(moved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(moved))(t)
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(e.Info())(t)
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: mode %v", e.Name(), info.Mode())
 		}
@@ -72,9 +57,7 @@ func TestAFolderTellsWhoUsedItBefore(t *testing.T) {
 func TestACopiedFolderProvesNothing(t *testing.T) {
 	dir := used(t)
 	dup := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(dup, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(dup, os.DirFS(dir)))
 	var log strings.Builder
 	f := openFolder(t, dup)
 	defer closeFolder(t, f)
@@ -98,9 +81,7 @@ func TestAFolderIsUsedByOneProcess(t *testing.T) {
 
 func TestABrokenFolderProvesNothing(t *testing.T) {
 	dir := used(t)
-	if err := os.WriteFile(filepath.Join(dir, "instances.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "instances.json"), []byte("{"), 0o600))
 	f := openFolder(t, dir)
 	defer closeFolder(t, f)
 	if past := f.Succeeds(slog.New(slog.DiscardHandler)); len(past) > 0 {

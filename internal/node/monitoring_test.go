@@ -19,10 +19,7 @@ import (
 // the node with visitors is.
 func TestNodesShareAListenerForMonitoring(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
-	m, err := NewMonitoring("127.0.0.1:0", quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(NewMonitoring("127.0.0.1:0", quiet))(t)
 	if _, err := NewMonitoring(strings.TrimPrefix(m.URL(), "http://"), quiet); err == nil {
 		t.Error("two listeners at one address")
 	}
@@ -55,10 +52,7 @@ func TestNodesShareAListenerForMonitoring(t *testing.T) {
 
 	start := func(name string, visitors bool, r Readiness) (end func()) {
 		t.Helper()
-		d, err := NewDebug(&Base{}, name, m, quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := testkit.Must(NewDebug(&Base{}, name, m, quiet))(t)
 		if d.URL() != m.URL() || len(d.Listeners()) != 1 || d.Listeners()[0] != m.listener.Addr() {
 			t.Errorf("%s listens at %v (%s), want %s", name, d.Listeners(), d.URL(), m.URL())
 		}

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
+
+	"vestibule/internal/lab/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,9 +51,7 @@ func defaults() sample {
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -62,9 +62,7 @@ func TestFlagsBeatEnvironmentBeatsFileBeatsDefaults(t *testing.T) {
 	t.Setenv("VESTIBULE_DEEPER_NAME", "env")
 	got := defaults()
 	var out strings.Builder
-	if _, err := Load("sample", &got, []string{"--config", file, "--wait", "4s", "--list", "c,d"}, &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Load("sample", &got, []string{"--config", file, "--wait", "4s", "--list", "c,d"}, &out))(t)
 	want := defaults()
 	want.Name, want.N, want.Wait, want.List, want.Deeper.Name = "file", 9, 4*time.Second, []string{"c", "d"}, "env"
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -91,9 +89,7 @@ func TestListsAreReplacedWhole(t *testing.T) {
 			shared := []string{"x", "y", "z"}
 			cfg := defaults()
 			cfg.List = shared
-			if _, err := Load("sample", &cfg, []string{"--config", write(t, c.yaml)}, io.Discard); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(Load("sample", &cfg, []string{"--config", write(t, c.yaml)}, io.Discard))(t)
 			if !slices.Equal(cfg.List, c.want) || !slices.Equal(shared, []string{"x", "y", "z"}) {
 				t.Errorf("the list is %q, want %q; the default is %q now", cfg.List, c.want, shared)
 			}
@@ -215,9 +211,7 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 	ready := Readiness{Reasons: []string{"no keys yet"}}
 	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}, Profiles: ProfilesConfig{"127.0.0.1:0"}}, "A <node>",
 		nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	d.Registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "of_the_node", Help: "h"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done, drained := make(chan error, 1), make(chan struct{})
@@ -279,9 +273,7 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 
 func TestMetricsAreSound(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	if _, err := NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), reg, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), reg, nil))(t)
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Error(err, problems)
@@ -303,14 +295,8 @@ func TestVariablesOfTheClientAreNotThoseOfANode(t *testing.T) {
 // fetch returns the status and the body of an answer.
 func fetch(t *testing.T, client *http.Client, url string) (int, string) {
 	t.Helper()
-	r, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(client.Get(url))(t)
 	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := testkit.Must(io.ReadAll(r.Body))(t)
 	return r.StatusCode, string(body)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // TestSnapshotsProveOnlyInTheirFolder: the next process reads what the one before wrote, unless the folder was copied,
@@ -23,9 +25,7 @@ func TestSnapshotsProveOnlyInTheirFolder(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(name, []byte(change(string(data))), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	for _, c := range []struct {
 		what   string
@@ -35,9 +35,7 @@ func TestSnapshotsProveOnlyInTheirFolder(t *testing.T) {
 		{"nothing", func(_ *testing.T, f *Folder) string { return f.dir }, true},
 		{"a copy", func(t *testing.T, f *Folder) string {
 			to := t.TempDir()
-			if err := os.CopyFS(filepath.Join(to, "copy"), os.DirFS(f.dir)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.CopyFS(filepath.Join(to, "copy"), os.DirFS(f.dir)))
 			return filepath.Join(to, "copy")
 		}, false},
 		{"another boot", func(t *testing.T, f *Folder) string {
@@ -64,30 +62,19 @@ func TestSnapshotsProveOnlyInTheirFolder(t *testing.T) {
 			return f.dir
 		}, false},
 		{"a removal", func(t *testing.T, f *Folder) string {
-			if err := f.DropPast(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, f.DropPast())
 			return f.dir
 		}, false},
 	} {
-		f, err := OpenFolder(filepath.Join(t.TempDir(), "data"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(OpenFolder(filepath.Join(t.TempDir(), "data")))(t)
 		var data [][]byte
 		for _, s := range written {
 			data = append(data, []byte(s))
 		}
-		if err := f.KeepPast(data); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.KeepPast(data))
 		dir := c.change(t, f)
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if f, err = OpenFolder(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.Close())
+		f = testkit.Must(OpenFolder(dir))(t)
 		var got []string
 		for _, s := range f.Pasts(slog.New(slog.DiscardHandler)) {
 			got = append(got, string(s))
@@ -95,18 +82,14 @@ func TestSnapshotsProveOnlyInTheirFolder(t *testing.T) {
 		if proves := slices.Equal(got, written); proves != c.proves || !proves && len(got) > 0 {
 			t.Errorf("after %s the next process reads %q", c.what, got)
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.Close())
 	}
 }
 
 // TestARestoredSnapshotProvesNothing: a file that was written again later than its content says is a backup.
 func TestARestoredSnapshotProvesNothing(t *testing.T) {
 	name := filepath.Join(t.TempDir(), pastFile)
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, nil, 0o600))
 	now := time.Now()
 	if err := unchangedSince(name, now); err != nil {
 		t.Errorf("a file just written: %v", err)

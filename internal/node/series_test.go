@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestRoomsShareLabels(t *testing.T) {
@@ -33,10 +34,7 @@ func TestRoomsShareLabels(t *testing.T) {
 			Name: name, Host: name + ".example", TotalActiveUsers: 1, NewUsersPerMinute: 1, Origin: "http://10.0.0.1",
 		})
 	}
-	set, err := room.NewSet(doc, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(room.NewSet(doc, 1))(t)
 	s.Keep(set)
 	if s.Label("late", true) != "late" || s.Label("r1", true) != "r1" {
 		t.Error("rooms that went keep their places")
@@ -61,9 +59,7 @@ func TestRoomsWithOneLabelAreAddedUp(t *testing.T) {
 	var got []string
 	for s := range out {
 		var w dto.Metric
-		if err := s.Write(&w); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Write(&w))
 		text := ""
 		for _, l := range w.Label {
 			text += l.GetValue() + " "

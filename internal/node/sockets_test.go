@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // Variables for another process are ignored; those for this one must be a number.
@@ -47,10 +49,7 @@ func TestPassedSockets(t *testing.T) {
 // A socket is taken by its bound address, once.
 func TestSocketsAreTakenByAddress(t *testing.T) {
 	open := func(addr string) *net.TCPListener {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Must(net.Listen("tcp", addr))(t)
 		t.Cleanup(func() { _ = l.Close() }) // maybe closed
 		return l.(*net.TCPListener)
 	}
@@ -81,19 +80,14 @@ func TestFileIsLoaded(t *testing.T) {
 	was, cfg := defaults(), defaults()
 	cfg.Name, cfg.On, cfg.List, cfg.Wait, cfg.Deeper.Name, cfg.DataDir = "a: b", false, []string{"x, y", "z"},
 		90*time.Second, "below", "/data"
-	text, err := File(&cfg, &was)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(File(&cfg, &was))(t)
 	for _, key := range []string{"n:", "log:", "metrics:"} {
 		if strings.HasPrefix(string(text), key) || strings.Contains(string(text), "\n"+key) {
 			t.Errorf("%s has its default and is written:\n%s", key, text)
 		}
 	}
 	got := defaults()
-	if _, err := Load("sample", &got, []string{"--config", write(t, string(text))}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Load("sample", &got, []string{"--config", write(t, string(text))}, io.Discard))(t)
 	if diff := cmp.Diff(cfg, got); diff != "" {
 		t.Errorf("(-written +loaded):\n%s\n%s", diff, text)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 // Bond is exported, like structs that shells embed.
@@ -21,9 +22,7 @@ type Bond struct {
 // TestStatusHasUnitsAndNames: what /status tells can be read without the program's text.
 func TestStatusHasUnitsAndNames(t *testing.T) {
 	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}}, "test", nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -53,9 +52,7 @@ func TestStatusHasUnitsAndNames(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		body, err := io.ReadAll(w.Result().Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return w.Code, string(body)
 	}
 	code, got := ask("/status")

@@ -42,17 +42,12 @@ func TestFleetTimeIsKeptOverAStart(t *testing.T) {
 	}
 
 	file := filepath.Join(dir, timeFile)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(file))(t)
 	for name, text := range map[string]string{
 		"damaged":       string(data[:len(data)/2]),
 		"another start": strings.Replace(string(data), bootID(), "another", 1),
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		var log testkit.Log
 		k := NewTimekeeper(dir, clock, slog.New(slog.NewTextHandler(&log, nil))).Known(clock.Now())
 		if k.OK() || !strings.Contains(log.String(), "no usable fleet time in data_dir") {

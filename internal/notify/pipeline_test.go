@@ -110,13 +110,8 @@ type heard struct {
 
 func newPipeline(t testing.TB) *pipeline {
 	p := newPipelineWithoutRooms(t)
-	data, err := json.Marshal(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := natsbus.NewDocuments(p.conn, 1, "notifier").Put(testkit.Within(t), "notifier", data, 0); err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(json.Marshal(secret))(t)
+	testkit.Must(natsbus.NewDocuments(p.conn, 1, "notifier").Put(testkit.Within(t), "notifier", data, 0))(t)
 	return p
 }
 
@@ -127,29 +122,18 @@ func newPipelineWithoutRooms(t testing.TB) *pipeline {
 	p.startNATS()
 	t.Cleanup(func() { p.nats.Stop() })
 	p.push = newPushService(t, http.HandlerFunc(p.take))
-	var err error
-	if p.sealer, err = push.NewSealer(secret); err != nil {
-		t.Fatal(err)
-	}
+	p.sealer = testkit.Must(push.NewSealer(secret))(t)
 	p.conn = p.connect("global")
-	if err := p.conn.EnsurePushes(testkit.Within(t), 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.conn.EnsurePushes(testkit.Within(t), 1))
 	return p
 }
 
 func (p *pipeline) startNATS() {
-	var err error
-	if p.nats, err = embedded.Start(p.opts); err != nil {
-		p.t.Fatal(err)
-	}
+	p.nats = testkit.Must(embedded.Start(p.opts))(p.t)
 }
 
 func (p *pipeline) connect(name string) *natsbus.Conn {
-	c, err := natsbus.Connect(natsbus.Options{URL: p.nats.URL(), Name: name, Log: quiet})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	c := testkit.Must(natsbus.Connect(natsbus.Options{URL: p.nats.URL(), Name: name, Log: quiet}))(p.t)
 	p.t.Cleanup(c.Close)
 	return c
 }
@@ -245,16 +229,13 @@ func newWorker(name string, conn *natsbus.Conn, out node.Outbound, at string) *W
 // spawn starts a process of a role and returns what kills it.
 func (p *pipeline) spawn(role string) (kill func()) {
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.push.Certificate().Raw})
-	c, err := process.Start(process.Options{
+	c := testkit.Must(process.Start(process.Options{
 		Name: role, Argv: []string{os.Args[0]}, Stderr: os.Stderr,
 		Env: []string{
 			roleEnv + "=" + role, natsEnv + "=" + p.opts.Listen, dirEnv + "=" + p.opts.Dir,
 			pushEnv + "=" + p.push.Listener.Addr().String(), rootEnv + "=" + string(root),
 		},
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	}))(p.t)
 	kill = sync.OnceFunc(func() {
 		if err := c.End(syscall.SIGKILL, time.Minute); err != nil {
 			p.t.Error(err)
@@ -307,9 +288,7 @@ func TestThePipeline(t *testing.T) {
 	}
 	ctx := testkit.Within(t)
 	for v := uint64(1); v <= 40; v++ {
-		if err := p.subscribe(ctx, v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.subscribe(ctx, v))
 	}
 	a, _ := p.worker("a")
 	b, _ := p.worker("b")
@@ -324,9 +303,7 @@ func TestThePipeline(t *testing.T) {
 				func() bool { return p.delivered(v, push.Confirmed) == 1 })
 		}
 	}
-	if err := p.conn.StorePush(ctx, uint64(shop), left, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.conn.StorePush(ctx, uint64(shop), left, nil))
 	testkit.Eventually(t, "those up to 10 are called, and those up to 25 notified of their turn soon", func() bool {
 		p.call(10, 25)
 		for v := uint64(1); v <= 25; v++ {
@@ -404,10 +381,7 @@ func (p *pipeline) stored(ctx context.Context) map[uint64]string {
 // or late.
 func TestKilledNotifiers(t *testing.T) {
 	p := newPipeline(t)
-	var err error
-	if p.key, err = ecdh.P256().GenerateKey(crand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	p.key = testkit.Must(ecdh.P256().GenerateKey(crand.Reader))(t)
 	p.keys.Public = p.key.PublicKey().Bytes()
 	p.nats.Stop()
 	kills := map[string]func(){}
@@ -513,9 +487,7 @@ func TestAnEndedNotifierGivesBack(t *testing.T) {
 	const n = 2 * atOnce
 	ctx := testkit.Within(t)
 	for v := uint64(1); v <= n; v++ {
-		if err := p.subscribe(ctx, v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.subscribe(ctx, v))
 	}
 	a, end := p.worker("a")
 	testkit.Eventually(t, "all that it may send are on their way", func() bool { return len(a.limit) == atOnce })
@@ -548,18 +520,14 @@ func TestAnEndedNotifierGivesBack(t *testing.T) {
 func TestNoRoomNotifiesYet(t *testing.T) {
 	p := newPipelineWithoutRooms(t)
 	docs := natsbus.NewDocuments(p.conn, 1, "notifier")
-	if _, err := docs.Put(testkit.Within(t), "notifier", []byte("x"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(docs.Put(testkit.Within(t), "notifier", []byte("x"), 0))(t)
 	w, _ := p.worker("a")
 	testkit.Eventually(t, "an unreadable secret is reported", func() bool {
 		r := w.Ready()
 		return !r.Ready && len(r.Reasons) == 1 && strings.Contains(r.Reasons[0], "the secret of notifications")
 	})
 	q := newPipelineWithoutRooms(t)
-	if _, err := natsbus.NewDocuments(q.conn, 1).Put(testkit.Within(t), "rooms", []byte("x"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(natsbus.NewDocuments(q.conn, 1).Put(testkit.Within(t), "rooms", []byte("x"), 0))(t)
 	w, _ = q.worker("a")
 	testkit.Eventually(t, "it is ready", func() bool { return w.Ready().Ready })
 }

@@ -20,16 +20,13 @@ import (
 
 	"vestibule/internal/core/push"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
 func identity(t testing.TB) *push.Identity {
 	t.Helper()
-	id, err := push.NewIdentity(ticket.Secret{1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return testkit.Must(push.NewIdentity(ticket.Secret{1}))(t)
 }
 
 // deliver makes one attempt.
@@ -45,20 +42,14 @@ func deliver(t testing.TB, s *sender, sub *push.Subscription, m *Message) Result
 // browserKeys are the keys of a subscription.
 func browserKeys(t testing.TB) push.Subscription {
 	t.Helper()
-	key, err := ecdh.P256().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkit.Must(ecdh.P256().GenerateKey(rand.Reader))(t)
 	return push.Subscription{Public: key.PublicKey().Bytes(), Auth: make([]byte, push.Auth), Language: "en-US", Page: "/"}
 }
 
 // names is a DNS server that answers every question for an A or AAAA record with the next address.
 func names(t testing.TB, next func() netip.Addr) *net.Resolver {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -100,10 +91,7 @@ func names(t testing.TB, next func() netip.Addr) *net.Resolver {
 // service resolves to, at the moment of the connection.
 func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 	hit := &atomic.Int32{}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &httptest.Server{
 		Listener: l,
 		Config:   &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hit.Add(1) })},
@@ -127,9 +115,7 @@ func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 		}
 	}
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	looked := names(t, func() netip.Addr {
 		t.Error("a name is looked up")
 		return netip.MustParseAddr("8.8.8.8")

@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // Every language has a file and every file a language; loading checks for missing messages, plural forms and
 // placeholders.
 func TestEveryLanguageHasACatalog(t *testing.T) {
-	files, err := filepath.Glob("messages/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("messages/*.json"))(t)
 	if len(files) != len(room.Languages) || len(catalogs) != len(files) {
 		t.Errorf("%d files and %d catalogs for %d languages", len(files), len(catalogs), len(room.Languages))
 	}
@@ -75,10 +73,7 @@ func TestVisitorsAreAddressedInOneWay(t *testing.T) {
 }
 
 func TestWhatTranslatorsGetWrongIsNamed(t *testing.T) {
-	data, err := os.ReadFile("messages/pl-PL.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("messages/pl-PL.json"))(t)
 	for _, tc := range []struct{ old, new, want string }{
 		{
 			`"many": "{n} minut"`, `"other": "{n} minut"`,

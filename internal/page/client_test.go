@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 //go:embed client.js
@@ -26,10 +27,7 @@ func TestMinifiedFilesAreCurrent(t *testing.T) {
 	}
 	for line := range strings.Lines(string(sums)) {
 		want, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(os.ReadFile(name))(t)
 		if got := sha256.Sum256(data); hex.EncodeToString(got[:]) != want {
 			t.Errorf("%s has changed: run make scripts", name)
 		}
@@ -56,9 +54,7 @@ func TestTheClientHasItsWords(t *testing.T) {
 	}
 	for _, code := range room.Languages {
 		var words map[string]any
-		if err := json.Unmarshal([]byte(LangOf(code).Words()), &words); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(LangOf(code).Words()), &words))
 		for key := range used {
 			if words[key] == nil {
 				t.Errorf("%s has no %q", code, key)

@@ -15,22 +15,16 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 )
 
 // unpacked returns what the standard library reads.
 func unpacked(t *testing.T, data []byte) []byte {
 	t.Helper()
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(gzip.NewReader(bytes.NewReader(data)))(t)
 	r.Multistream(false)
-	out, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return testkit.Must(io.ReadAll(r))(t)
 }
 
 // samePage holds a page with gzip against the same without.
@@ -64,16 +58,9 @@ func TestPagesWithGzip(t *testing.T) {
 			}
 			sizes = append(sizes, size)
 			var all bytes.Buffer
-			z, err := gzip.NewWriterLevel(&all, gzip.BestCompression)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := z.Write(page.Builtin().Render(nil, &v)); err != nil {
-				t.Fatal(err)
-			}
-			if err := z.Close(); err != nil {
-				t.Fatal(err)
-			}
+			z := testkit.Must(gzip.NewWriterLevel(&all, gzip.BestCompression))(t)
+			testkit.Must(z.Write(page.Builtin().Render(nil, &v)))(t)
+			testkit.NoError(t, z.Close())
 			if v.Lang == page.English && size > english || size > all.Len()*percent/100 {
 				t.Errorf("%s: %d bytes, and %d if it is compressed whole", v.Lang.Code(), size, all.Len())
 			}
@@ -87,10 +74,7 @@ func TestPagesWithGzip(t *testing.T) {
 // Pages of random visitors are the same with gzip, in every language, with and without a style, with several visitors
 // at once.
 func TestPagesOfRandomVisitorsWithGzip(t *testing.T) {
-	branded, err := page.Custom([]byte("p{color:red}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	branded := testkit.Must(page.Custom([]byte("p{color:red}")))(t)
 	for worker := range uint64(4) {
 		t.Run(strconv.FormatUint(worker, 10), func(t *testing.T) {
 			t.Parallel()

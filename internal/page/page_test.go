@@ -20,6 +20,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 	"vestibule/internal/page/checkpage"
 )
@@ -44,14 +45,9 @@ func sample(t testing.TB, name string) page.Visitor {
 func golden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *rewrite {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, got, 0o600))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(os.ReadFile(file))(t)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("run with -rewrite if this is meant (-golden +ours):\n%s", diff)
 	}
@@ -82,9 +78,7 @@ func TestTheJSONHasTheVariablesOfTemplates(t *testing.T) {
 			var answer struct {
 				Fields map[string]any `json:"cfWaitingRoom"`
 			}
-			if err := json.Unmarshal(page.AppendJSON(nil, &v), &answer); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(page.AppendJSON(nil, &v), &answer))
 			values := page.Values(&v)
 			for field, got := range answer.Fields {
 				if n, ok := got.(float64); ok {
@@ -104,9 +98,7 @@ func TestTheJSONHasTheVariablesOfTemplates(t *testing.T) {
 func TestTheJSONIsGolden(t *testing.T) {
 	v := one()
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, page.AppendJSON(nil, &v), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Indent(&indented, page.AppendJSON(nil, &v), "", "  "))
 	golden(t, "testdata/page.golden.json", indented.Bytes())
 }
 
@@ -118,9 +110,7 @@ func TestThePageHasTheJSON(t *testing.T) {
 	for _, s := range page.Samples {
 		shown := page.Builtin().Render(nil, &s.Visitor)
 		var values []any
-		if err := json.Unmarshal(list.FindSubmatch(shown)[1], &values); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(list.FindSubmatch(shown)[1], &values))
 		got, ok := values[len(values)-1].(map[string]any)
 		fields := strings.Fields(string(names.FindSubmatch(shown)[1]))
 		if !ok || len(fields) != len(values)-1 {
@@ -132,9 +122,7 @@ func TestThePageHasTheJSON(t *testing.T) {
 		var want struct {
 			Vestibule map[string]any `json:"vestibule"`
 		}
-		if err := json.Unmarshal(page.AppendJSON(nil, &s.Visitor), &want); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(page.AppendJSON(nil, &s.Visitor), &want))
 		if diff := cmp.Diff(want.Vestibule, got); diff != "" {
 			t.Errorf("%s: (-JSON +page):\n%s", s.Name, diff)
 		}
@@ -423,13 +411,8 @@ func TestColours(t *testing.T) {
 func TestBranding(t *testing.T) {
 	const style = ":root{--vr-accent:#0a7d4f;\r\n" +
 		"  --vr-logo:url(data:image/svg+xml,%3Csvg/%3E);--vr-logo-display:block}\r\n/* { } */ h1::after{content:\"}\"}\n"
-	if _, err := checkpage.Check([]byte(style)); err != nil {
-		t.Fatal(err)
-	}
-	p, err := page.Custom([]byte(style))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(checkpage.Check([]byte(style)))(t)
+	p := testkit.Must(page.Custom([]byte(style)))(t)
 	v := one()
 	shown := string(p.Render(nil, &v))
 	m := regexp.MustCompile(`(?s)</script>\n<style>(.*?)</style>`).FindStringSubmatch(shown)
@@ -474,10 +457,7 @@ func TestTimes(t *testing.T) {
 		"2000-02-28", "2000-02-29", "2000-03-01", "2024-02-29", "2024-12-31", "2025-01-01",
 		"2100-02-28", "2100-03-01",
 	} {
-		at, err := time.Parse(time.DateOnly, date)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := testkit.Must(time.Parse(time.DateOnly, date))(t)
 		times = append(times, at, at.Add(24*time.Hour-time.Millisecond))
 	}
 	for range 2000 {

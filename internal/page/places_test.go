@@ -12,6 +12,7 @@ import (
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 )
 
@@ -28,10 +29,7 @@ type vector struct {
 
 func (x *vector) work(t *testing.T) {
 	t.Helper()
-	b, err := page.ReadBroadcast(x.Message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(page.ReadBroadcast(x.Message))(t)
 	v, joined := b.View, fleettime.Time(x.Joined)
 	x.Ahead, x.Total = v.Place(joined, true), v.Waiting()
 	wait, ok := v.Wait(x.Ahead)
@@ -86,24 +84,14 @@ func TestPlaces(t *testing.T) {
 		for range 240 {
 			x := drawVector(t, rng)
 			x.work(t)
-			text, err := json.Marshal(&x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Must(json.Marshal(&x))(t)
 			all = append(all, string(text))
 		}
-		if err := os.WriteFile(file, []byte("[\n"+strings.Join(all, ",\n")+"\n]\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte("[\n"+strings.Join(all, ",\n")+"\n]\n"), 0o600))
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(file))(t)
 	var all []vector
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(data, &all))
 	next, known := 0, 0
 	for _, want := range all {
 		got := want

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cbroglie/mustache"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 	"vestibule/internal/page/checkpage"
 )
@@ -33,10 +34,7 @@ func TestCustomPages(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
-		p, err := page.Custom([]byte(tc.page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(page.Custom([]byte(tc.page)))(t)
 		if got := string(p.Render(nil, v)); got != tc.want {
 			t.Errorf("%s: rendered %q, want %q", tc.name, got, tc.want)
 		}
@@ -46,9 +44,7 @@ func TestCustomPages(t *testing.T) {
 // Every variable shows the same wait for a visitor that is next.
 func TestAShortWaitIsOneMinute(t *testing.T) {
 	p, err := page.Custom([]byte("{{waitTime}}, {{waitTimeHours}}:{{waitTimeHourMinutes}}, {{waitTimeFormatted}}<br>"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	v := page.Samples[0].Visitor
 	v.Decision.Next, v.Decision.Wait = true, 0
 	if got, want := string(p.Render(nil, &v)), "1, 0:1, 1 minute<br>"; got != want {
@@ -63,10 +59,7 @@ func TestAShortWaitIsOneMinute(t *testing.T) {
 // The page's own scripts get the nonce of the policy, at any position; nothing else does.
 func TestScriptsOfCustomPagesGetTheNonce(t *testing.T) {
 	const text = "<script src=\"https://x.test/a.js\"></script><SCRIPT>if (1<2) {{#queueAll}}<script\n>{{/queueAll}}</SCRIPT><scripty {{! <script> }}<script"
-	p, err := page.Custom([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(page.Custom([]byte(text)))(t)
 	v := page.Samples[0].Visitor
 	v.QueueAll, v.Nonce = true, "n0-nce"
 	const want = "<script nonce=n0-nce src=\"https://x.test/a.js\"></script><SCRIPT nonce=n0-nce>if (1<2) <script nonce=n0-nce\n></SCRIPT><scripty <script"
@@ -145,10 +138,7 @@ func TestDoubtsAboutAPage(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tc.name, doubts[i], want)
 			}
 		}
-		shown, err := page.Custom([]byte(tc.page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		shown := testkit.Must(page.Custom([]byte(tc.page)))(t)
 		if got := string(shown.Render(nil, &page.Samples[0].Visitor)); tc.shown != "" && got != tc.shown {
 			t.Errorf("%s: rendered %q, want %q", tc.name, got, tc.shown)
 		}
@@ -157,10 +147,7 @@ func TestDoubtsAboutAPage(t *testing.T) {
 
 // Only the operator's page may use the origins of the room's setting.
 func TestSourcesOfAPage(t *testing.T) {
-	shown, err := page.Custom([]byte("<script src=https://cdn.test/a.js></script>"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown := testkit.Must(page.Custom([]byte("<script src=https://cdn.test/a.js></script>")))(t)
 	policy := shown.Policy("n", "https://cdn.test https://api.test:8443")
 	for _, want := range []string{
 		"script-src 'nonce-n' https://cdn.test https://api.test:8443",

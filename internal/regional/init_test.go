@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/members"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
@@ -37,13 +38,8 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 	}
 	first.stop()
 	js := s.operator()
-	kv, err := js.KeyValue(t.Context(), "vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Purge(t.Context(), "dublin"); err != nil {
-		t.Fatal(err)
-	}
+	kv := testkit.Must(js.KeyValue(t.Context(), "vestibule_promises"))(t)
+	testkit.NoError(t, kv.Purge(t.Context(), "dublin"))
 	second := s.regional("two")
 	eventually(t, "the second leads", second.leads)
 	if !waits(second) {
@@ -116,29 +112,17 @@ func TestAFleetIsInitializedAsAWhole(t *testing.T) {
 // An operator may be wrong: a node that has ticket keys, and a store that has some, stop the initialization.
 func TestAFleetWithKeysIsNotInitialized(t *testing.T) {
 	t.Parallel()
-	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now()), time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := ticket.EncodeKeyring(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now()), time.Hour, rand.Reader))(t)
+	data := testkit.Must(ticket.EncodeKeyring(ring))(t)
 	for name, plant := range map[string]func(t *testing.T, s *site){
 		"at a node": func(t *testing.T, s *site) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600))
 			conn := s.connect("old")
 			f, err := node.NewFleet(dir, natsbus.NewDocuments(conn, 0), quiet, prometheus.NewRegistry(), func() {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			unsubscribe, err := f.Hand(conn, node.Holder{DC: "dublin", Name: "old", Edge: true}, node.KeysDocument)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			t.Cleanup(unsubscribe)
 		},
 		"in the store": func(t *testing.T, s *site) {

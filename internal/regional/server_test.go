@@ -43,17 +43,14 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 		t.Error("ready without rooms")
 	}
 	var centre atomic.Pointer[api.DataCenter]
-	unsubscribe, err := s.connect("listener").Subscribe(wire.FleetSubject, func(_ string, data []byte) {
+	unsubscribe := testkit.Must(s.connect("listener").Subscribe(wire.FleetSubject, func(_ string, data []byte) {
 		var m struct {
 			DataCenters []api.DataCenter `json:"data_centers"`
 		}
 		if err := json.Unmarshal(data, &m); err == nil && len(m.DataCenters) == 1 {
 			centre.Store(&m.DataCenters[0])
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(unsubscribe)
 	s.global()
 	eventually(t, "the edge has a lease", leased(e))
@@ -68,15 +65,9 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 	})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(t, "a visitor is admitted", func() bool {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.URL()+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, e.URL()+"/", nil))(t)
 		req.Host = "a.example"
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := testkit.Must(client.Do(req))(t)
 		resp.Body.Close()
 		return e.Status().Rooms["a"].Sessions > 0
 	})
@@ -177,14 +168,9 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 		`{"edge": "*"}`:      `must be 1 to 64 characters of a-z, 0-9, - and _, got "*"`,
 		`nonsense`:           "invalid character 'o' in literal null (expecting 'u')",
 	} {
-		data, err := r.conn.Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(question))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(r.conn.Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(question)))(t)
 		var answer wire.ForgetAnswer
-		if err := json.Unmarshal(data, &answer); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(data, &answer))
 		if answer.Done != "" || answer.Error != want {
 			t.Errorf("%s: %q %q, want %q", question, answer.Done, answer.Error, want)
 		}
@@ -204,14 +190,9 @@ func forget(t *testing.T, r *candidate, question string) string {
 	t.Helper()
 	var answer wire.ForgetAnswer
 	eventually(t, "it accepts after a lease", func() bool {
-		data, err := r.conn.Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(question))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(r.conn.Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(question)))(t)
 		answer = wire.ForgetAnswer{}
-		if err := json.Unmarshal(data, &answer); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(data, &answer))
 		return answer.Error == ""
 	})
 	return answer.Done
@@ -284,10 +265,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 				return false
 			}
 		}
-		families, err := r.reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := testkit.Must(r.reg.Gather())(t)
 		refused := 0
 		for _, f := range families {
 			if f.GetName() == "vestibule_regional_messages_refused_total" {
@@ -311,9 +289,7 @@ func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 	s := newSite(t)
 	const ahead = 1 << 40
 	conn := s.connect("before")
-	if _, err := natsbus.NewPromises(conn, "dublin", 1).Open(t.Context(), wire.Term{N: ahead, Nonce: 1}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(natsbus.NewPromises(conn, "dublin", 1).Open(t.Context(), wire.Term{N: ahead, Nonce: 1}))(t)
 	r := s.regional("one")
 	eventually(t, "it leads above the term of the promises", func() bool { return r.Status().Region.Term.N > ahead })
 	if n := r.counter("vestibule_regional_store_regressions_total"); n != 1 {
@@ -331,13 +307,8 @@ func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 	eventually(t, "the unknown edge is logged", func() bool {
 		m.Seen = r.Status().Region.Term
 		m.Seq++
-		data, err := wire.EncodeReport(&m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.Publish(wire.ReportSubject("dublin", "edge-9"), data); err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(wire.EncodeReport(&m))(t)
+		testkit.NoError(t, conn.Publish(wire.ReportSubject("dublin", "edge-9"), data))
 		return r.counter("vestibule_regional_unknown_edges_total") == 1
 	})
 }
@@ -355,9 +326,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, &a)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return a
 	}
 	if a := answer(); !strings.Contains(a.Error, "no other data centre of this name") {
@@ -365,13 +334,8 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	}
 	m := node.NewMembers(time.Now(), []string{"dublin"})
 	m.List[0].ClusterID = own + 1
-	data, err := node.EncodeMembers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersDocument, data, 0); err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(node.EncodeMembers(m))(t)
+	testkit.Must(natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersDocument, data, 0))(t)
 	eventually(t, "it says that it is a copy", func() bool {
 		ready := r.Ready()
 		return !ready.Ready && slices.ContainsFunc(ready.Reasons, func(why string) bool {
@@ -388,9 +352,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 		if err == nil {
 			revision, err = natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersStatusDocument, data, revision)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	publish(true)
 	if a := answer(); !strings.Contains(a.Error, "reports to global: it is not lost") {
@@ -413,17 +375,9 @@ func TestPromisesAreStoredAgain(t *testing.T) {
 	r := s.regional("one")
 	eventually(t, "the edge has a lease", leased(s.edge()))
 	js := s.operator()
-	stream, err := js.Stream(t.Context(), "KV_vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.KeyValue(t.Context(), "vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(js.Stream(t.Context(), "KV_vestibule_promises"))(t)
+	testkit.NoError(t, stream.Purge(t.Context()))
+	kv := testkit.Must(js.KeyValue(t.Context(), "vestibule_promises"))(t)
 	eventually(t, "the roster is there again", func() bool {
 		e, err := kv.Get(t.Context(), "dublin")
 		return err == nil && strings.Contains(string(e.Value()), "edge-1")
@@ -449,13 +403,8 @@ func TestALostStoreIsKnownFromTheDataFolder(t *testing.T) {
 		func() bool { return leased(e)() && other.Ready().Ready })
 	other.stop()
 	first.stop()
-	stream, err := s.operator().Stream(t.Context(), "KV_vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(s.operator().Stream(t.Context(), "KV_vestibule_promises"))(t)
+	testkit.NoError(t, stream.Purge(t.Context()))
 	other = s.regionalIn("other", other.dir)
 	first = s.regionalIn("first", first.dir)
 	took := eventually(t, "the leader of before leads, and waits for nobody", func() bool {

@@ -40,20 +40,14 @@ func (s *site) operator() jetstream.JetStream {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s, err := embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Log: quiet}))(t)
 	t.Cleanup(s.Stop)
 	return &site{t: t, nats: s}
 }
 
 func (s *site) connect(name string) *natsbus.Conn {
 	s.t.Helper()
-	c, err := natsbus.Connect(natsbus.Options{InProcess: s.nats, Name: name, Log: quiet})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := testkit.Must(natsbus.Connect(natsbus.Options{InProcess: s.nats, Name: name, Log: quiet}))(s.t)
 	s.t.Cleanup(c.Close)
 	return c
 }
@@ -83,14 +77,11 @@ func (s *site) global() (g *global.Server, stop func()) {
 		s.t.Fatal(err)
 	}
 	conn, clock := s.connect("global"), node.NewClock()
-	g, err := global.New(global.Options{
+	g = testkit.Must(global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: quiet,
 		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	return g, s.run("global", g.Run)
 }
 
@@ -127,9 +118,7 @@ func (s *site) regionalIn(name, dir string) *candidate {
 		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: promises,
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	return &candidate{r, dir, conn, reg, s.run(name, r.Run)}
 }
 
@@ -139,13 +128,10 @@ func (s *site) edge() *edge.Server {
 	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Listen = "edge-1", "dublin", s.t.TempDir(), "127.0.0.1:0"
 	conn := s.connect("edge-1")
 	s.edges = append(s.edges, conn)
-	e, err := edge.New(edge.Options{
+	e := testkit.Must(edge.New(edge.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: quiet,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	s.run("edge", e.Run)
 	return e
 }

@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 )
 
 type byteStream byte
@@ -23,13 +24,9 @@ func (s *byteStream) Read(p []byte) (int, error) {
 func cookies(b *testing.B) (*ticket.Codec, *ticket.Scratch) {
 	b.Helper()
 	ring, err := ticket.Keyring{}.Rotate(day-1000, 0, new(byteStream))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	c, err := ticket.NewCodec(ring, sale, ticket.CookieName("sale", true))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	return c, ticket.NewScratch(sha256.Sum256([]byte("bench")))
 }
 

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,23 +9,13 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
-	"vestibule/internal/core/wire"
 )
 
 // awayEdge returns an edge with a lease that admits nobody, for tests of departures.
 func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
 	t.Helper()
-	e := New(Config{
-		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: Limits{Held: 100, Recent: 1000, Waiting: limit},
-		Rand: rand.New(rand.NewPCG(seed, 2)),
-	})
-	e.SetRooms(at(0), []Room{{ID: sale}})
-	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 330}}
-	r.hear(at(0))
-	r.say(at(0), wire.Grant{Handshake: wire.Promise})
-	r.hear(at(0))
-	r.grant(at(0), 0, 0)
-	return e, r
+	e := alone(at(0), seed, Limits{Held: 100, Recent: 1000, Waiting: limit})
+	return e, join(t, e, at(0), 0, 0)
 }
 
 func counted(e *Engine, now fleettime.Mono) int64 {

@@ -87,9 +87,7 @@ func TestWhoMovesComesBeforeWhoWaits(t *testing.T) {
 	e.Arrive(at(0), sale, abroad(7, 100))
 	r.hear(at(0))
 	r.grant(at(0), 1, 0)
-	if d := e.Arrive(at(0), sale, waiting(8, time.Minute)); d.Verdict != Hold {
-		t.Errorf("who waits outside: %v, want held", d.Verdict)
-	}
+	gets(t, e.Arrive(at(0), sale, waiting(8, time.Minute)), Hold, "who waits outside")
 	if d := e.Arrive(at(0), sale, abroad(7, 100)); d.Ticket.Home == dublin {
 		t.Error("who moves did not get the permit that was kept")
 	}
@@ -101,9 +99,7 @@ func TestWhoMovesComesBeforeWhoWaits(t *testing.T) {
 	}
 	late := at(moverWait + time.Second)
 	r.lease(late)
-	if d := e.Arrive(late, sale, waiting(8, time.Minute)); d.Verdict != Admit {
-		t.Errorf("long after: %v, want let in", d.Verdict)
-	}
+	gets(t, e.Arrive(late, sale, waiting(8, time.Minute)), Admit, "long after")
 }
 
 // TestNoPermitIsKeptForASessionThatHasEnded: it cannot migrate any more.
@@ -116,9 +112,7 @@ func TestNoPermitIsKeptForASessionThatHasEnded(t *testing.T) {
 	for s := time.Duration(0); s <= left+1; s++ {
 		r.lease(at(s * time.Second))
 	}
-	if d := e.Arrive(at((left+1)*time.Second), sale, waiting(8, time.Minute)); d.Verdict != Admit {
-		t.Errorf("after its end: %v, want let in", d.Verdict)
-	}
+	gets(t, e.Arrive(at((left+1)*time.Second), sale, waiting(8, time.Minute)), Admit, "after its end")
 }
 
 // TestWhoLeavesIsAcceptedNoMore: here at once, elsewhere after the report; repeating it has no effect.
@@ -219,9 +213,7 @@ func TestAMovedSessionIsServedAndNotRenewed(t *testing.T) {
 	}
 	later := in
 	later.Until += 300
-	if d := e.Arrive(end, sale, later); d.Verdict != Serve {
-		t.Errorf("a session that began since: %v", d.Verdict)
-	}
+	gets(t, e.Arrive(end, sale, later), Serve, "a session that began since")
 }
 
 // TestMarksOutliveTheRegionalAndNotTheTickets: a new regional gets them with the first report; they are dropped

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -34,11 +35,23 @@ type regional struct {
 // newEdge returns an engine that has joined its regional, with a lease from reading now on and the given permits.
 func newEdge(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine, *regional) {
 	t.Helper()
+	e := alone(now, 1, Limits{Held: 100, Recent: 1000})
+	return e, join(t, e, now, credit, rate)
+}
+
+// alone returns an engine with the room and without a regional.
+func alone(now fleettime.Mono, seed uint64, limits Limits) *Engine {
 	e := New(Config{
-		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: Limits{Held: 100, Recent: 1000},
-		Rand: rand.New(rand.NewPCG(1, 2)),
+		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: limits,
+		Rand: rand.New(rand.NewPCG(seed, 2)),
 	})
 	e.SetRooms(now, []Room{{ID: sale}})
+	return e
+}
+
+// join has an engine join a regional, which grants a lease and permits.
+func join(t testing.TB, e *Engine, now fleettime.Mono, credit, rate uint64) *regional {
+	t.Helper()
 	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 330}}
 	r.hear(now)
 	r.say(now, wire.Grant{Handshake: wire.Promise})
@@ -47,7 +60,21 @@ func newEdge(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine, *r
 		t.Fatalf("the promise is not reported: %+v", r.last)
 	}
 	r.grant(now, credit, rate)
-	return e, r
+	return r
+}
+
+// gets fails if a decision has another verdict; the format describes the visitor.
+func gets(t testing.TB, d Decision, v Verdict, format string, args ...any) {
+	t.Helper()
+	getsFor(t, d, v, d.Reason, format, args...)
+}
+
+// getsFor fails if a decision has another verdict or another reason.
+func getsFor(t testing.TB, d Decision, v Verdict, r Reason, format string, args ...any) {
+	t.Helper()
+	if d.Verdict != v || d.Reason != r {
+		t.Errorf("%s: %v (%v) with %+v, want %v (%v)", fmt.Sprintf(format, args...), d.Verdict, d.Reason, d.Ticket, v, r)
+	}
 }
 
 // hear receives the edge's report.

@@ -74,9 +74,7 @@ func TestNewcomersAtAnIsolatedEdge(t *testing.T) {
 				t.Errorf("%q: come back after %v", c.policy, d.Retry)
 			}
 		}
-		if d := e.Arrive(at(isolated), sale, inside(8, 200)); d.Verdict != Serve {
-			t.Errorf("%q: who is inside gets %v", c.policy, d.Verdict)
-		}
+		gets(t, e.Arrive(at(isolated), sale, inside(8, 200)), Serve, "%q: who is inside", c.policy)
 	}
 }
 
@@ -88,12 +86,8 @@ func TestAnIsolatedEdgeOfADataCentreThatDrains(t *testing.T) {
 	r.grant(at(0), 10, 10)
 	e.SetRooms(at(0), isolating(room.IsolationOpen, 5))
 	e.Report(at(3 * time.Second))
-	if d := e.Arrive(at(isolated), sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
-		t.Errorf("somebody new: %v (%v)", d.Verdict, d.Reason)
-	}
-	if d := e.Arrive(at(isolated), sale, inside(8, 200)); d.Verdict != Serve {
-		t.Errorf("who is inside gets %v", d.Verdict)
-	}
+	getsFor(t, e.Arrive(at(isolated), sale, ticket.Ticket{}), Queue, Isolated, "somebody new")
+	gets(t, e.Arrive(at(isolated), sale, inside(8, 200)), Serve, "who is inside")
 }
 
 // No number of the ledger includes the admissions of an isolated edge: its later reports are the same as without
@@ -241,9 +235,7 @@ func TestTimeThatPassedUnseenIsNoIsolation(t *testing.T) {
 				t.Errorf("%s: %v (%v) after %v", what, d.Verdict, d.Reason, after)
 			}
 		}
-		if d := e.Arrive(wakes.Add(10*time.Second), sale, ticket.Ticket{}); d.Reason != Uncounted {
-			t.Errorf("%s, and alone since: %v (%v)", what, d.Verdict, d.Reason)
-		}
+		getsFor(t, e.Arrive(wakes.Add(10*time.Second), sale, ticket.Ticket{}), Admit, Uncounted, "%s, and alone since", what)
 	}
 }
 
@@ -256,13 +248,9 @@ func TestAnEdgeThatNeverHadALease(t *testing.T) {
 	} {
 		e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))})
 		e.Clock.Guess(at(0), present)
-		if d := e.Arrive(at(time.Hour), sale, ticket.Ticket{}); d.Reason != Unknown {
-			t.Errorf("without rooms: %v", d.Reason)
-		}
+		getsFor(t, e.Arrive(at(time.Hour), sale, ticket.Ticket{}), Queue, Unknown, "without rooms")
 		e.SetRooms(at(time.Hour), isolating(policy, 1))
-		if d := e.Arrive(at(time.Hour+10*time.Second-1), sale, ticket.Ticket{}); d.Reason != Unsure {
-			t.Errorf("%s: at first %v", policy, d.Reason)
-		}
+		getsFor(t, e.Arrive(at(time.Hour+10*time.Second-1), sale, ticket.Ticket{}), Queue, Unsure, "%s: at first", policy)
 		d := e.Arrive(at(time.Hour+10*time.Second), sale, ticket.Ticket{})
 		if d.Reason != want {
 			t.Errorf("%s: %v, want %v", policy, d.Reason, want)

@@ -26,12 +26,8 @@ func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 			d.Ticket.Joined != place.Joined {
 			t.Errorf("%v: somebody who waits: %+v", shut, d)
 		}
-		if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != shut {
-			t.Errorf("%v: a newcomer: %+v", shut, d)
-		}
-		if d := e.Arrive(now, sale, inside); d.Verdict != Serve {
-			t.Errorf("%v: somebody inside: %+v", shut, d)
-		}
+		getsFor(t, e.Arrive(now, sale, ticket.Ticket{}), Queue, shut, "%v: a newcomer", shut)
+		gets(t, e.Arrive(now, sale, inside), Serve, "%v: somebody inside", shut)
 		if out := e.Rooms.Release(now, nil); len(out) > 0 {
 			t.Errorf("%v: who was held is let in: %+v", shut, out[0].Decision)
 		}
@@ -173,9 +169,7 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 				d.Ticket.Joined != ft {
 				t.Errorf("%+v: a newcomer: %+v", c, d)
 			}
-			if d := e.Arrive(now, sale, inside); d.Verdict != Serve {
-				t.Errorf("%+v: somebody inside: %+v", c, d)
-			}
+			gets(t, e.Arrive(now, sale, inside), Serve, "%+v: somebody inside", c)
 			if out := e.Rooms.Release(now, nil); len(out) > 0 {
 				t.Errorf("%+v: who was held is let in: %+v", c, out[0].Decision)
 			}
@@ -190,9 +184,7 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 		}
 	}
 	e.SetRooms(now, []Room{{ID: sale, Shut: QueuedAll, Gather: []Span{{ft.Add(-time.Minute), ft.Add(time.Minute)}}}})
-	if d := e.Arrive(now, sale, waiting(9, time.Minute)); d.Reason != QueuedAll {
-		t.Errorf("queue_all goes first: %+v", d)
-	}
+	getsFor(t, e.Arrive(now, sale, waiting(9, time.Minute)), Queue, QueuedAll, "queue_all goes first")
 }
 
 // passes grants passes of a release.

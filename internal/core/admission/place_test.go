@@ -187,9 +187,7 @@ func TestAMovedPlaceDecides(t *testing.T) {
 	if d := arrive(first); d.Verdict != Queue || d.Reason != Behind || d.Ahead < 30 {
 		t.Errorf("who joined first and stands behind: %v (%v), %d ahead", d.Verdict, d.Reason, d.Ahead)
 	}
-	if d := arrive(last); d.Verdict != Admit {
-		t.Errorf("who joined last and stands in front: %v (%v)", d.Verdict, d.Reason)
-	}
+	gets(t, arrive(last), Admit, "who joined last and stands in front")
 	d := Decision{Verdict: Admit, Reason: Permit, Ticket: ticket.Ticket{
 		Joined: day, Placed: day - 3600_000,
 		Admitted: uint32(day.Second()) + 60, Forecast: 1, Answer: 1,
@@ -246,16 +244,10 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 		Line: estimate.NewDigest(h),
 	}
 	r.grant(at(0), 1, 1)
-	if d := e.Arrive(at(0), sale, late); d.Verdict != Queue || d.Reason != Behind {
-		t.Errorf("the last place of all: %v (%v)", d.Verdict, d.Reason)
-	}
-	if d := e.Arrive(at(0), sale, early); d.Verdict != Admit {
-		t.Errorf("the first place of all: %v (%v)", d.Verdict, d.Reason)
-	}
+	getsFor(t, e.Arrive(at(0), sale, late), Queue, Behind, "the last place of all")
+	gets(t, e.Arrive(at(0), sale, early), Admit, "the first place of all")
 	r.held.View = nil // nobody queues
 	r.grant(at(0), 1, 1)
 	stateOf(e).line.view = nil
-	if d := e.Arrive(at(0), sale, late); d.Verdict != Admit {
-		t.Errorf("the last place of all where nobody queues: %v (%v)", d.Verdict, d.Reason)
-	}
+	gets(t, e.Arrive(at(0), sale, late), Admit, "the last place of all where nobody queues")
 }

@@ -51,9 +51,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 			out = id
 		}
 	}
-	if d := e.Arrive(now, sale, waiting(in, time.Minute)); d.Verdict != Admit {
-		t.Errorf("who was called: %v, %v", d.Verdict, d.Reason)
-	}
+	gets(t, e.Arrive(now, sale, waiting(in, time.Minute)), Admit, "who was called")
 	early := waiting(out, time.Minute)
 	early.Longer, early.Forecast, early.Ahead = 5, 9, 7
 	d := e.Arrive(now, sale, early)
@@ -92,9 +90,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 		t.Errorf("a tenth more since the limits were changed: %+v", again)
 	}
 	give(lots(0.5, old))
-	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Behind {
-		t.Errorf("somebody new: %v, %v", d.Verdict, d.Reason)
-	}
+	getsFor(t, e.Arrive(now, sale, ticket.Ticket{}), Queue, Behind, "somebody new")
 	past := uint64(0)
 	for id := uint64(1); past == 0; id++ {
 		if w := waiting(id, time.Minute); newest.Place(id, w.Joined) > newest.Upto(0.5, 0).Called &&
@@ -102,15 +98,11 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 			past = id
 		}
 	}
-	if d := e.Arrive(now, sale, waiting(past, time.Minute)); d.Verdict != Admit {
-		t.Errorf("who was called by a round that is over: %v, %v", d.Verdict, d.Reason)
-	}
+	gets(t, e.Arrive(now, sale, waiting(past, time.Minute)), Admit, "who was called by a round that is over")
 
 	// Back to fifo: the order of joining applies.
 	give(view(1000, early.Joined, early.Joined))
-	if d := e.Arrive(now, sale, d.Ticket); d.Verdict != Admit {
-		t.Errorf("first in line by fifo: %v, %v", d.Verdict, d.Reason)
-	}
+	gets(t, e.Arrive(now, sale, d.Ticket), Admit, "first in line by fifo")
 	if d := e.Arrive(now, sale, waiting(in+1000, 50*time.Second)); d.Verdict == Admit {
 		t.Errorf("behind the cutoff: %v, %v", d.Verdict, d.Reason)
 	}

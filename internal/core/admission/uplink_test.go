@@ -40,9 +40,7 @@ func TestALeaseThatLapsedStaysLapsedForItsLeaseEpoch(t *testing.T) {
 			e.Arrive(at(3500*time.Millisecond), sale, ticket.Ticket{})
 		}
 		r.grant(late, 5, 5)
-		if d := e.Arrive(late, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
-			t.Errorf("looked at meanwhile %v: %v (%v) under a lease that had lapsed", looked, d.Verdict, d.Reason)
-		}
+		getsFor(t, e.Arrive(late, sale, ticket.Ticket{}), Queue, Isolated, "looked at meanwhile %v", looked)
 		if e.Due() > late.Add(e.edge.cfg.Params.ReportGap) {
 			t.Errorf("looked at meanwhile %v: the final report is not hurried", looked)
 		}
@@ -64,9 +62,7 @@ func TestTheFinalReportEndsALeaseEpoch(t *testing.T) {
 	e.Arrive(at(0), sale, ticket.Ticket{})
 	r.hear(at(0))
 	r.say(at(0), wire.Grant{Handshake: wire.Fenced})
-	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Reason != Isolated {
-		t.Errorf("fenced, and yet %v (%v)", d.Verdict, d.Reason)
-	}
+	getsFor(t, e.Arrive(at(0), sale, ticket.Ticket{}), Queue, Isolated, "after it was fenced")
 	if e.Due() > at(0).Add(e.edge.cfg.Params.ReportGap) {
 		t.Error("fenced, and the final report is not hurried")
 	}
@@ -280,12 +276,8 @@ func TestADeadInstanceStartsANewOne(t *testing.T) {
 	if got.HeldPeople != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
 		t.Errorf("who is held, what is owed or the time was lost: %+v", got)
 	}
-	if s := e.Arrive(at(0), sale, d.Ticket); s.Verdict != Serve {
-		t.Errorf("a visitor with a session: %v (%v)", s.Verdict, s.Reason)
-	}
-	if q := e.Arrive(at(0), sale, ticket.Ticket{}); q.Reason != Isolated {
-		t.Errorf("somebody new: %v (%v)", q.Verdict, q.Reason)
-	}
+	gets(t, e.Arrive(at(0), sale, d.Ticket), Serve, "a visitor with a session")
+	getsFor(t, e.Arrive(at(0), sale, ticket.Ticket{}), Queue, Isolated, "somebody new")
 	before := state(e, at(0))
 	r.instance = old
 	r.grant(at(0), 10, 10)
@@ -347,9 +339,7 @@ func TestARoomThatIsRemovedGivesItsPermitsBackAsTheyComeFree(t *testing.T) {
 		t.Errorf("%+v, want the permit of R back after its window", got)
 	}
 	e.SetRooms(at(62*time.Second), []Room{{ID: sale}})
-	if s := e.Arrive(at(62*time.Second), sale, d.Ticket); s.Verdict != Serve {
-		t.Errorf("the room came back, a session gets %v (%v)", s.Verdict, s.Reason)
-	}
+	gets(t, e.Arrive(at(62*time.Second), sale, d.Ticket), Serve, "the room came back, a session")
 	if q := e.Arrive(at(62*time.Second), sale, ticket.Ticket{}); q.Verdict != Hold || q.Reason != Full {
 		t.Errorf("the room came back without permits, somebody new gets %v (%v)", q.Verdict, q.Reason)
 	}

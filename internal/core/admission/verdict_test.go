@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -213,9 +212,7 @@ func TestEveryVerdict(t *testing.T) {
 	e, r = newEdge(t, now, 5, 5)
 	r.standing = wire.Draining
 	r.grant(now, 5, 5)
-	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Drains {
-		t.Errorf("where the data centre drains: %v (%v), want queue (drains)", d.Verdict, d.Reason)
-	}
+	getsFor(t, e.Arrive(now, sale, ticket.Ticket{}), Queue, Drains, "where the data centre drains")
 	reasons[Drains] = true
 	reasons[FirstTouch] = true                         // see TestWhoJoinsIsNotLetIn
 	reasons[QueuedAll], reasons[Rejected] = true, true // see TestNobodyEntersARoomThatIsShut
@@ -240,11 +237,7 @@ func TestEveryVerdict(t *testing.T) {
 // regional.
 func TestANewEdgeServesAndAdmitsNobody(t *testing.T) {
 	now := at(0)
-	e := New(Config{
-		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(),
-		Rand: rand.New(rand.NewPCG(1, 2)),
-	})
-	e.SetRooms(now, []Room{{ID: sale}})
+	e := alone(now, 1, DefaultLimits())
 	e.Clock.Guess(now, present)
 	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Unsure || d.Reseal {
 		t.Errorf("somebody new: %v (%v), resealed %v", d.Verdict, d.Reason, d.Reseal)
@@ -265,11 +258,7 @@ func TestANewEdgeServesAndAdmitsNobody(t *testing.T) {
 // guess far ahead would close the book until then.
 func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
 	now := at(0)
-	e := New(Config{
-		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(),
-		Rand: rand.New(rand.NewPCG(1, 2)),
-	})
-	e.SetRooms(now, []Room{{ID: sale}})
+	e := alone(now, 1, DefaultLimits())
 	e.Clock.Guess(now, present.Add(time.Minute))
 	brought := waiting(7, time.Minute)
 	if d := e.Arrive(now, sale, brought); d.Ticket != brought || d.Reseal {

@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 )
 
 const (
@@ -27,20 +28,12 @@ const (
 
 func ringOf(t testing.TB, seed byte) ticket.Keyring {
 	t.Helper()
-	ring, err := ticket.Keyring{}.Rotate(begin, time.Hour, rand.NewChaCha8([32]byte{seed}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ring
+	return testkit.Must(ticket.Keyring{}.Rotate(begin, time.Hour, rand.NewChaCha8([32]byte{seed})))(t)
 }
 
 func keysOf(t testing.TB, ring ticket.Keyring) *Keys {
 	t.Helper()
-	k, err := NewKeys(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return testkit.Must(NewKeys(ring))(t)
 }
 
 func saleRoom() *room.Room {
@@ -59,21 +52,12 @@ func TestAProofSaysWhoIsInside(t *testing.T) {
 	k := keysOf(t, ringOf(t, 1))
 	s := session(begin)
 	text, made, err := k.Inside(begin, site, saleRoom(), &s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var set jose.JSONWebKeySet
-	if err := json.Unmarshal(k.Set(), &set); err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.EdDSA})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(k.Set(), &set))
+	parsed := testkit.Must(jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.EdDSA}))(t)
 	var c Claims
-	if err := parsed.Claims(&set, &c); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, parsed.Claims(&set, &c))
 	want := Claims{
 		Issuer: Issuer, Audience: site, Issued: begin.Second(), Expires: begin.Second() + 300, Room: "sale",
 		Admitted: begin.Second() - 60, Epoch: 3, Subject: made.Subject, Number: "854-775-815", Session: made.Session,
@@ -116,9 +100,7 @@ func TestAProofEnds(t *testing.T) {
 		s := session(begin)
 		s.Until = uint32(begin.Second()) + left
 		text, _, err := k.Inside(begin, site, saleRoom(), &s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if _, _, err := k.Check(begin.Add(want-time.Second), text); err != nil {
 			t.Errorf("%d s left: %v", left, err)
 		}
@@ -141,9 +123,7 @@ func TestNobodyMakesAProof(t *testing.T) {
 	k := keysOf(t, ring)
 	s := session(begin)
 	text, _, err := k.Inside(begin, site, saleRoom(), &s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i := range len(text) {
 		for _, c := range []byte{'A', 'b', '.'} {
 			forged := text[:i] + string(c) + text[i+1:]
@@ -157,30 +137,21 @@ func TestNobodyMakesAProof(t *testing.T) {
 	}
 	other := keysOf(t, ringOf(t, 2))
 	foreign, _, err := other.Inside(begin, site, saleRoom(), &s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, _, err := k.Check(begin, foreign); !errors.Is(err, ErrKey) {
 		t.Errorf("of another fleet: %v", err)
 	}
 	// From another fleet, under the ID of a key of this one.
 	_, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	signed := func(alg jose.SignatureAlgorithm, key any) string {
 		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: k.keys[0].id}},
 			nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := jwt.Signed(signer).Claims(Claims{
+		testkit.NoError(t, err)
+		text := testkit.Must(jwt.Signed(signer).Claims(Claims{
 			Issuer: Issuer, Audience: site, Expires: begin.Second() + 100,
 			Room: "sale",
-		}).Serialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		}).Serialize())(t)
 		return text
 	}
 	if _, _, err := k.Check(begin, signed(jose.EdDSA, private)); !errors.Is(err, ErrSignature) {
@@ -213,11 +184,7 @@ func TestProofKeysRotate(t *testing.T) {
 	now := begin
 	for i := range 3 {
 		now = now.Add(time.Hour)
-		next, err := rings[i].Rotate(now, time.Hour, rand.NewChaCha8([32]byte{9}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rings = append(rings, next)
+		rings = append(rings, testkit.Must(rings[i].Rotate(now, time.Hour, rand.NewChaCha8([32]byte{9})))(t))
 	}
 	s := session(begin.Add(time.Hour))
 	for i := 1; i < len(rings); i++ {
@@ -226,9 +193,7 @@ func TestProofKeysRotate(t *testing.T) {
 		s.Until = uint32(at.Second()) + 600
 		for _, pair := range [][2]*Keys{{old, fresh}, {fresh, old}, {fresh, fresh}} {
 			text, _, err := pair[0].Inside(at, site, saleRoom(), &s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if _, _, err := pair[1].Check(at, text); err != nil {
 				t.Errorf("rotation %d: %v", i, err)
 			}

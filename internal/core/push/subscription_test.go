@@ -9,14 +9,12 @@ import (
 	"testing"
 
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 )
 
 func subscription(t testing.TB) *Subscription {
 	t.Helper()
-	key, err := ecdh.P256().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkit.Must(ecdh.P256().GenerateKey(rand.Reader))(t)
 	return &Subscription{
 		"https://fcm.googleapis.com/fcm/send/secret-token", key.PublicKey().Bytes(),
 		bytes.Repeat([]byte{3}, Auth), "de-DE", "/sale?x=1", "sale",
@@ -25,20 +23,14 @@ func subscription(t testing.TB) *Subscription {
 
 // TestASealedSubscription: opens for its room and ticket, under its secret, and shows nothing.
 func TestASealedSubscription(t *testing.T) {
-	s, err := NewSealer(ticket.Secret{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewSealer(ticket.Secret{1}))(t)
 	sub := subscription(t)
 	sealed, err := s.Seal(7, 8, sub)
 	if err != nil || bytes.Contains(sealed, []byte("secret-token")) {
 		t.Fatalf("%q, %v", sealed, err)
 	}
 	r := Record{Place: 5, Notified: Soon, Sealed: sealed}
-	data, err := r.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(r.Encode())(t)
 	back, err := DecodeRecord(data)
 	if err != nil || !reflect.DeepEqual(back, r) {
 		t.Fatalf("%+v, %v", back, err)
@@ -47,10 +39,7 @@ func TestASealedSubscription(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, sub) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	other, err := NewSealer(ticket.Secret{2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(NewSealer(ticket.Secret{2}))(t)
 	sealed[len(sealed)-1] ^= 1
 	_, broken := s.Open(7, 8, sealed)
 	sealed[len(sealed)-1] ^= 1

@@ -21,26 +21,17 @@ import (
 
 func raw(t testing.TB, text string) []byte {
 	t.Helper()
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return testkit.Must(base64.RawURLEncoding.DecodeString(text))(t)
 }
 
 // TestExampleOfRFC8291: the keys and the salt of its section 5 give its message.
 func TestExampleOfRFC8291(t *testing.T) {
-	own, err := ecdh.P256().NewPrivateKey(raw(t, "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := testkit.Must(ecdh.P256().NewPrivateKey(raw(t, "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw")))(t)
 	browser := raw(t, "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4")
 	salt := [16]byte(raw(t, "DGv6ra1nlYgDCS1FRnbzlw"))
 	got, err := encrypt([]byte("When I grow up, I want to be a watermelon"), browser, raw(t, "BTBZMqHH6r4Tts7J_aSIgg"),
 		own, salt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27ml" +
 		"mlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPT" +
 		"pK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
@@ -51,22 +42,13 @@ func TestExampleOfRFC8291(t *testing.T) {
 
 // TestABrowserReadsWhatWasEncryptedForIt: and nobody else.
 func TestABrowserReadsWhatWasEncryptedForIt(t *testing.T) {
-	key, err := ecdh.P256().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := ecdh.P256().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkit.Must(ecdh.P256().GenerateKey(rand.Reader))(t)
+	other := testkit.Must(ecdh.P256().GenerateKey(rand.Reader))(t)
 	auth := bytes.Repeat([]byte{7}, Auth)
 	seen := map[string]bool{}
 	for _, size := range []int{0, 1, 300, MaxText} {
 		text := bytes.Repeat([]byte("é"), size)[:size]
-		body, err := Encrypt(text, key.PublicKey().Bytes(), auth, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := testkit.Must(Encrypt(text, key.PublicKey().Bytes(), auth, rand.Reader))(t)
 		got, err := testkit.ReadPush(body, key, auth)
 		if err != nil || !bytes.Equal(got, text) {
 			t.Fatalf("%d bytes: %q, %v", size, got, err)
@@ -99,10 +81,7 @@ func TestABrowserReadsWhatWasEncryptedForIt(t *testing.T) {
 // TestTokens: a token verifies by the public key, names the push service, ends within a day, is kept for six hours, and
 // another push service gets another.
 func TestTokens(t *testing.T) {
-	id, err := NewIdentity(ticket.Secret{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := testkit.Must(NewIdentity(ticket.Secret{1}))(t)
 	again, err := NewIdentity(ticket.Secret{1})
 	if err != nil || again.Public() != id.Public() {
 		t.Fatalf("equal secrets give %s and %s, %v", id.Public(), again.Public(), err)
@@ -112,11 +91,7 @@ func TestTokens(t *testing.T) {
 	}
 	tokens, now := NewTokens(id, "mailto:ops@shop.example", rand.Reader), time.Unix(1_800_000_000, 0)
 	header := func(after time.Duration, origin string) string {
-		h, err := tokens.Header(now.Add(after), origin)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h
+		return testkit.Must(tokens.Header(now.Add(after), origin))(t)
 	}
 	first := header(0, "https://push.example")
 	text, key, _ := strings.Cut(strings.TrimPrefix(first, "vapid t="), ", k=")
@@ -124,10 +99,7 @@ func TestTokens(t *testing.T) {
 	if len(parts) != 3 {
 		t.Fatal(first)
 	}
-	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), raw(t, key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := testkit.Must(ecdsa.ParseUncompressedPublicKey(elliptic.P256(), raw(t, key)))(t)
 	sum, signature := sha256.Sum256([]byte(parts[0]+"."+parts[1])), raw(t, parts[2])
 	if !ecdsa.Verify(public, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
 		t.Error("the signature does not verify")
@@ -136,9 +108,7 @@ func TestTokens(t *testing.T) {
 		Aud, Sub string
 		Exp      int64
 	}
-	if err := json.Unmarshal(raw(t, parts[1]), &claims); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw(t, parts[1]), &claims))
 	if life := time.Unix(claims.Exp, 0).Sub(now); claims.Aud != "https://push.example" ||
 		claims.Sub != "mailto:ops@shop.example" || life <= tokenUse || life > 24*time.Hour {
 		t.Errorf("%+v, lives %v", claims, life)
@@ -161,24 +131,16 @@ func TestTokens(t *testing.T) {
 }
 
 func BenchmarkEncrypt(b *testing.B) {
-	key, err := ecdh.P256().GenerateKey(rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	key := testkit.Must(ecdh.P256().GenerateKey(rand.Reader))(b)
 	public, auth, text := key.PublicKey().Bytes(), make([]byte, Auth), make([]byte, 300)
 	for b.Loop() {
-		if _, err := Encrypt(text, public, auth, rand.Reader); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(Encrypt(text, public, auth, rand.Reader))(b)
 	}
 }
 
 // BenchmarkSubscription is what an edge computes for a subscription: it checks it and seals it.
 func BenchmarkSubscription(b *testing.B) {
-	s, err := NewSealer(ticket.Secret{1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := testkit.Must(NewSealer(ticket.Secret{1}))(b)
 	sub := subscription(b)
 	for b.Loop() {
 		if why := sub.Check(); why != "" {
@@ -188,8 +150,6 @@ func BenchmarkSubscription(b *testing.B) {
 		if err == nil {
 			_, err = (&Record{Place: 5, Sealed: sealed}).Encode()
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // halfPipe is an end of a pipe that can close its writing side.
@@ -45,14 +47,10 @@ func TestAHandedConnectionLingers(t *testing.T) {
 				defer client.Close()           // it may be closed already
 				go io.Copy(io.Discard, client) //nolint:errcheck // it ends with the pipe
 				if buf := make([]byte, 1<<10); c.text != "" {
-					if _, err := h.Read(buf); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(h.Read(buf))(t)
 				}
 				if c.answer {
-					if _, err := io.WriteString(h, "HTTP/1.1 401 Unauthorized\r\n\r\n"); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(io.WriteString(h, "HTTP/1.1 401 Unauthorized\r\n\r\n"))(t)
 				}
 				if c.upgrade {
 					h.Upgraded()

@@ -29,10 +29,7 @@ func (l leaver) Write(b []byte) (int, error) {
 // A visitor leaves as soon as it has a slow answer. The connection to the site is closed with it, and is not kept: the
 // next request, which may be one that is never sent twice, would fail on it.
 func TestAClosedConnectionIsNotKept(t *testing.T) {
-	site, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	site := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer site.Close()
 	mine, theirs := net.Pipe()
 	pool := &http1.Pool{Dial: (&net.Dialer{}).DialContext, MaxIdle: 8, MaxIdlePerSite: 8, IdleFor: time.Minute}
@@ -66,19 +63,14 @@ func TestAClosedConnectionIsNotKept(t *testing.T) {
 		}
 		answered <- err
 	}()
-	up, err := pool.Get(t.Context(), "http", site.Addr().String(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	up := testkit.Must(pool.Get(t.Context(), "http", site.Addr().String(), true))(t)
 	c.trip = trip{
 		opts: &f.opts, outcome: &gate.Outcome{Origin: &origin.Origin{URL: &url.URL{}}}, base: f.base, visitor: &c.visit,
 		up: up,
 	}
 	c.visit.bind(up)
 	c.out = append(c.out[:0], "GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n"...)
-	if err := c.roundTrip(up); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.roundTrip(up))
 	c.forwardAnswer(&c.trip)
 	c.endTrip()
 	if err := <-answered; err != nil {

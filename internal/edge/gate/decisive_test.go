@@ -62,10 +62,7 @@ func TestDecisiveHeaders(t *testing.T) {
 	testkit.Section(t, "nginx/vestibule-server.conf", "\t# "+note, "\t# end\n", asked, *rewrite)
 	testkit.Section(t, "haproxy/vestibule.lua", "-- "+note, "-- end\n", lua.String(), *rewrite)
 
-	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "INTEGRATIONS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile(filepath.Join("..", "..", "..", "docs", "INTEGRATIONS.md")))(t)
 	if want := "`" + strings.Join(Decisive, "`, `") +
 		"`"; !strings.Contains(strings.Join(strings.Fields(string(doc)), " "), want) {
 		t.Errorf("docs/INTEGRATIONS.md must name these headers: %s", want)

@@ -24,6 +24,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/sse"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -57,9 +58,7 @@ func newGate(t *testing.T) *Gate {
 		},
 		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return g
 }
 
@@ -89,14 +88,9 @@ func TestAPanicLeavesTheGateUsable(t *testing.T) {
 func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	g := newGate(t)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	id, name := room.IDOf("sale"), ticket.CookieName("sale", false)
-	codec, err := ticket.NewCodec(ring, id, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(ring, id, name))(t)
 	rm := &roomState{
 		Room:   &room.Room{Settings: room.Settings{Name: "sale"}, ID: id},
 		cookie: [2]cookieNames{namesOf(name)}, codec: [2]*ticket.Codec{codec},
@@ -114,9 +108,7 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 		fields := o.Tickets()
 		value, _, _ := strings.Cut(strings.TrimPrefix(fields[0].Value, name+"="), ";")
 		var got ticket.Ticket
-		if err := codec.Open(&got, value, ticket.NewScratch([32]byte{1})); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, codec.Open(&got, value, ticket.NewScratch([32]byte{1})))
 		if late != (got.Seen != 0) || got.Parent != 4 || got.ID != 7 || got.Stamp != 5 {
 			t.Errorf("late %v: %+v", late, got)
 		}
@@ -136,14 +128,10 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 func newFleet(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...string), keys func(ticket.Keyring)) {
 	t.Helper()
 	f, err := node.NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	offer := func(doc string, data []byte, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		f.Offer(t.Context(), doc, data)
 	}
 	rooms = func(version uint64, names ...string) {
@@ -171,19 +159,14 @@ func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 	f, rooms, keys := newFleet(t)
 	m, log := newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
 	now := fleettime.TimeOf(time.Now())
-	ring, err := ticket.Keyring{}.Rotate(now.Add(-48*time.Hour), 24*time.Hour, crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(ticket.Keyring{}.Rotate(now.Add(-48*time.Hour), 24*time.Hour, crand.Reader))(t)
 	rooms(1, "a", "b")
 	empty := newSnapshot(f, m, &snapshot{}, log)
 	keys(ring)
 	first := newSnapshot(f, m, empty, log)
 	rooms(2, "b", "c")
 	second := newSnapshot(f, m, first, log)
-	if ring, err = ring.Rotate(now, 24*time.Hour, crand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	ring = testkit.Must(ring.Rotate(now, 24*time.Hour, crand.Reader))(t)
 	keys(ring)
 	third := newSnapshot(f, m, second, log)
 	of := func(s *snapshot, name string) *roomState {
@@ -207,10 +190,7 @@ func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 	}
 	scratch := ticket.NewScratch([32]byte{1})
 	for _, name := range []string{"b", "c"} {
-		want, err := ticket.NewCodec(ring, room.IDOf(name), ticket.CookieName(name, true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Must(ticket.NewCodec(ring, room.IDOf(name), ticket.CookieName(name, true)))(t)
 		for when, s := range map[string]*snapshot{"before": second, "after": third} {
 			var got ticket.Ticket
 			sealed := of(s, name).codec[index(true)].Seal(nil, now, &ticket.Ticket{ID: 9}, scratch)
@@ -225,9 +205,7 @@ func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 func BenchmarkRoomsChange(b *testing.B) {
 	f, rooms, keys := newFleet(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprint("room-", i)
@@ -249,28 +227,20 @@ func BenchmarkRoomsChange(b *testing.B) {
 func BenchmarkDecideBesides(b *testing.B) {
 	f, rooms, keys := newFleet(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	rooms(1, "sale")
 	keys(ring)
-	g, err := New(Options{
+	g := testkit.Must(New(Options{
 		Engine: admission.Config{
 			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
 			Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2)),
 		},
 		HeldPerPrefix: 1, NewPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {},
 		Reg: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	g.Use(f)
 	name := ticket.CookieName("sale", false)
-	codec, err := ticket.NewCodec(ring, room.IDOf("sale"), name)
-	if err != nil {
-		b.Fatal(err)
-	}
+	codec := testkit.Must(ticket.NewCodec(ring, room.IDOf("sale"), name))(b)
 	now := g.Engine.Time()
 	session := ticket.Ticket{
 		ID: 7, Joined: now.Add(-time.Minute), Seen: uint32(now.Second()),

@@ -16,20 +16,11 @@ import (
 // pairOf returns both ends of a connection.
 func pairOf(t *testing.T) (here, there *net.TCPConn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
-	a, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Must(net.Dial("tcp", ln.Addr().String()))(t)
 	t.Cleanup(func() { a.Close() })
-	b, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(ln.Accept())(t)
 	t.Cleanup(func() { b.Close() })
 	return a.(*net.TCPConn), b.(*net.TCPConn)
 }
@@ -101,9 +92,7 @@ func TestASourceThatWaitsNeedsNoBuffer(t *testing.T) {
 	case <-time.After(testkit.Patience):
 		t.Fatal("nobody waits")
 	}
-	if _, err := io.WriteString(there, "hello"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(there, "hello"))(t)
 	if err := <-read; err != nil || string(second[:n]) != "hello" || !bytes.Equal(first, make([]byte, 8)) {
 		t.Errorf("%q, %q, %v", first, second[:n], err)
 	}
@@ -114,26 +103,18 @@ func TestASourceKeepsDeadlines(t *testing.T) {
 	here, there := pairOf(t)
 	var s Source
 	s.Of(here)
-	if err := here.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, here.SetReadDeadline(time.Now().Add(time.Millisecond)))
 	n, err := s.Read(make([]byte, 8))
 	if late, ok := errors.AsType[net.Error](err); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !ok ||
 		!late.Timeout() {
 		t.Errorf("%d, %v", n, err)
 	}
-	if err := here.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(there, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, here.SetReadDeadline(time.Time{}))
+	testkit.Must(io.WriteString(there, "x"))(t)
 	if n, err := s.Read(make([]byte, 8)); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if err := here.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, here.Close())
 	if n, err := s.Read(make([]byte, 8)); n != 0 || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed: %d, %v", n, err)
 	}

@@ -41,10 +41,7 @@ func newPool() *Pool {
 
 func get(t *testing.T, p *Pool, host string) *Conn {
 	t.Helper()
-	c, err := p.Get(context.Background(), "http", host, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(p.Get(context.Background(), "http", host, false))(t)
 	t.Cleanup(func() { c.Close() }) // maybe already closed
 	return c
 }
@@ -129,9 +126,7 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 		p := newPool()
 		defer p.Close()
 		first := get(t, p, addr)
-		if _, err := ask(first); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(ask(first))(t)
 		p.Put(first)
 		if name == "the end afterwards" {
 			testkit.Eventually(t, "it is reported", func() bool { return p.Idle() == 0 || !p.idle[first.to][0].silent() })
@@ -148,26 +143,18 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 		}
 	}
 	// And while idle.
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	p := newPool()
 	defer p.Close()
 	c := get(t, p, ln.Addr().String())
-	there, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	there := testkit.Must(ln.Accept())(t)
 	defer there.Close()
 	p.Put(c)
 	if p.Idle() != 1 || !c.silent() {
 		t.Fatal("not kept")
 	}
-	if _, err := io.WriteString(there, "H"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(there, "H"))(t)
 	testkit.Eventually(t, "it has arrived", func() bool { return !c.silent() })
 	if again := get(t, p, ln.Addr().String()); again != c {
 		t.Error("it was not kept")
@@ -191,17 +178,12 @@ func TestSitesWithTLS(t *testing.T) {
 	p.TLS = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
 	var last *Conn
 	for i := range 3 {
-		c, err := p.Get(context.Background(), "https", host, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(p.Get(context.Background(), "https", host, false))(t)
 		if r, err := ask(c); err != nil || r.Length != 8 {
 			t.Fatal(r, err)
 		}
 		for len(c.Buffered()) < 8 {
-			if err := c.Fill(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.Fill())
 		}
 		if got := string(c.Buffered()); got != "HTTP/1.1" {
 			t.Errorf("%q", got)

@@ -36,10 +36,7 @@ func TestASlowReaderSkips(t *testing.T) {
 	other.Close()
 	for _, secure := range []bool{false, true} {
 		t.Run("TLS "+strconv.FormatBool(secure), func(t *testing.T) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ln := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			defer ln.Close()
 			accepted := make(chan net.Conn, 1)
 			go func() {
@@ -59,35 +56,24 @@ func TestASlowReaderSkips(t *testing.T) {
 					accepted <- s
 				}
 			}()
-			var client net.Conn
-			if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
-				t.Fatal(err)
-			}
+			client := testkit.Must(net.Dial("tcp", ln.Addr().String()))(t)
 			defer client.Close()
 			if secure {
 				client = tls.Client(client, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own certificate
-				if err := client.(*tls.Conn).HandshakeContext(context.Background()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, client.(*tls.Conn).HandshakeContext(context.Background()))
 			}
 			conn, ok := <-accepted
 			if !ok {
 				t.Fatal("nothing was accepted")
 			}
-			p, err := TakeOver(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Must(TakeOver(conn))(t)
 			defer p.Close()
 			message := func(n int) []byte {
 				return append(bytes.Repeat([]byte(strconv.Itoa(n%10)), 5000), '\n')
 			}
 			sent, skips := 0, 0
 			for n := 0; skips < 100; n++ {
-				skipped, err := p.Send(message(n))
-				if err != nil {
-					t.Fatal(err)
-				}
+				skipped := testkit.Must(p.Send(message(n)))(t)
 				if skipped {
 					skips++
 				} else {
@@ -113,19 +99,14 @@ func TestASlowReaderSkips(t *testing.T) {
 				whole()
 			}
 			eventually(t, "the newest is taken", func() bool {
-				skipped, err := p.Send(message(7))
-				if err != nil {
-					t.Fatal(err)
-				}
+				skipped := testkit.Must(p.Send(message(7)))(t)
 				return !skipped
 			})
 			whole()
 			if c := whole(); c != '7' {
 				t.Errorf("the newest message is %c", c)
 			}
-			if err := client.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, client.Close())
 			eventually(t, "it is noticed that the client is gone", func() bool { return !p.Alive() })
 		})
 	}
@@ -142,18 +123,13 @@ func (*heard) Close()                          {}
 // seldom moves, and every message for some seconds after the state of the room has changed.
 func TestStreamsFarBackHearLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()}))(t)
 		const n = 10
 		var near, far [n]heard
 		for i := range n {
 			for _, s := range []*Stream{{Turn: 100, Subscriber: &near[i]}, {Turn: 101, Subscriber: &far[i]}} {
 				s.Place = Place{room.IDOf("sale"), uint64(s.Turn)*n + uint64(i)}
-				if err := errors.Join(e.Reserve(s.From), e.Add(s, 0, nil, func() error { return nil })); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, errors.Join(e.Reserve(s.From), e.Add(s, 0, nil, func() error { return nil })))
 			}
 		}
 		second := 0
@@ -210,10 +186,7 @@ func (n nothing) Close()                  { *n.ended++ }
 // TestStreamsComeAndGo starts and ends streams at random next to a twin that tracks them.
 func TestStreamsComeAndGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e, err := New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()}))(t)
 		twin := map[Place]*Stream{}
 		ended, begun := 0, 0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -224,9 +197,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "do") {
 			case 0, 1:
 				s := &Stream{Place: p, Subscriber: nothing{&ended}}
-				if err := errors.Join(e.Reserve(s.From), e.Add(s, 0, nil, func() error { return nil })); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, errors.Join(e.Reserve(s.From), e.Add(s, 0, nil, func() error { return nil })))
 				twin[p] = s
 				begun++
 			case 2:

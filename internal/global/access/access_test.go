@@ -167,11 +167,7 @@ func (f *fixture) login(token string) *client {
 // encoded returns v as JSON.
 func encoded(t testing.TB, v any) []byte {
 	t.Helper()
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(json.Marshal(v))(t)
 }
 
 // A link opens a session with the token's role and rooms. Looking at it does not use it up; confirming does.

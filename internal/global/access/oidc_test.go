@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"vestibule/internal/global/control"
+	"vestibule/internal/lab/testkit"
 )
 
 // issuer is a small OpenID Connect provider. It serves its configuration, its keys and the exchange of codes.
@@ -69,11 +70,7 @@ func newIssuer(t testing.TB) *issuer {
 }
 
 func (p *issuer) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.Fatal(err)
-	}
-	return key
+	return testkit.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(p)
 }
 
 func (p *issuer) answer(w http.ResponseWriter, v any) {
@@ -119,10 +116,7 @@ func (p *issuer) exchange(w http.ResponseWriter, r *http.Request) {
 // back to.
 func (p *issuer) allow(to string, claims map[string]any) string {
 	p.Helper()
-	u, err := url.Parse(to)
-	if err != nil {
-		p.Fatal(err)
-	}
+	u := testkit.Must(url.Parse(to))(p)
 	q := u.Query()
 	if !strings.HasPrefix(to, p.URL+"/authorize?") || q.Get("response_type") != "code" ||
 		q.Get("client_id") != oidcClient || q.Get("code_challenge_method") != "S256" ||

@@ -17,6 +17,7 @@ import (
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
@@ -110,19 +111,14 @@ func (f *fixture) plan(id string) string {
 	if err == nil {
 		err = f.api.call(http.MethodPost, "/vestibule/tokens", map[string]any{"name": "terraform", "role": "editor"}, nil)
 	}
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	return e.Id
 }
 
 // lighthouse returns the accessibility of a page by Lighthouse, of 100.
 func lighthouse(t *testing.T, url string) float64 {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chromium := testkit.Must(exec.LookPath("chromium"))(t)
 	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet",
 		"--ignore-status-code", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
 	run.Env = append(os.Environ(), "CHROME_PATH="+chromium)
@@ -133,9 +129,7 @@ func lighthouse(t *testing.T, url string) float64 {
 	if err == nil {
 		err = json.Unmarshal(out, &report)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return 100 * report.Categories["accessibility"].Score
 }
 
@@ -149,10 +143,7 @@ func TestScreensInABrowser(t *testing.T) {
 	event := f.plan(id)
 	url := browsertest.Serve(t, f)
 	ctx := browsertest.Open(t)
-	axe, err := os.ReadFile(axeFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	axe := testkit.Must(os.ReadFile(axeFile))(t)
 	folder := os.Getenv("SCREENSHOTS")
 	room := "/console/rooms/" + id
 	for _, screen := range []struct{ name, path, prepare string }{

@@ -155,9 +155,7 @@ func (c client) make(name string, total, rate int, more map[string]any) string {
 	}
 	maps.Copy(body, more)
 	var made api.Room
-	if err := c.call(http.MethodPost, "/zones/"+control.Zone+"/waiting_rooms", body, &made); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, c.call(http.MethodPost, "/zones/"+control.Zone+"/waiting_rooms", body, &made))
 	return made.Id
 }
 
@@ -170,16 +168,12 @@ func (c client) call(method, path string, body, result any) error {
 // patch changes the controls of a room.
 func (c client) patch(id string, body any) {
 	c.Helper()
-	if err := c.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, c.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", body, nil))
 }
 
 func (c client) controls(id string) (got api.Controls) {
 	c.Helper()
-	if err := c.call(http.MethodGet, "/vestibule/rooms/"+id+"/controls", nil, &got); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, c.call(http.MethodGet, "/vestibule/rooms/"+id+"/controls", nil, &got))
 	return got
 }
 

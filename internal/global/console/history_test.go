@@ -22,6 +22,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	kept "vestibule/internal/global/history"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
@@ -156,23 +157,13 @@ func BenchmarkCharts(b *testing.B) {
 	dir, now := b.TempDir(), time.Now().Unix()
 	// without sync
 	filler, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: dir})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	filler.Start()
-	nc, err := nats.Connect("", nats.InProcessServer(filler))
-	if err != nil {
-		b.Fatal(err)
-	}
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4000))
-	if err != nil {
-		b.Fatal(err)
-	}
+	nc := testkit.Must(nats.Connect("", nats.InProcessServer(filler)))(b)
+	js := testkit.Must(jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4000)))(b)
 	open := func(s nats.InProcessConnProvider) *natsbus.History {
 		conn, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: "global", Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		b.Cleanup(conn.Close)
 		return natsbus.NewHistory(conn, 1)
 	}
@@ -185,10 +176,7 @@ func BenchmarkCharts(b *testing.B) {
 		above := map[int64]int64{60: 3600, 3600: 86400, 86400: 30 * 86400}[length]
 		for at := begin; at+length <= now; at += length {
 			points := f.past.points(at+step, at+length, step)
-			block, err := history.EncodeBlock(points)
-			if err != nil {
-				b.Fatal(err)
-			}
+			block := testkit.Must(history.EncodeBlock(points))(b)
 			var same []history.Point // of a room at rest
 			for _, p := range points {
 				if p.At%history.Beat == 0 {
@@ -216,9 +204,7 @@ func BenchmarkCharts(b *testing.B) {
 					_, err = js.PublishAsync(wire.HistorySubject(level, of), data, jetstream.WithStallWait(time.Minute))
 				}
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, err)
 		}
 		<-js.PublishAsyncComplete()
 	}
@@ -229,10 +215,7 @@ func BenchmarkCharts(b *testing.B) {
 	nc.Close()
 	filler.Shutdown()
 	filler.WaitForShutdown()
-	s, err := embedded.Start(embedded.Options{Name: "bench", Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := testkit.Must(embedded.Start(embedded.Options{Name: "bench", Dir: dir, Log: slog.New(slog.DiscardHandler)}))(b)
 	b.Cleanup(s.Stop)
 	f.past.kept = kept.New(open(s), slog.New(slog.DiscardHandler))
 	for _, c := range [][3]string{
@@ -249,9 +232,7 @@ func BenchmarkCharts(b *testing.B) {
 			}
 			used = cpu() - used
 			var got chartsJSON
-			if err := json.Unmarshal([]byte(body), &got); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, json.Unmarshal([]byte(body), &got))
 			b.ReportMetric(float64(len(got.Times)), "rows")
 			b.ReportMetric(float64(len(body))/1e3, "kB")
 			b.ReportMetric(used.Seconds()*1e3/float64(b.N), "cpu-ms/chart")

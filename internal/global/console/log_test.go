@@ -15,6 +15,7 @@ import (
 	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 // The changes of a room show what differs, and can be restored.
@@ -23,9 +24,7 @@ func TestChangesAreShownAndRestored(t *testing.T) {
 	id := f.api.make("sale", 2000, 200, nil)
 	room := "/zones/" + control.Zone + "/waiting_rooms/" + id
 	for _, body := range []map[string]any{{"total_active_users": 1500, "description": "<b>autumn"}, {"suspended": true}} {
-		if err := f.api.call(http.MethodPatch, room, body, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.api.call(http.MethodPatch, room, body, nil))
 	}
 	at := "/console/rooms/" + id + "/changes"
 	page := f.see(at)
@@ -64,10 +63,8 @@ func TestAuditInWords(t *testing.T) {
 	f := start(t)
 	id := f.api.make("sale", 2000, 200, nil)
 	f.act(id, "pause", map[string]string{"message": "<i>soon"})
-	if err := f.api.call(http.MethodPatch, "/zones/"+control.Zone+"/waiting_rooms/"+id,
-		map[string]any{"total_active_users": 1500}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.api.call(http.MethodPatch, "/zones/"+control.Zone+"/waiting_rooms/"+id,
+		map[string]any{"total_active_users": 1500}, nil))
 	if err := f.api.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"},
 		nil); err != nil {
 		t.Fatal(err)
@@ -219,9 +216,7 @@ func (f *fixture) login(role control.Role, rooms ...string) *http.Cookie {
 		f.Fatal(err)
 	}
 	path, _, err := f.logins.Link(f.Context(), made.Id)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	w := httptest.NewRecorder()
 	f.logins.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, http.NoBody))
 	if w.Code != http.StatusSeeOther {
@@ -331,17 +326,13 @@ func TestEveryChangeIsRefused(t *testing.T) {
 				id := f.sale()
 				path := "/zones/" + control.Zone + "/waiting_rooms/" + id
 				of := map[string]string{"{room}": id, "{event}": f.plan(id)}
-				if err := f.api.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, f.api.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil))
 				var list []map[string]any
 				for key, path := range map[string]string{
 					"{rule}": path + "/rules", "{webhook}": "/vestibule/webhooks", "{token}": "/vestibule/tokens",
 					"{revision}": "/vestibule/rooms/" + id + "/revisions",
 				} {
-					if err := f.api.call(http.MethodGet, path, nil, &list); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, f.api.call(http.MethodGet, path, nil, &list))
 					of[key] = fmt.Sprint(list[0]["id"])
 					if key == "{revision}" {
 						of[key] = fmt.Sprintf("%.0f", list[1]["revision"])

@@ -19,14 +19,8 @@ import (
 // listen opens a stream. The returned function waits for its next message.
 func (f *fixture) listen(url string) (next func() map[string]string, leave func()) {
 	f.Helper()
-	r, err := http.NewRequestWithContext(testkit.Within(f), http.MethodGet, url, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	res, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		f.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequestWithContext(testkit.Within(f), http.MethodGet, url, nil))(f)
+	res := testkit.Must(http.DefaultTransport.RoundTrip(r))(f)
 	leave = sync.OnceFunc(func() { _ = res.Body.Close() }) // the server sees it
 	f.Cleanup(leave)
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
@@ -40,9 +34,7 @@ func (f *fixture) listen(url string) (next func() map[string]string, leave func(
 			if !ok {
 				continue
 			}
-			if err := json.Unmarshal([]byte(data), &values); err != nil {
-				f.Fatal(err)
-			}
+			testkit.NoError(f, json.Unmarshal([]byte(data), &values))
 			return values
 		}
 		f.Fatalf("the stream ended: %v", lines.Err())

@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomfile"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 )
 
 // apply applies a file and returns the answer.
@@ -17,10 +18,7 @@ func (f *fixture) apply(file string, more map[string]any) answer {
 	f.Helper()
 	body := map[string]any{"rooms_yaml": file}
 	maps.Copy(body, more)
-	data, err := json.Marshal(body)
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := testkit.Must(json.Marshal(body))(f)
 	return f.ask(Editor, "POST", "/vestibule/apply", string(data))
 }
 
@@ -65,10 +63,7 @@ func TestRoomsAreExportedAndApplied(t *testing.T) {
 		pages[doc.Rooms[1].WaitingPage] != "<p>one & all" {
 		t.Fatalf("%v\n%s\n%v", err, file, pages)
 	}
-	before, err := f.rooms.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(f.rooms.Read(t.Context()))(t)
 	for _, prune := range []bool{false, true} { // not even the version changes
 		if a := f.apply(file, map[string]any{"pages": pages, "prune": prune}); a.code != 200 || len(a.changes()) != 0 {
 			t.Errorf("%+v", a)
@@ -141,10 +136,7 @@ hosts:
 func TestAFileIsAppliedWholeOrNotAtAll(t *testing.T) {
 	f := start(t)
 	f.ask(Editor, "POST", "{z}", shop+"}")
-	before, err := f.rooms.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(f.rooms.Read(t.Context()))(t)
 	one := func(name, more string) string {
 		return fmt.Sprintf("  - {name: %s, host: %s.example, total_active_users: 9, new_users_per_minute: 5, origin: "+
 			"'http://10.0.0.1'%s}\n", name, name, more)
@@ -193,10 +185,7 @@ func TestTenThousandRoomsAreMoved(t *testing.T) {
 			NewUsersPerMinute: 100, Origin: "http://10.0.0.1",
 		})
 	}
-	data, err := roomfile.Format(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(roomfile.Format(doc))(t)
 	// the entry of a host goes
 	if a := f.apply(string(data), map[string]any{"prune": true}); a.code != 200 || len(a.changes()) != room.MaxRooms+1 {
 		t.Fatalf("%d, %d changes", a.code, len(a.changes()))

@@ -15,6 +15,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 )
 
 // list returns the result of a list, by the names of its fields.
@@ -177,9 +178,7 @@ func TestARoomIsRestored(t *testing.T) {
 		if strings.HasSuffix(path, "restore") {
 			method = "POST"
 		}
-		if a := f.ask(Editor, method, path, ""); a.code != 404 {
-			t.Errorf("%s: %+v", path, a)
-		}
+		f.expect(404, Editor, method, path, "")
 	}
 }
 
@@ -192,36 +191,26 @@ func TestWithoutTheAuditStream(t *testing.T) {
 	for _, j := range []*audit.Journal{f.parts.audit.journal, f.rooms.Journal} {
 		j.Pause = func(context.Context, time.Duration) {}
 	}
-	if a := f.ask(Editor, "POST", "{z}", shop+"}"); a.code != 200 {
-		t.Errorf("%+v", a)
-	}
+	f.expect(200, Editor, "POST", "{z}", shop+"}")
 	if f.rooms.AuditFault() == "" {
 		t.Error("nothing is said of an entry that waits")
 	}
-	if a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`); a.code != 503 {
-		t.Errorf("a token without an entry: %+v", a)
-	}
+	f.expect(503, Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`) // a token without an entry
 	list, _ := f.ask(Admin, "GET", "/vestibule/tokens", "").Result.([]any)
 	i := slices.IndexFunc(list, func(v any) bool { return v.(map[string]any)["role"] == "viewer" })
 	id, _ := list[i].(map[string]any)["id"].(string)
-	if a := f.ask(Admin, "DELETE", "/vestibule/tokens/"+id, ""); a.code != 200 {
-		t.Errorf("a token that is revoked: %+v", a)
-	}
+	f.expect(200, Admin, "DELETE", "/vestibule/tokens/"+id, "") // a token that is revoked
 	f.audit.Before = nil
 	for role := range f.token { // one of them is gone
 		if a := f.ask(role, "GET", "{z}", ""); a.code == 401 {
 			delete(f.token, role)
 		}
 	}
-	if _, err := f.rooms.Publish(t.Context(), false, func(*roomstore.Draft) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(f.rooms.Publish(t.Context(), false, func(*roomstore.Draft) error { return nil }))(t)
 	var late []audit.Entry
 	for _, data := range f.audit.Entries()[begun:] {
 		var e audit.Entry
-		if err := json.Unmarshal(data, &e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(data, &e))
 		if e.Target != loginTarget { // of the revoked token above
 			late = append(late, e)
 		}
@@ -274,9 +263,7 @@ func TestTheAuditLogIsFiltered(t *testing.T) {
 		t.Errorf("before %.0f: %v", last, got)
 	}
 	for _, query := range []string{"since=noon", "before=0"} {
-		if a := f.ask(Admin, "GET", "/vestibule/audit?"+query, ""); a.code != 400 {
-			t.Errorf("%s: %+v", query, a)
-		}
+		f.expect(400, Admin, "GET", "/vestibule/audit?"+query, "")
 	}
 	if a := f.ask(Editor, "DELETE", "{z}/"+id+"?reason="+strings.Repeat("x", 201), ""); a.code != 400 ||
 		a.pointers()[0] != "/reason" {
@@ -320,9 +307,7 @@ func TestTheEntryIsOfTheChangeThatWasWritten(t *testing.T) {
 		f.docs.Writing = nil
 		return first(f.ask(Operator, "PATCH", at, `{"message":{"text":"Size 8 is gone."}}`))
 	}
-	if a := f.ask(Operator, "PATCH", at, `{"pause":{}}`); a.code != http.StatusOK {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Operator, "PATCH", at, `{"pause":{}}`)
 	failed := map[string]bool{}
 	var last audit.Entry
 	for _, e := range f.chain() {

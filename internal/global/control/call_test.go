@@ -9,20 +9,16 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 // entries returns the audit entries of an operation, without what differs between two calls.
 func (f *fixture) entries(operation string) (out []audit.Entry) {
 	f.Helper()
-	stored, err := audit.NewJournal(f.audit).Read(f.Context(), 1, 1000, "")
-	if err != nil {
-		f.Fatal(err)
-	}
+	stored := testkit.Must(audit.NewJournal(f.audit).Read(f.Context(), 1, 1000, ""))(f)
 	for _, s := range stored {
 		var e audit.Entry
-		if err := json.Unmarshal(s.Data, &e); err != nil {
-			f.Fatal(err)
-		}
+		testkit.NoError(f, json.Unmarshal(s.Data, &e))
 		if e.By.Operation == operation {
 			out = append(out, e)
 		}
@@ -33,7 +29,7 @@ func (f *fixture) entries(operation string) (out []audit.Entry) {
 // A call inside the process answers as a request does: the same result, role check, faults and audit entry.
 func TestACallAnswersAsARequest(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	path := "/vestibule/rooms/" + id + "/controls"
 	asked := f.ask(Operator, "PATCH", path, `{"pause":{"message":"soon"},"reason":"crash"}`)
 
@@ -41,9 +37,7 @@ func TestACallAnswersAsARequest(t *testing.T) {
 	const from = "192.0.2.7:4711"
 	var got api.Controls
 	body := map[string]any{"pause": map[string]any{"message": "soon"}, "reason": "crash"}
-	if err := f.api.Call(t.Context(), who, from, http.MethodPatch, path, body, &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.api.Call(t.Context(), who, from, http.MethodPatch, path, body, &got))
 	if got.Pause == nil || got.Pause.By != "Ana" || got.Pause.Reason != "crash" || *got.Pause.Message != "soon" {
 		t.Errorf("pause: %+v", got.Pause)
 	}
@@ -69,7 +63,7 @@ func TestACallAnswersAsARequest(t *testing.T) {
 // A refused call has the status and the notes that a request gets, and changes nothing.
 func TestARefusedCallNamesItsFaults(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	controls := "/vestibule/rooms/" + id + "/controls"
 	before := len(f.entries("patch-controls"))
 	for name, c := range map[string]struct {

@@ -95,19 +95,12 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 		f.count[fmt.Sprint(operation, " ", status)]++
 	}, log: log})
 	for _, role := range roles {
-		value, err := f.api.Make(t.Context(), "a "+string(role), role)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.token[role] = value
+		f.token[role] = testkit.Must(f.api.Make(t.Context(), "a "+string(role), role))(t)
 	}
-	_, err := f.rooms.Change(t.Context(), func(d *roomstore.Draft) error {
+	testkit.Must(f.rooms.Change(t.Context(), func(d *roomstore.Draft) error {
 		d.PutHost(room.Host{Name: "shop.example", Origin: "http://10.0.0.1"})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return f
 }
 
@@ -162,6 +155,26 @@ func (f *fixture) ask(role Role, method, path, body string) answer {
 	return f.do(r)
 }
 
+// expect asks like ask, and reports an answer with another status.
+func (f *fixture) expect(code int, role Role, method, path, body string) answer {
+	f.Helper()
+	a := f.ask(role, method, path, body)
+	if a.code != code {
+		f.Errorf("%s %s %.200s by %s: %+v, want status %d", method, path, body, role, a, code)
+	}
+	return a
+}
+
+// ok asks for what the test depends on.
+func (f *fixture) ok(role Role, method, path, body string) answer {
+	f.Helper()
+	a := f.ask(role, method, path, body)
+	if a.code != http.StatusOK {
+		f.Fatalf("%s %s %.200s by %s: %+v", method, path, body, role, a)
+	}
+	return a
+}
+
 // raw asks with the token of a role, and returns the bytes that came back.
 func (f *fixture) raw(role Role, path string) []byte {
 	f.Helper()
@@ -179,7 +192,7 @@ func (f *fixture) raw(role Role, path string) []byte {
 // and a name given twice, are faults that change nothing.
 func TestSettingsByTheirNames(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	for body, want := range map[string]string{
 		`{"grace":"2m"}`:                            "",
 		`{"vestibule":{"grace":"3m"}}`:              "",
@@ -217,27 +230,6 @@ func TestSettingsByTheirNames(t *testing.T) {
 	}
 }
 
-// The operations of ours refuse unknown names: a mistyped dry_run must not apply a file, nor a mistyped rooms make a
-// token for all rooms.
-func TestUnknownFieldsAreRefused(t *testing.T) {
-	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
-	controls := "/vestibule/rooms/" + id + "/controls"
-	for _, c := range []struct{ method, path, body, pointer string }{
-		{"POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","dryrun":true}`, "/dryrun"},
-		{"POST", "/vestibule/tokens", `{"name":"x","role":"viewer","room":["shop"]}`, "/room"},
-		{"PUT", "/vestibule/hosts/a.example", `{"origin":"http://127.0.0.1:1","site":"x"}`, "/site"},
-		{"PATCH", controls, `{"pause":{"untl":"2096-01-01T00:00:00Z"}}`, "/pause/untl"},
-		{"PATCH", controls, `{"limits":{"total":5,"until":"2096-01-01T00:00:00Z"}}`, "/limits/total"},
-		{"PATCH", controls, `{"stop":{}}`, "/stop"},
-		{"PUT", "/vestibule/data_centers/dublin", `{"state":"active","drain":true}`, "/drain"},
-	} {
-		if a := f.ask(Admin, c.method, c.path, c.body); a.code != 400 || !slices.Contains(a.pointers(), c.pointer) {
-			t.Errorf("%s %s %s: %+v", c.method, c.path, c.body, a)
-		}
-	}
-}
-
 // A deleted or moved room leaves its hosts to their sites; only the removal of the host ends that.
 func TestTheSiteOfADeletedRoomIsServed(t *testing.T) {
 	f := start(t)
@@ -253,9 +245,7 @@ func TestTheSiteOfADeletedRoomIsServed(t *testing.T) {
 		}
 		return out
 	}
-	if a := f.ask(Editor, "DELETE", "/vestibule/hosts/kiosk.example", ""); a.code != 400 {
-		t.Errorf("the host of a room is no entry: %+v", a)
-	}
+	f.expect(400, Editor, "DELETE", "/vestibule/hosts/kiosk.example", "") // the host of a room is no entry
 	f.ask(Editor, "PATCH", "{z}/"+id, `{"host":"moved.example"}`)
 	if got := fmt.Sprint(hosts()); got != "[kiosk.example]" {
 		t.Errorf("after a move: %s", got)
@@ -264,9 +254,7 @@ func TestTheSiteOfADeletedRoomIsServed(t *testing.T) {
 	if got := fmt.Sprint(hosts()); got != "[kiosk.example more.example moved.example]" {
 		t.Errorf("after the deletion: %s", got)
 	}
-	if a := f.ask(Editor, "DELETE", "/vestibule/hosts/kiosk.example", ""); a.code != 200 {
-		t.Errorf("%+v", a)
-	}
+	f.expect(200, Editor, "DELETE", "/vestibule/hosts/kiosk.example", "")
 	if got := fmt.Sprint(hosts()); got != "[more.example moved.example]" {
 		t.Errorf("after the removal of a host: %s", got)
 	}
@@ -378,9 +366,7 @@ func (f *fixture) follow(doc room.Document) {
 	if err == nil {
 		_, err = f.rooms.Publish(f.Context(), false, func(d *roomstore.Draft) error { return d.Follow(doc) })
 	}
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 }
 
 // If a rooms file is the authority, the API shows rooms, and refuses changes of them and of their parts with the name
@@ -404,10 +390,7 @@ func TestRoomsOfAFileRefuseChanges(t *testing.T) {
 		t.Fatalf("revisions: %+v", revisions)
 	}
 	restore := fmt.Sprintf("/vestibule/rooms/%s/revisions/%.0f/restore", id, revisions[0].(map[string]any)["revision"])
-	before, err := f.rooms.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(f.rooms.Read(t.Context()))(t)
 	const launch = `{"name":"launch","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`
 	for _, c := range []struct {
 		role         Role
@@ -456,16 +439,14 @@ func TestRoomsOfAFileRefuseChanges(t *testing.T) {
 
 func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	f.ask(Editor, "POST", "{z}",
 		`{"name":"own","host":"shop.example","path":"/own","total_active_users":3,"new_users_per_minute":5,"vestibule":{"origin":"http://10.9.9.9"}}`)
 	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"ftp://x"}`); a.code != 400 ||
 		!slices.Equal(a.pointers(), []string{"/origin"}) {
 		t.Errorf("%+v", a)
 	}
-	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.8"}`); a.code != 200 {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.8"}`)
 	state, err := f.rooms.Read(t.Context())
 	if err != nil || state.Room("shop").Origin != "http://10.0.0.8" || state.Room("own").Origin != "http://10.9.9.9" {
 		t.Errorf("%+v %v", state.Rooms, err)
@@ -487,9 +468,7 @@ func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	f.parts.rooms.origin = "http://10.0.0.7"
-	if a := f.ask(Editor, "POST", "{z}", other); a.code != 200 {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "POST", "{z}", other)
 	f.ask(Editor, "POST", "{z}", shop+"}")
 	origins := func(want ...string) {
 		t.Helper()
@@ -499,9 +478,7 @@ func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 		}
 	}
 	origins("http://10.0.0.7", "http://10.0.0.1")
-	if a := f.ask(Editor, "PUT", "/vestibule/hosts/other.example", `{"origin":"http://10.0.0.8"}`); a.code != 200 {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "PUT", "/vestibule/hosts/other.example", `{"origin":"http://10.0.0.8"}`)
 	origins("http://10.0.0.8", "http://10.0.0.1")
 }
 
@@ -552,9 +529,7 @@ func TestSettingsWithoutAnEffectAreKept(t *testing.T) {
 			t.Errorf("%s %s: %+v", c.method, c.body, a)
 		}
 	}
-	if a := f.ask(Viewer, "PUT", "{z}/settings", `{"search_engine_crawler_bypass":true}`); a.code != 403 {
-		t.Errorf("%+v", a)
-	}
+	f.expect(403, Viewer, "PUT", "{z}/settings", `{"search_engine_crawler_bypass":true}`)
 	const of = `"name":"kept","host":"kept.example","total_active_users":300,"new_users_per_minute":200,"vestibule":{"origin":"https://o.example"}`
 	a := f.ask(Editor, "POST", "{z}", `{`+of+`,"turnstile_mode":"Visible_Managed","turnstile_action":"infinite_queue"}`)
 	id, _ := a.field("id").(string)
@@ -620,9 +595,7 @@ func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 	if f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil)); w.Code != 404 {
 		t.Errorf("after two hours: %d", w.Code)
 	}
-	if a := f.ask(Operator, "POST", "{z}/preview", `{"custom_html":"{{#a}}"}`); a.code != 400 {
-		t.Errorf("%+v", a)
-	}
+	f.expect(400, Operator, "POST", "{z}/preview", `{"custom_html":"{{#a}}"}`)
 }
 
 // BenchmarkFirstPage measures the first page of a list of 10,000 rooms.
@@ -635,9 +608,7 @@ func BenchmarkFirstPage(b *testing.B) {
 			Origin: "http://10.0.0.2", TotalActiveUsers: 3, NewUsersPerMinute: 5,
 		})
 	}
-	if _, err := f.rooms.Change(b.Context(), func(d *roomstore.Draft) error { d.Set(doc); return nil }); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(f.rooms.Change(b.Context(), func(d *roomstore.Draft) error { d.Set(doc); return nil }))(b)
 	for b.Loop() {
 		f.ask(Viewer, "GET", "{z}", "")
 	}

@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 )
 
 // made makes the room shop and returns its id.
@@ -91,9 +92,7 @@ func TestControlsOfASuspendedRoom(t *testing.T) {
 	f := start(t)
 	id := f.made()
 	at := "/vestibule/rooms/" + id + "/controls"
-	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"suspended":true}`); a.code != http.StatusOK {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "PATCH", "{z}/"+id, `{"suspended":true}`)
 	if a := f.ask(Operator, "PATCH", at, `{"pause":{}}`); len(a.Messages) != 1 ||
 		!strings.Contains(a.Messages[0].Message, "room shop is suspended") {
 		t.Errorf("a pause: %+v", a)
@@ -124,9 +123,7 @@ func TestControlsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %d %v, want %v", body, a.code, a.pointers(), want)
 		}
 	}
-	if a := f.ask(Viewer, "PATCH", at, `{"pause":{}}`); a.code != http.StatusForbidden {
-		t.Errorf("a viewer: %+v", a)
-	}
+	f.expect(http.StatusForbidden, Viewer, "PATCH", at, `{"pause":{}}`)
 	for _, method := range []string{"GET", "PATCH"} {
 		if a := f.ask(Admin, method, "/vestibule/rooms/"+room.PublicID("none")+"/controls",
 			`{}`); a.code != http.StatusNotFound {
@@ -156,18 +153,14 @@ func TestControlsOfManyWriters(t *testing.T) {
 		d.Merge(doc)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i := range 5 {
 		ids = append(ids, room.PublicID(fmt.Sprint("file", i)))
 	}
 	var all sync.WaitGroup
 	for _, id := range ids {
 		all.Go(func() {
-			if a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":{}}`); a.code != http.StatusOK {
-				t.Errorf("%+v", a)
-			}
+			f.expect(http.StatusOK, Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":{}}`)
 		})
 	}
 	all.Wait()
@@ -175,13 +168,9 @@ func TestControlsOfManyWriters(t *testing.T) {
 	if err != nil || len(c.Rooms) != len(ids) {
 		t.Fatalf("%d rooms are paused, want %d: %v", len(c.Rooms), len(ids), err)
 	}
-	if a := f.ask(Editor, "DELETE", "{z}/"+ids[0], ""); a.code != http.StatusOK {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "DELETE", "{z}/"+ids[0], "")
 	f.controls = c
-	if err := f.docs.Delete(t.Context(), controlsDocument, f.docs.Written[controlsDocument].Revision); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.docs.Delete(t.Context(), controlsDocument, f.docs.Written[controlsDocument].Revision))
 	a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+ids[1]+"/controls", `{"pause":null}`)
 	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-1 ||
 		after.Version <= c.Version {
@@ -205,21 +194,15 @@ func TestARoomComesBackPaused(t *testing.T) {
 	other := f.ask(Editor, "POST", "{z}",
 		strings.Replace(shop, "shop", "other", 1)+`,"path":"/other"}`).field("id").(string)
 	pause := func(id, body string) *room.Controls {
-		if a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", body); a.code != http.StatusOK {
-			t.Fatalf("%+v", a)
-		}
+		f.ok(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", body)
 		c, _, err := f.parts.controls.controls.read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return c
 	}
 	pause(id, `{"pause":{"message":"Ten minutes."}}`)
 	path := "/vestibule/rooms/" + id + "/revisions"
 	revisions := f.ask(Editor, "GET", path, "").list()
-	if a := f.ask(Editor, "DELETE", "{z}/"+id, ""); a.code != http.StatusOK {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "DELETE", "{z}/"+id, "")
 	f.controls = pause(other, `{"pause":{}}`)
 	a := f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, revisions[0]["revision"]), "")
 	if a.code != http.StatusOK || len(a.Messages) != 1 ||
@@ -229,9 +212,7 @@ func TestARoomComesBackPaused(t *testing.T) {
 	if a := f.ask(Viewer, "GET", "/vestibule/rooms/"+id+"/controls", ""); inForce(a)["queue_message"] != "Ten minutes." {
 		t.Errorf("it came back with %v", a.Result)
 	}
-	if a := f.ask(Editor, "DELETE", "{z}/"+id, ""); a.code != http.StatusOK {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "DELETE", "{z}/"+id, "")
 	f.parts.controls.controls.shared = full{f.docs, len(f.docs.Data[controlsDocument])}
 	if c := pause(other, `{"pause":{"message":"A little longer."}}`); len(c.Rooms) != 1 || c.Rooms[other] == nil {
 		t.Errorf("where space is short, the controls of %d rooms are stored, want 1", len(c.Rooms))

@@ -10,7 +10,7 @@ import (
 // answers with the room, its events and its rules have the revision in ETag.
 func TestChangesOfARevisionThatIsNotTheCurrentOne(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	room := "/zones/" + Zone + "/waiting_rooms/" + id
 	ask := func(method, path, body, tag string) (code int, answered, text string) {
 		t.Helper()

@@ -12,6 +12,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // in is so long from now, as bodies write it.
@@ -25,7 +26,7 @@ func eventBody(name string, start, end time.Duration, more string) string {
 
 func TestEventsAreMadeChangedAndDeleted(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	at := "{z}/" + id + "/events"
 	if a := f.ask(Viewer, "GET", at, ""); a.code != 200 || a.Info.TotalCount != 0 {
 		t.Errorf("a new room has events: %+v", a)
@@ -103,14 +104,12 @@ func TestEventsAreMadeChangedAndDeleted(t *testing.T) {
 			t.Errorf("%s of an event that is gone: %+v", call, a)
 		}
 	}
-	if a := f.ask(Viewer, "POST", at, eventBody("x", time.Hour, 2*time.Hour, "")); a.code != 403 {
-		t.Errorf("a viewer may: %+v", a)
-	}
+	f.expect(403, Viewer, "POST", at, eventBody("x", time.Hour, 2*time.Hour, ""))
 }
 
 func TestFaultsOfEvents(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	at := "{z}/" + id + "/events"
 	one, _ := f.ask(Editor, "POST", at, eventBody("launch", 24*time.Hour, 25*time.Hour, "")).field("id").(string)
 	for _, tc := range []struct {
@@ -199,19 +198,13 @@ func TestFaultsOfEvents(t *testing.T) {
 		t.Errorf("what was refused changed the events: %+v", a)
 	}
 	// One that has ended makes room.
-	if a := f.ask(Editor, "PATCH", at+"/"+last,
-		`{"event_start_time":"`+in(-3*time.Hour)+`","event_end_time":"`+in(-2*time.Hour)+`"}`); a.code != 200 {
-		t.Fatalf("%+v", a)
-	}
-	if a := f.ask(Editor, "POST", at, more); a.code != 200 {
-		t.Errorf("%+v", a)
-	}
+	f.ok(Editor, "PATCH", at+"/"+last,
+		`{"event_start_time":"`+in(-3*time.Hour)+`","event_end_time":"`+in(-2*time.Hour)+`"}`)
+	f.expect(200, Editor, "POST", at, more)
 	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != room.MaxEvents {
 		t.Errorf("%d events", a.Info.TotalCount)
 	}
-	if a := f.ask(Viewer, "GET", at+"/"+last, ""); a.code != 404 {
-		t.Errorf("the event that ended is kept: %+v", a)
-	}
+	f.expect(404, Viewer, "GET", at+"/"+last, "") // the event that ended is gone
 }
 
 // TestOverridesThatTheHostedProductHasNot: if the table lets events override a setting, they do so in the object
@@ -290,7 +283,7 @@ func TestTheDocumentHasEveryOverride(t *testing.T) {
 // TestAnEventWithADraw: it is accepted, and the public part of its draw is shown to every role with read access.
 func TestAnEventWithADraw(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	at, body := "{z}/"+id+"/events", eventBody("launch", time.Hour, 2*time.Hour,
 		`,"shuffle_at_event_start":true,"prequeue_start_time":"`+in(30*time.Minute)+`"`)
 	made := f.ask(Editor, "POST", at, body)
@@ -314,9 +307,7 @@ func TestAnEventWithADraw(t *testing.T) {
 		t.Errorf("another start is another draw: %+v", a)
 	}
 	show := "/vestibule/rooms/" + id + "/events/" + event + "/draw"
-	if a := f.ask(Viewer, "GET", show, ""); a.code != 404 {
-		t.Errorf("before anything is public: %+v", a)
-	}
+	f.expect(404, Viewer, "GET", show, "") // before anything is public
 	start := fleettime.TimeOf(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC))
 	n := draw.Announce(start.Add(-time.Hour), draw.Event{Room: id, ID: event, Start: start, End: start.Add(time.Hour)},
 		draw.Secret{1}, draw.BeaconNone)
@@ -330,10 +321,7 @@ func TestAnEventWithADraw(t *testing.T) {
 			t.Errorf("announced: %s is %v, want %v", key, got, want)
 		}
 	}
-	n, err := n.Publish(start.Add(-draw.Lead), draw.Secret{1}, nil, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n = testkit.Must(n.Publish(start.Add(-draw.Lead), draw.Secret{1}, nil, 5))(t)
 	f.board = &draw.Board{Version: 2, Notices: []*draw.Notice{n}}
 	a = f.ask(Viewer, "GET", show, "")
 	record, err := json.Marshal(a.field("record"))

@@ -28,9 +28,7 @@ func TestOriginsOfEditors(t *testing.T) {
 	}
 	file := "rooms:\n  - {name: b, host: b.example, total_active_users: 9, new_users_per_minute: 9, origin: '" +
 		loop + "'}\n"
-	if a := f.ask(Editor, "POST", "/vestibule/apply", fmt.Sprintf(`{"rooms_yaml":%q}`, file)); a.code != 400 {
-		t.Errorf("a file: %+v", a)
-	}
+	f.expect(400, Editor, "POST", "/vestibule/apply", fmt.Sprintf(`{"rooms_yaml":%q}`, file))
 	for _, origin := range []string{"http://169.254.169.254", "http://100.100.100.200", "http://[2002:a9fe:a9fe::]"} {
 		if a := create(Admin, "a", origin); a.code != 400 {
 			t.Errorf("%s by an admin: %+v", origin, a)

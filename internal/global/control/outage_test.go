@@ -11,7 +11,7 @@ import (
 // Only one request in a while waits for the store.
 func TestReadsGoOnWithoutTheStore(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	event, _ := f.ask(Editor, "POST", "{z}/"+id+"/events",
 		`{"name":"sale","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`).field("id").(string)
 	reads := []string{
@@ -47,13 +47,9 @@ func TestReadsGoOnWithoutTheStore(t *testing.T) {
 			t.Errorf("%s %s without the store: %+v", c.method, c.path, a)
 		}
 	}
-	if a := f.ask(Operator, "GET", "{z}", ""); a.code != 503 {
-		t.Errorf("a token that was not checked before: %+v", a)
-	}
+	f.expect(503, Operator, "GET", "{z}", "") // a token that was not checked before
 	f.parts.tokens.tokens.now = func() time.Time { return time.Now().Add(keptFor + time.Second) }
-	if a := f.ask(Viewer, "GET", "{z}", ""); a.code != 503 {
-		t.Errorf("a token that was checked long ago: %+v", a)
-	}
+	f.expect(503, Viewer, "GET", "{z}", "") // a token that was checked long ago
 
 	// The store is back: it is asked again soon.
 	f.parts.tokens.tokens.now = time.Now
@@ -70,9 +66,7 @@ func TestNumbersWithoutALeader(t *testing.T) {
 	f.ask(Editor, "POST", "{z}", shop+"}")
 	last := time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
 	f.silent = true
-	if a := f.ask(Viewer, "GET", "/vestibule/status", ""); a.code != 503 {
-		t.Errorf("before any leader: %+v", a)
-	}
+	f.expect(503, Viewer, "GET", "/vestibule/status", "") // before any leader
 	f.numbers = &Numbers{Active: 5, At: last}
 	a := f.ask(Viewer, "GET", "/vestibule/status", "")
 	if a.code != 200 || len(a.Messages) != 1 ||

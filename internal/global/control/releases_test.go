@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // keyed sends a request with an idempotency key, and returns the status and the body.
@@ -30,23 +31,15 @@ func TestReleases(t *testing.T) {
 	id := f.made()
 	controls := "/vestibule/rooms/" + id + "/controls"
 	at := "/vestibule/rooms/" + id + "/releases"
-	if a := f.ask(Operator, "POST", at, `{"people":5}`); a.code != http.StatusConflict {
-		t.Errorf("a room that is not paused: %+v", a)
-	}
-	if a := f.ask(Operator, "PATCH", controls, `{"pause":{}}`); a.code != http.StatusOK {
-		t.Fatalf("%+v", a)
-	}
+	f.expect(http.StatusConflict, Operator, "POST", at, `{"people":5}`) // a room that is not paused
+	f.ok(Operator, "PATCH", controls, `{"pause":{}}`)
 	for _, body := range []string{
 		`{}`, `{"people":0}`, `{"people":1001}`, `{"people":"x"}`, `{"people":3,"number":4}`,
 		`[]`,
 	} {
-		if a := f.ask(Operator, "POST", at, body); a.code != http.StatusBadRequest {
-			t.Errorf("%s: %+v", body, a)
-		}
+		f.expect(http.StatusBadRequest, Operator, "POST", at, body)
 	}
-	if a := f.ask(Viewer, "POST", at, `{"people":5}`); a.code != http.StatusForbidden {
-		t.Errorf("a viewer: %+v", a)
-	}
+	f.expect(http.StatusForbidden, Viewer, "POST", at, `{"people":5}`)
 	a := f.ask(Operator, "POST", at, `{"people":5,"reason":"row one"}`)
 	if a.code != http.StatusOK || a.field("state") != "waiting" || a.field("people") != 5.0 ||
 		a.field("by") != "a operator" || a.field("reason") != "row one" {
@@ -58,12 +51,8 @@ func TestReleases(t *testing.T) {
 		!strings.Contains(text, "map[after:5 before:<nil> key:pause.release.n]") || strings.Contains(text, "release.at") {
 		t.Errorf("the audit entry: %+v", entry)
 	}
-	if a := f.ask(Operator, "POST", at, `{"people":2}`); a.code != http.StatusConflict {
-		t.Errorf("a second one while the first is open: %+v", a)
-	}
-	if a := f.ask(Operator, "PATCH", controls, `{"pause":{"message":"Soon."}}`); a.code != http.StatusOK {
-		t.Errorf("%+v", a)
-	}
+	f.expect(http.StatusConflict, Operator, "POST", at, `{"people":2}`) // a second one while one is open
+	f.expect(http.StatusOK, Operator, "PATCH", controls, `{"pause":{"message":"Soon."}}`)
 	state := func() string {
 		all, _ := f.ask(Viewer, "GET", at, "").Result.([]any)
 		if len(all) != 1 {
@@ -78,9 +67,7 @@ func TestReleases(t *testing.T) {
 
 	me := room.Lender{Term: 4, Nonce: 9}
 	c, revision, err := f.parts.controls.controls.read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	taken, n := c.Take(me, time.Now().UnixMilli())
 	data, err := room.EncodeControls(taken)
 	if err != nil || n != 1 || c.Rooms[id].Pause.Release.Lender != nil {
@@ -89,9 +76,7 @@ func TestReleases(t *testing.T) {
 	if _, again := taken.Take(room.Lender{Term: 5}, time.Now().UnixMilli()); again != 0 {
 		t.Error("what one coordinator has taken another one takes too")
 	}
-	if _, err := f.docs.Put(t.Context(), controlsDocument, data, revision); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(f.docs.Put(t.Context(), controlsDocument, data, revision))(t)
 	release := taken.Rooms[id].Pause.Release.ID
 	for _, tt := range []struct {
 		n    Numbers

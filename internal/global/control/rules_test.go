@@ -26,7 +26,7 @@ func listed(t *testing.T, a answer, of string) (all []string, rule map[string]an
 
 func TestRulesAreMadeMovedChangedAndDeleted(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	at := "{z}/" + id + "/rules"
 	if all, _ := listed(t, f.ask(Viewer, "GET", at, ""), ""); len(all) != 0 {
 		t.Errorf("a new room has rules: %v", all)
@@ -80,7 +80,7 @@ func TestRulesAreMadeMovedChangedAndDeleted(t *testing.T) {
 
 func TestFaultsOfRules(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	at := "{z}/" + id + "/rules"
 	_, rule := listed(t, f.ask(Editor, "POST", at, `{"action":"bypass_waiting_room","expression":"ssl"}`), "ssl")
 	one := at + "/" + rule["id"].(string)

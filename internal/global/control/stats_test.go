@@ -34,10 +34,8 @@ func TestStats(t *testing.T) {
 		`{"name":"shop","host":"shop.example"`+limits)
 	id, _ := made.field("id").(string)
 	at := "/vestibule/rooms/" + id
-	if a := f.ask(Operator, "PATCH", at+"/controls",
-		`{"pause":{"message":"soon"},"reason":"the lights went out"}`); a.code != 200 {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Operator, "PATCH", at+"/controls",
+		`{"pause":{"message":"soon"},"reason":"the lights went out"}`)
 	a := f.ask(Viewer, "GET", at+"/stats?from=-10m&step=60", "")
 	rows, _ := a.field("rows").([]any)
 	times, _ := a.field("times").([]any)
@@ -98,9 +96,7 @@ func TestStats(t *testing.T) {
 			t.Errorf("%s: %+v, want a fault of %s", query, a, want)
 		}
 	}
-	if a := f.ask(Viewer, "GET", at+"/stats?event=none", ""); a.code != 404 {
-		t.Errorf("of an unknown event: %+v", a)
-	}
+	f.expect(404, Viewer, "GET", at+"/stats?event=none", "") // of an unknown event
 	begin, end := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	event := f.ask(Editor, "POST", "{z}/"+id+"/events",
 		`{"name":"sale","event_start_time":"`+begin.Format(time.RFC3339)+`","event_end_time":"`+end.Format(time.RFC3339)+`"}`)

@@ -95,7 +95,7 @@ func stopsOf(t *testing.T, a answer) (out []map[string]any) {
 // shown for visitors that wait, and a paused room is not open.
 func TestWhyNobodyEnters(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	f.numbers = &Numbers{Longest: 50, Complete: true, At: time.Now()}
 	look := func() (map[string]any, string) {
 		t.Helper()

@@ -9,9 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/lab/testkit"
 )
 
-// Every body has one JSON object with known keys, once each: a mistyped limit must not pass for no limit.
+// Every body has one JSON object with known keys, once each: a mistyped limit must not pass for no limit, nor a
+// mistyped dry_run apply a file.
 func TestBodiesThatAreNotUnderstood(t *testing.T) {
 	f := start(t)
 	made := f.ask(Editor, "POST", "{z}", shop+"}")
@@ -37,6 +40,7 @@ func TestBodiesThatAreNotUnderstood(t *testing.T) {
 		{"PATCH", "{z}/" + id + "/events/" + event, `{"suspend":true}`, "/suspend"},
 		{"PATCH", own + "/controls", `{"pause":{"untl":"2999-01-01T00:00:00Z"}}`, "/pause/untl"},
 		{"PATCH", own + "/controls", `{"limits":{"total_active_user":1}}`, "/limits/total_active_user"},
+		{"PATCH", own + "/controls", `{"stop":{}}`, "/stop"},
 		{"POST", own + "/releases", `{"people":1,"replac":true}`, "/replac"},
 		{"POST", own + "/rules/try", `{"host":"a.example","pathh":"/"}`, "/pathh"},
 		{"PUT", "/vestibule/hosts/a.example", `{"origin":"http://10.0.0.1","orign":"x"}`, "/orign"},
@@ -73,7 +77,7 @@ func TestBodiesThatAreNotUnderstood(t *testing.T) {
 // Clients of the hosted product send the rooms, events and rules back that they have read.
 func TestAnswersAreBodies(t *testing.T) {
 	f := start(t)
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	rule := f.ask(Editor, "POST", "{z}/"+id+"/rules",
 		`{"expression":"ip.src eq 192.0.2.1","action":"bypass_waiting_room"}`).list()
 	event := f.ask(Editor, "POST", "{z}/"+id+"/events", eventBody("e", 24*time.Hour, 25*time.Hour, "")).Result
@@ -81,13 +85,8 @@ func TestAnswersAreBodies(t *testing.T) {
 		"/events/" + fmt.Sprint(event.(map[string]any)["id"]): event, "/rules": rule,
 		"": f.ask(Editor, "GET", "{z}/"+id, "").Result,
 	} {
-		data, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a := f.ask(Editor, "PUT", "{z}/"+id+path, string(data)); a.code != 200 {
-			t.Errorf("%s: %+v", path, a)
-		}
+		data := testkit.Must(json.Marshal(body))(t)
+		f.expect(200, Editor, "PUT", "{z}/"+id+path, string(data))
 	}
 }
 
@@ -126,11 +125,7 @@ func TestTheLastAdminIsNotRevoked(t *testing.T) {
 	f := start(t)
 	clear(f.docs.Data)
 	clear(f.docs.Written)
-	first, err := f.api.First(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.token[Admin] = first
+	f.token[Admin] = testkit.Must(f.api.First(t.Context()))(t)
 	create := func(rest string) string {
 		a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"a",`+rest+"}")
 		if a.code != 200 {
@@ -176,26 +171,34 @@ func (s *Server) tokenStatus(t *testing.T, id string) int {
 	return Status(err)
 }
 
-// Invalid tokens of an address never lock out a valid one, whether it was used before or not. The first of a minute is
-// in the audit log, without the secret.
+// Invalid tokens of an address are throttled for a minute. They never lock out a valid one, whether it was used before
+// or not. The first of a minute is in the audit log, without the secret.
 func TestInvalidTokensLockOutNobody(t *testing.T) {
 	f := start(t)
 	begun := len(f.chain())
+	f.ask(Operator, "GET", "{z}", "")
 	secret := strings.Repeat("s", 43)
+	bad := func() answer { return f.with("GET", "{z}", "Authorization", "Bearer vst_aaaaaaaaaaaa_"+secret) }
 	for i := range 3 * maxFailures {
-		a := f.with("GET", "{z}", "Authorization", "Bearer vst_aaaaaaaaaaaa_"+secret)
+		a := bad()
 		if want := map[bool]int{true: 401, false: 429}[i < maxFailures]; a.code != want {
 			t.Fatalf("try %d: %d, want %d", i, a.code, want)
 		}
 	}
-	if a := f.ask(Viewer, "GET", "{z}", ""); a.code != 200 {
-		t.Errorf("a valid token: %+v", a)
-	}
+	f.expect(200, Viewer, "GET", "{z}", "")
+	f.expect(200, Operator, "GET", "{z}", "") // used before
 	chain := f.chain()[begun:]
 	if len(chain) != 1 || chain[0].Target != loginTarget || chain[0].By.From != "192.0.2.1" ||
 		!strings.Contains(string(chain[0].After), "aaaaaaaaaaaa") ||
 		strings.Contains(string(chain[0].After), secret) {
 		t.Errorf("%+v", chain)
+	}
+	f.api.tokens.now = func() time.Time { return time.Now().Add(failuresWithin) }
+	if a := bad(); a.code != 401 {
+		t.Errorf("a minute later: %+v", a)
+	}
+	if a, b := Source("[2001:db8::1]:80"), Source("[2001:db8::2]:90"); a != b || a == Source("[2001:db8:0:1::1]:80") {
+		t.Errorf("%s, %s", a, b)
 	}
 }
 
@@ -223,11 +226,9 @@ func TestRefusedTokensOfManyAddresses(t *testing.T) {
 func TestAViewerSeesNoSecret(t *testing.T) {
 	f := start(t)
 	const secret = "s3cret-of-a-program"
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	id := f.made()
 	body := `{"expression":"any(http.request.headers[\"x-key\"][*] eq \"` + secret + `\")","action":"bypass_waiting_room"}`
-	if a := f.ask(Editor, "POST", "{z}/"+id+"/rules", body); a.code != 200 {
-		t.Fatalf("%+v", a)
-	}
+	f.ok(Editor, "POST", "{z}/"+id+"/rules", body)
 	for _, c := range [][3]string{
 		{"GET", "{z}", ""},
 		{"GET", "{z}/" + id, ""},
@@ -248,9 +249,7 @@ func TestAViewerSeesNoSecret(t *testing.T) {
 	if err != nil || !strings.Contains(file, "***") {
 		t.Fatal(file, err)
 	}
-	if a := f.ask(Editor, "POST", "/vestibule/apply", string(again)); a.code != 400 {
-		t.Errorf("an export without its texts was applied: %+v", a)
-	}
+	f.expect(400, Editor, "POST", "/vestibule/apply", string(again)) // an export without its texts
 }
 
 // The next end of a long-lived token is known. Tokens with a short life end as planned.
@@ -258,17 +257,11 @@ func TestNextExpiry(t *testing.T) {
 	f := start(t)
 	now := time.Now()
 	next := func() *Expiry {
-		e, err := f.api.NextExpiry(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return testkit.Must(f.api.NextExpiry(t.Context()))(t)
 	}
 	create := func(name string, life time.Duration) {
-		if a := f.ask(Admin, "POST", "/vestibule/tokens", fmt.Sprintf(`{"name":%q,"role":"viewer","expires_on":%q}`, name,
-			now.Add(life).Format(time.RFC3339))); a.code != 200 {
-			t.Fatalf("%+v", a)
-		}
+		f.ok(Admin, "POST", "/vestibule/tokens", fmt.Sprintf(`{"name":%q,"role":"viewer","expires_on":%q}`, name,
+			now.Add(life).Format(time.RFC3339)))
 	}
 	create("short", time.Hour)
 	if e := next(); e.Soon(now) {

@@ -59,12 +59,8 @@ func TestWebhooks(t *testing.T) {
 		a.field("error") != "the receiver answered 503" {
 		t.Errorf("%+v", a)
 	}
-	if a := f.ask(Admin, "DELETE", path, ""); a.code != 200 {
-		t.Errorf("%+v", a)
-	}
-	if a := f.ask(Admin, "POST", path+"/test", ""); a.code != 404 {
-		t.Errorf("deleted: %+v", a)
-	}
+	f.expect(200, Admin, "DELETE", path, "")
+	f.expect(404, Admin, "POST", path+"/test", "") // deleted
 }
 
 // A webhook whose address no notice reaches is made with a warning.
@@ -113,12 +109,8 @@ func TestWebhooksThatAreRefused(t *testing.T) {
 		}
 	}
 	for n := range notices.MaxWebhooks {
-		if a := f.ask(Admin, "POST", "/vestibule/webhooks", fmt.Sprintf(`{"name":"n%d","url":"https://a.example"}`,
-			n)); a.code != 200 {
-			t.Fatalf("%+v", a)
-		}
+		f.ok(Admin, "POST", "/vestibule/webhooks", fmt.Sprintf(`{"name":"n%d","url":"https://a.example"}`,
+			n))
 	}
-	if a := f.ask(Admin, "POST", "/vestibule/webhooks", `{"name":"one more","url":"https://a.example"}`); a.code != 400 {
-		t.Errorf("%+v", a)
-	}
+	f.expect(400, Admin, "POST", "/vestibule/webhooks", `{"name":"one more","url":"https://a.example"}`)
 }

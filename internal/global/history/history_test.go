@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 // memory is a store of messages that arrive at a time of the test.
@@ -137,9 +138,7 @@ func (s *sale) take() {
 	s.t.Helper()
 	s.history = New(s.store, slog.New(slog.DiscardHandler))
 	s.writer = s.history.Lead()
-	if err := s.writer.Begin(s.t.Context(), s.store.at); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, s.writer.Begin(s.t.Context(), s.store.at))
 }
 
 // run lets the seconds after from up to to pass.
@@ -153,13 +152,8 @@ func (s *sale) run(from, to int64) {
 		}
 		s.writer.Record(at, s.rooms, func(r *room.Room) *history.Gauges { return s.gauges(r, at) })
 		b := <-s.writer.seconds
-		data, err := history.EncodeSecond(b.at, b.rooms)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if err := s.history.Receive(data); err != nil { // by the bus
-			s.t.Fatal(err)
-		}
+		data := testkit.Must(history.EncodeSecond(b.at, b.rooms))(s.t)
+		testkit.NoError(s.t, s.history.Receive(data)) // by the bus
 		if err := s.writer.writeSecond(s.t.Context(), b); err != nil && !s.store.down {
 			s.t.Fatal(err)
 		}
@@ -187,10 +181,7 @@ func (s *sale) points(from, to, step int64) (out []history.Point, err error) {
 // admissions returns the sum of the rows, and how many there are.
 func (s *sale) admissions(from, to, step int64) (sum float64, rows int) {
 	s.t.Helper()
-	points, err := s.points(from, to, step)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	points := testkit.Must(s.points(from, to, step))(s.t)
 	if !slices.IsSortedFunc(points, func(a, b history.Point) int { return int(a.At - b.At) }) {
 		s.t.Error("the points are not in order")
 	}
@@ -243,15 +234,10 @@ func (s *sale) yesterdays(days int64) {
 			p.Values[history.Admitted] = at - start + days*86400
 			points = append(points, p)
 		}
-		block, err := history.EncodeBlock(points)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		block := testkit.Must(history.EncodeBlock(points))(s.t)
 		s.store.at = time.Unix(day+86400+9, 0)
 		for _, r := range s.rooms {
-			if err := s.store.Write(s.t.Context(), wire.HistoryHours, public(r.ID), fmt.Sprint(day), block); err != nil {
-				s.t.Fatal(err)
-			}
+			testkit.NoError(s.t, s.store.Write(s.t.Context(), wire.HistoryHours, public(r.ID), fmt.Sprint(day), block))
 		}
 	}
 	s.store.at = time.Unix(start+30, 0)
@@ -261,9 +247,7 @@ func (s *sale) yesterdays(days int64) {
 func (s *sale) due(made *[len(levels)]int64) {
 	s.t.Helper()
 	s.writer.makeDue(s.t.Context(), start+30, made, s.ids, func(err error) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		testkit.NoError(s.t, err)
 	})
 }
 
@@ -358,9 +342,7 @@ func TestALeaderWaitsForTheLog(t *testing.T) {
 		}
 	}
 	s.store.down = false
-	if err := s.writer.Begin(t.Context(), time.Unix(start+150, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.writer.Begin(t.Context(), time.Unix(start+150, 0)))
 	next := s.reports
 	s.reports = func(at int64) []*wire.Report {
 		all := next(at)
@@ -387,9 +369,7 @@ func TestTwoLeadersWriteOnePoint(t *testing.T) {
 	for at := int64(start + 95); at < start+110; at++ {
 		zombie.Record(at, []*room.Room{shop},
 			func(*room.Room) *history.Gauges { return &history.Gauges{Values: [9]int64{0, at}} })
-		if err := zombie.writeSecond(t.Context(), <-zombie.seconds); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, zombie.writeSecond(t.Context(), <-zombie.seconds))
 	}
 	s.run(start+100, start+200)
 	if n := s.store.count(wire.HistoryLog); n != 200 {
@@ -431,17 +411,12 @@ func TestLeadersThatDie(t *testing.T) {
 				if err == nil {
 					err = dead.writeSecond(t.Context(), b)
 				}
-				if err != nil {
-					r.Fatal(err)
-				}
+				testkit.NoError(r, err)
 			}
 		}
 		s.run(at, at+70)
 		at += 70
-		points, err := s.points(start, at, 1)
-		if err != nil {
-			r.Fatal(err)
-		}
+		points := testkit.Must(s.points(start, at, 1))(r)
 		seen := map[int64]bool{}
 		for _, p := range points {
 			if seen[p.At] {
@@ -564,9 +539,7 @@ func TestALargeSecondIsDivided(t *testing.T) {
 		}
 		b.rooms = append(b.rooms, history.State{Room: id, Point: p})
 	}
-	if err := s.writer.writeSecond(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.writer.writeSecond(t.Context(), b))
 	rooms := 0
 	for _, m := range s.store.messages {
 		if len(m.data) > 400<<10 {

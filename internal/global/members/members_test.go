@@ -14,17 +14,10 @@ func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
 	ctx, docs := t.Context(), testkit.NewDocuments()
 	put := func(key string, v any) {
 		t.Helper()
-		data, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(json.Marshal(v))(t)
 		_, revision, err := docs.Get(ctx, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := docs.Put(ctx, key, data, revision); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		testkit.Must(docs.Put(ctx, key, data, revision))(t)
 	}
 	put(node.MembersDocument,
 		node.Members{Version: 5, List: []node.Member{{Name: "nairobi", State: node.Active, ClusterID: 1}}})
@@ -34,13 +27,8 @@ func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
 	}}
 	put(node.MembersStatusDocument, status)
 	list := &members.List{Docs: docs}
-	if err := list.Add(ctx, "dublin"); err != nil {
-		t.Fatal(err)
-	}
-	view, err := list.View(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, list.Add(ctx, "dublin"))
+	view := testkit.Must(list.View(ctx))(t)
 	if n := len(view.DataCenters); n != 2 || view.DataCenters[1].State != "active" ||
 		view.DataCenters[1].CopyClusterId != "" {
 		t.Errorf("after the addition: %+v", view.DataCenters)
@@ -50,9 +38,7 @@ func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
 	status.Version, status.List[0].State = uint64(view.Version), "active"
 	status.List = append(status.List, node.CentreState{Name: "dublin", ClusterID: 3, State: "unlisted", Reporting: true})
 	put(node.MembersStatusDocument, status)
-	if view, err = list.View(ctx); err != nil {
-		t.Fatal(err)
-	}
+	view = testkit.Must(list.View(ctx))(t)
 	if n := len(view.DataCenters); n != 3 || view.DataCenters[2].CopyClusterId == "" {
 		t.Errorf("with a copy: %+v", view.DataCenters)
 	}

@@ -15,6 +15,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -43,10 +44,7 @@ func TestTheSignatureIsThatOfStandardWebhooks(t *testing.T) {
 	fresh := NewKey()
 	verifies := func(key Key) bool {
 		t.Helper()
-		v, err := standardwebhooks.NewWebhook(string(key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := testkit.Must(standardwebhooks.NewWebhook(string(key)))(t)
 		return v.Verify(body, got) == nil
 	}
 	post := func() {
@@ -90,9 +88,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer s.Close()
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	n := newNotice(WebhookTest, "", "", at(0), Data{})
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"} {
 		r := NewPoster(nil).Post(t.Context(), time.Now(), hook(t, "https://"+host+":"+port), &n)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // receiver is an address that answers a status, and keeps what is posted to it.
@@ -41,10 +43,7 @@ func receives(t *testing.T) *receiver {
 // mailbox is a mail relay for messages of one connection each.
 func mailbox(t *testing.T) (addr string, messages <-chan string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	got, done := make(chan string, 9), make(chan struct{})
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
@@ -104,13 +103,8 @@ func TestTheRelay(t *testing.T) {
 		"SMTP="+smtp, "MAIL_FROM=vestibule@shop.example", "MAIL_TO=ops@shop.example, night@shop.example")
 	var log strings.Builder
 	relay.Stderr = &log
-	out, err := relay.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := relay.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(relay.StdoutPipe())(t)
+	testkit.NoError(t, relay.Start())
 	t.Cleanup(func() {
 		if err := relay.Process.Kill(); err != nil {
 			t.Error(err)

@@ -42,9 +42,7 @@ func newDesk(t testing.TB, hooks ...*Webhook) *desk {
 		seen: &Seen{Rooms: []Room{quietRoom()}}, count: map[string]int{},
 	}
 	for i, w := range hooks {
-		if err := (Webhooks{d.docs}).Put(t.Context(), fmt.Sprintf("HOOK%08d", i), w, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, (Webhooks{d.docs}).Put(t.Context(), fmt.Sprintf("HOOK%08d", i), w, 0))
 	}
 	return d
 }
@@ -149,10 +147,7 @@ func TestRetries(t *testing.T) {
 		}
 		last := time.Duration(0)
 		for i, text := range got {
-			when, err := time.ParseDuration(strings.Fields(text)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			when := testkit.Must(time.ParseDuration(strings.Fields(text)[0]))(t)
 			if i > 0 {
 				if wait := when - last; wait < delays[i-1] || wait > delays[i-1]*6/5+2*time.Second {
 					t.Errorf("attempt %d came %v after the one before", i, wait)
@@ -216,9 +211,7 @@ func TestAWebhookThatFailsForDaysIsTurnedOff(t *testing.T) {
 			t.Errorf("%v of a webhook that is off", got)
 		}
 		w.Off = nil // by an operator
-		if err := s.hooks.Put(t.Context(), "HOOK00000000", w, revision); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.hooks.Put(t.Context(), "HOOK00000000", w, revision))
 		d.reply = nil
 		time.Sleep(listEvery + 2*time.Second)
 		d.pause()
@@ -367,9 +360,7 @@ func TestALaterWebhookGetsNoEarlierChanges(t *testing.T) {
 		if d.docs.Puts > 0 {
 			t.Errorf("%d documents are written for nobody", d.docs.Puts)
 		}
-		if err := s.hooks.Put(t.Context(), "HOOK00000001", hook(t, "https://a.example"), 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.hooks.Put(t.Context(), "HOOK00000001", hook(t, "https://a.example"), 0))
 		time.Sleep(10 * time.Second)
 		d.change(func(r *Room, _ *Seen) { r.Total = 8 })
 		time.Sleep(10 * time.Second)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 func stats() *api.Stats {
@@ -31,9 +32,7 @@ func stats() *api.Stats {
 
 func TestText(t *testing.T) {
 	var b strings.Builder
-	if err := Text(&b, stats()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Text(&b, stats()))
 	for _, want := range []string{
 		"shop, 1970-01-01 00:00:00 to 1970-01-01 00:02:00 UTC", "Let in  ", "  15\n", "2 (20.0 %)", "1,200", "1.5 min",
 		"1970-01-01 00:01:01  ",
@@ -47,9 +46,7 @@ func TestText(t *testing.T) {
 
 func TestHTML(t *testing.T) {
 	var b strings.Builder
-	if err := HTML(&b, stats()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, HTML(&b, stats()))
 	for _, want := range []string{
 		"pause: the &lt;till&gt; is slow", `points="0.0,0.0 600.0,120.0 "`, "<td>1,200</td>",
 		"</html>",
@@ -62,9 +59,7 @@ func TestHTML(t *testing.T) {
 
 func TestCSV(t *testing.T) {
 	var b strings.Builder
-	if err := CSV(&b, stats()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, CSV(&b, stats()))
 	rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
 	if err != nil || len(rows) != 3 || rows[0][1] != "waiting" || rows[1][0] != "1970-01-01T00:01:00Z" ||
 		rows[1][1] != "1200" || rows[2][2] != "" {

@@ -46,14 +46,8 @@ func newTrio(t testing.TB, sync bool) *trio {
 	x.urls = "nats://" + strings.Join(clients, ",nats://")
 	port := func(addr string) int {
 		_, p, err := net.SplitHostPort(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.Atoi(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		testkit.NoError(t, err)
+		return testkit.Must(strconv.Atoi(p))(t)
 	}
 	for i := range 3 {
 		x.opts = append(x.opts, &server.Options{
@@ -77,10 +71,7 @@ func newTrio(t testing.TB, sync bool) *trio {
 
 func (x *trio) start(i int) {
 	x.Helper()
-	s, err := server.NewServer(x.opts[i].Clone())
-	if err != nil {
-		x.Fatal(err)
-	}
+	s := testkit.Must(server.NewServer(x.opts[i].Clone()))(x)
 	s.Start()
 	x.now[i] = s
 }
@@ -128,11 +119,7 @@ func (x *trio) candidacy(name string) (*candidacy, error) {
 // member is a candidacy that nobody kills.
 func (x *trio) member(name string) *candidacy {
 	x.Helper()
-	m, err := x.candidacy(name)
-	if err != nil {
-		x.Fatal(err)
-	}
-	return m
+	return testkit.Must(x.candidacy(name))(x)
 }
 
 // Eight writers change rooms while the three servers are killed in turn and come back, each time one that leads. A
@@ -282,10 +269,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	testkit.Eventually(t, "every server is whole again", x.current)
 	// The leader repairs the remains of a writer that got no answer.
 	testkit.Eventually(t, "the store takes what is left", func() bool { return mend(ctx, first) })
-	state, err := first.Read(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := testkit.Must(first.Read(ctx))(t)
 	lost, twice, maybe, all := 0, 0, 0, 0
 	for i := range writers {
 		have := 0
@@ -303,10 +287,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	logged := map[string]int{}
 	last, entries := uint64(0), 0
 	for from := uint64(1); ; {
-		some, err := stream.Read(ctx, from, 500, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		some := testkit.Must(stream.Read(ctx, from, 500, ""))(t)
 		if len(some) == 0 {
 			break
 		}
@@ -329,13 +310,10 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 			t.Errorf("%s was changed %d times, and has %d entries", name, r.TotalActiveUsers, logged[name])
 		}
 	}
-	out, err := json.Marshal(map[string]any{
+	out := testkit.Must(json.Marshal(map[string]any{
 		"changes": total.Load(), "unknown": maybe, "kills": kills, "candidates_killed": 2 * kills, "lost": lost,
 		"twice": twice, "broken": broken, "looks": looks, "entries": entries,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Logf("%s", out)
 }
 
@@ -352,9 +330,7 @@ func BenchmarkChangeOverThreeServers(b *testing.B) {
 	}
 	testkit.Eventually(b, "the store takes a change", func() bool { return put() == nil })
 	for b.Loop() {
-		if err := put(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, put())
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "changes/s")
 }

@@ -27,10 +27,7 @@ func TestTenThousandRoomsFit(t *testing.T) {
 	d := testkit.Rooms(room.MaxRooms)
 	s := written(t, set(d))
 	s.Version = 1 << 41
-	first, err := pack(s, limit, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(pack(s, limit, nil))(t)
 	total, largest := 0, 0
 	for _, p := range first.parts {
 		total, largest = total+len(p.data), max(largest, len(p.data))
@@ -38,22 +35,13 @@ func TestTenThousandRoomsFit(t *testing.T) {
 	if max(largest, len(first.owned), len(first.rooms)) > limit || first.whole {
 		t.Errorf("%d bytes in a value, the limit is %d", max(largest, len(first.owned), len(first.rooms)), limit)
 	}
-	plain, err := room.EncodeDocument(s.Document())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := testkit.Must(room.EncodeDocument(s.Document()))(t)
 	draft := NewDraft(s)
 	one := d.Rooms[7]
 	one.TotalActiveUsers++
 	put(one)(draft)
-	next, err := draft.Apply(5, 1<<41+1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := pack(next, limit, first.parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := testkit.Must(draft.Apply(5, 1<<41+1))(t)
+	second := testkit.Must(pack(next, limit, first.parts))(t)
 	fresh := 0
 	for i, p := range second.parts {
 		if p != first.parts[i] {
@@ -75,21 +63,15 @@ func TestTenThousandRoomsFit(t *testing.T) {
 // stored returns the state in a store that holds p.
 func stored(t testing.TB, p *packed) *State {
 	t.Helper()
-	o, err := decodeOwned(p.owned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := o.assemble(func(hash string, most int) (*part, error) {
+	o := testkit.Must(decodeOwned(p.owned))(t)
+	s := testkit.Must(o.assemble(func(hash string, most int) (*part, error) {
 		for _, part := range p.parts {
 			if part.hash == hash {
 				return decodePart(hash, part.data, most)
 			}
 		}
 		return nil, errLate
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return s
 }
 
@@ -115,14 +97,8 @@ func TestStoredAndReadBack(t *testing.T) {
 				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
 			}
 			// Nodes read the same rooms, plain if they fit.
-			h, err := roomdoc.DecodeHead(p.rooms)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := roomdoc.EncodeRooms(s.Version, s.Document())
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := testkit.Must(roomdoc.DecodeHead(p.rooms))(t)
+			want := testkit.Must(roomdoc.EncodeRooms(s.Version, s.Document()))(t)
 			if plain := h.Document != nil; plain != (len(want) < limit) || (plain && !bytes.Equal(p.rooms, want)) {
 				t.Errorf("%d rooms, %d bytes: plain is %t, %d bytes", n, limit, plain, len(want))
 			}
@@ -131,10 +107,7 @@ func TestStoredAndReadBack(t *testing.T) {
 			if !v.says(s) || v.says(written(t, set(shops("other")))) {
 				t.Errorf("%d rooms, %d bytes: what the rooms document says is not seen", n, limit)
 			}
-			back, err := encodeCopy(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			back := testkit.Must(encodeCopy(s))(t)
 			if got, err := decodeCopy(back); err != nil || got.String() != s.String() || got.Version != s.Version {
 				t.Errorf("%d rooms: the copy on disk: %v", n, err)
 			}
@@ -156,36 +129,23 @@ func TestGoldenFiles(t *testing.T) {
 	s := written(t, set(doc), put(shop("club", 7)))
 	s.changes = []string{"CHANGEONE", "CHANGETWO"}
 	for name, limit := range map[string]int{"whole": 1 << 20, "sections": 400} {
-		p, err := pack(s, limit, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(pack(s, limit, nil))(t)
 		if (name == "whole") != p.whole {
 			t.Fatalf("%s: whole is %t", name, p.whole)
 		}
 		files := map[string][]byte{name + ".owned.json": p.owned, name + ".rooms.json": p.rooms}
 		for i, part := range p.parts {
-			plain, err := compress.Gunzip(part.data, roomdoc.MaxUnpacked)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := testkit.Must(compress.Gunzip(part.data, roomdoc.MaxUnpacked))(t)
 			files[fmt.Sprintf("%s.%d.part.json", name, i)] = plain
 			files[fmt.Sprintf("%s.%d.part.gz", name, i)] = part.data
 		}
 		for file, data := range files {
 			file = filepath.Join("testdata", file)
 			if *update {
-				if err := os.MkdirAll("testdata", 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, data, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.MkdirAll("testdata", 0o755))
+				testkit.NoError(t, os.WriteFile(file, data, 0o644))
 			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(os.ReadFile(file))(t)
 			// The compression of gzip may change, but not the content.
 			if strings.HasSuffix(file, ".gz") || strings.HasSuffix(file, "whole.owned.json") {
 				continue
@@ -195,16 +155,9 @@ func TestGoldenFiles(t *testing.T) {
 			}
 		}
 		read := func(file string) []byte {
-			data, err := os.ReadFile(filepath.Join("testdata", file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return data
+			return testkit.Must(os.ReadFile(filepath.Join("testdata", file)))(t)
 		}
-		o, err := decodeOwned(read(name + ".owned.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := testkit.Must(decodeOwned(read(name + ".owned.json")))(t)
 		got, err := o.assemble(func(hash string, most int) (*part, error) {
 			for i, part := range p.parts {
 				if part.hash == hash {
@@ -222,16 +175,11 @@ func TestGoldenFiles(t *testing.T) {
 func TestWhatIsNoStateIsRefused(t *testing.T) {
 	const doc = `"document":{"rooms":[],"hosts":[]}`
 	whole := func(plain string) string {
-		data, err := json.Marshal(owned{Format: 1, Version: 1, Content: compress.Gzip([]byte(plain))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(json.Marshal(owned{Format: 1, Version: 1, Content: compress.Gzip([]byte(plain))}))(t)
 		return string(data)
 	}
 	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compress.Gzip(make([]byte, roomdoc.MaxUnpacked+1))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	room := `{"rooms":[%s],"hosts":[],"document":{"rooms":[{"name":"a"}],"hosts":[]}}`
 	for _, c := range []struct{ data, want string }{
 		{"", "EOF"},
@@ -290,14 +238,8 @@ func TestManySmallBombsAreBounded(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	s := written(f, set(testkit.Rooms(3)), put(shop("api", 5)))
 	for _, limit := range []int{1 << 20, 1000} {
-		p, err := pack(s, limit, nil)
-		if err != nil {
-			f.Fatal(err)
-		}
-		plain, err := compress.Gunzip(p.parts[0].data, roomdoc.MaxUnpacked)
-		if err != nil {
-			f.Fatal(err)
-		}
+		p := testkit.Must(pack(s, limit, nil))(f)
+		plain := testkit.Must(compress.Gunzip(p.parts[0].data, roomdoc.MaxUnpacked))(f)
 		f.Add(p.owned, plain)
 	}
 	f.Fuzz(func(t *testing.T, head, plain []byte) {
@@ -330,24 +272,15 @@ func BenchmarkChangeOfOneOf(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			d := testkit.Rooms(n)
 			s := written(b, set(room.Document{}), put(d.Rooms...))
-			p, err := pack(s, 400<<10, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			p := testkit.Must(pack(s, 400<<10, nil))(b)
 			s.parts = p.parts
 			for i := 0; b.Loop(); i++ {
 				r := d.Rooms[i%n]
 				r.TotalActiveUsers = 1 + i%100_000
 				draft := NewDraft(s)
 				put(r)(draft)
-				next, err := draft.Apply(int64(i), s.Version+1)
-				if err != nil {
-					b.Fatal(err)
-				}
-				p, err := pack(next, 400<<10, s.parts)
-				if err != nil {
-					b.Fatal(err)
-				}
+				next := testkit.Must(draft.Apply(int64(i), s.Version+1))(b)
+				p := testkit.Must(pack(next, 400<<10, s.parts))(b)
 				next.parts = p.parts
 				s = next
 			}

@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/leak"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
@@ -25,9 +26,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func serve(t testing.TB) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -35,10 +34,7 @@ func serve(t testing.TB) *embedded.Server {
 // candidate is a store of rooms on a server, that follows it until the test ends.
 func candidate(t testing.TB, server *embedded.Server, name string) (*roomstore.Store, *natsbus.Documents) {
 	t.Helper()
-	c, err := natsbus.Connect(natsbus.Options{InProcess: server, Name: name, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(natsbus.Connect(natsbus.Options{InProcess: server, Name: name, Log: quiet}))(t)
 	t.Cleanup(c.Close)
 	docs := natsbus.NewDocuments(c, 1, roomstore.OwnedDocument)
 	s := roomstore.New(roomstore.Options{
@@ -152,9 +148,7 @@ func TestEightWritersLoseNothing(t *testing.T) {
 			want, rooms["file"])
 	}
 	head, _, err := docs.Get(ctx, roomdoc.RoomsDocument)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	version, doc, err := roomdoc.DecodeRooms(head)
 	if err != nil || version != last.Version || len(doc.Rooms) != len(last.Rooms) {
 		t.Errorf("nodes have version %d with %d rooms, want %d with %d: %v", version, len(doc.Rooms), last.Version,
@@ -206,10 +200,7 @@ func TestTenThousandRoomsOnTheEmbeddedServer(t *testing.T) {
 	}); err == nil || !strings.Contains(err.Error(), "at most 10000") {
 		t.Errorf("one more: %v", err)
 	}
-	stored, err := docs.List(t.Context(), "section.*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := testkit.Must(docs.List(t.Context(), "section.*"))(t)
 	t.Logf("%d sections in the store, values of at most %d bytes", len(stored), docs.Limit())
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // shop is a room of its own host.
@@ -32,10 +33,7 @@ func written(t testing.TB, changes ...func(d *Draft)) *State {
 	for i := range changes {
 		d := NewDraft(s)
 		changes[i](d)
-		next, err := d.Apply(int64(1000+i), uint64(i+1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := testkit.Must(d.Apply(int64(1000+i), uint64(i+1)))(t)
 		s = next
 	}
 	return s
@@ -209,9 +207,7 @@ func TestTheAuthorityChangesOverTheSameRooms(t *testing.T) {
 
 func mustDelete(t *testing.T, d *Draft, name string) {
 	t.Helper()
-	if err := d.Delete(name); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Delete(name))
 }
 
 // All faults are reported at once, and two conflicting rooms are both named: those of a file by their place in it.

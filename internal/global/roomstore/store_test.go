@@ -34,11 +34,7 @@ func newStore(docs wire.DocumentStore, file string) *Store {
 // change puts rooms as the API does, or fails the test.
 func change(t testing.TB, s *Store, rooms ...room.Settings) *State {
 	t.Helper()
-	state, err := s.Change(context.Background(), all(put(rooms...)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
+	return testkit.Must(s.Change(context.Background(), all(put(rooms...))))(t)
 }
 
 // all is an edit that does not fail.
@@ -58,31 +54,20 @@ func publish(t testing.TB, s *Store, doc room.Document) *State {
 // lead publishes an edit like a leader, or fails the test.
 func lead(t testing.TB, s *Store, edit func(*Draft)) *State {
 	t.Helper()
-	state, err := s.Publish(context.Background(), false, all(edit))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
+	return testkit.Must(s.Publish(context.Background(), false, all(edit)))(t)
 }
 
 // current returns a node's view of the store: the version and the rooms.
 func current(t testing.TB, s *memoryStore) (uint64, string) {
 	t.Helper()
-	h, err := roomdoc.DecodeHead(s.docs[roomdoc.RoomsDocument].data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := testkit.Must(roomdoc.DecodeHead(s.docs[roomdoc.RoomsDocument].data))(t)
 	var doc room.Document
 	if h.Document != nil {
-		if doc, err = room.DecodeDocument(h.Document); err != nil {
-			t.Fatal(err)
-		}
+		doc = testkit.Must(room.DecodeDocument(h.Document))(t)
 	}
 	for _, hash := range h.Sections {
 		d, _, err := roomdoc.DecodeSection(hash, s.docs[roomdoc.SectionDocument(hash)].data, roomdoc.MaxUnpacked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		doc.Rooms, doc.Hosts = append(doc.Rooms, d.Rooms...), append(doc.Hosts, d.Hosts...)
 	}
 	if _, err := room.NewSet(doc, h.Version); err != nil {
@@ -167,14 +152,9 @@ func TestAStoreWithoutAState(t *testing.T) {
 	docs := newMemoryStore()
 	put := func(version uint64, d room.Document) {
 		t.Helper()
-		data, err := roomdoc.EncodeRooms(version, d.WithDefaults())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := docs.Put(t.Context(), roomdoc.RoomsDocument, data,
-			docs.docs[roomdoc.RoomsDocument].revision); err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(roomdoc.EncodeRooms(version, d.WithDefaults()))(t)
+		testkit.Must(docs.Put(t.Context(), roomdoc.RoomsDocument, data,
+			docs.docs[roomdoc.RoomsDocument].revision))(t)
 	}
 	ahead := uint64(time.Now().Add(time.Hour).UnixMilli())
 	put(ahead, shops("a", "b"))
@@ -280,15 +260,12 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 		}
 		lead(t, s, set(shops("a", "b")))
 		page := func(content string) {
-			_, err := s.Publish(context.Background(), false, func(d *Draft) error {
+			testkit.Must(s.Publish(context.Background(), false, func(d *Draft) error {
 				r := shop("a", 5)
 				r.WaitingPage = d.AddPage("page.html", []byte(content))
 				d.Set(room.Document{Rooms: []room.Settings{r, shop("b", 5)}})
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 		}
 		page("one")
 		page("two")
@@ -422,10 +399,7 @@ func interleave(rt *rapid.T) {
 	docs.wrote = func(key string, data []byte) {
 		switch key {
 		case OwnedDocument:
-			o, err := decodeOwned(data)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			o := testkit.Must(decodeOwned(data))(rt)
 			next, err := o.assemble(func(hash string, most int) (*part, error) {
 				return decodePart(hash, docs.docs[roomdoc.SectionDocument(hash)].data, most)
 			})
@@ -449,9 +423,7 @@ func interleave(rt *rapid.T) {
 			published = h.Version
 			var doc room.Document
 			if h.Document != nil {
-				if doc, err = room.DecodeDocument(h.Document); err != nil {
-					rt.Fatal(err)
-				}
+				doc = testkit.Must(room.DecodeDocument(h.Document))(rt)
 			}
 			for _, hash := range h.Sections {
 				d, _, err := roomdoc.DecodeSection(hash, docs.docs[roomdoc.SectionDocument(hash)].data, roomdoc.MaxUnpacked)
@@ -587,10 +559,7 @@ func interleave(rt *rapid.T) {
 	}
 	docs.before, stream.Before = nil, nil
 	leader := stores[0]
-	state, err := leader.Publish(context.Background(), false, func(d *Draft) error { return nil })
-	if err != nil {
-		rt.Fatal(err)
-	}
+	state := testkit.Must(leader.Publish(context.Background(), false, func(d *Draft) error { return nil }))(rt)
 	for _, n := range names {
 		got := 0
 		if r := state.Room(n); r != nil {

@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestMissedGoals(t *testing.T) {
@@ -28,10 +29,7 @@ func TestMissedGoals(t *testing.T) {
 
 // TestKeysOfBenchmarks: every key of a benchmark in docs/figures.json begins with a name that is known here.
 func TestKeysOfBenchmarks(t *testing.T) {
-	d, err := figures.Read("../../../docs/figures.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(figures.Read("../../../docs/figures.json"))(t)
 	for key := range d.Keys() {
 		name, ok := strings.CutPrefix(key, "bench ")
 		for _, f := range known() {
@@ -47,13 +45,8 @@ func TestKeysOfBenchmarks(t *testing.T) {
 func BenchmarkEdgeBinary(b *testing.B) {
 	dir := b.TempDir()
 	for b.Loop() {
-		if err := process.Build(b.Context(), dir, "-trimpath", "vestibule/cmd/edge"); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, process.Build(b.Context(), dir, "-trimpath", "vestibule/cmd/edge"))
 	}
-	info, err := os.Stat(filepath.Join(dir, "edge"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	info := testkit.Must(os.Stat(filepath.Join(dir, "edge")))(b)
 	b.ReportMetric(float64(info.Size())/1e6, "MB")
 }

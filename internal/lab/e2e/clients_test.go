@@ -521,9 +521,7 @@ func (d *doorway) ask(s *step, jars map[string]map[string]*http.Cookie) (*reply,
 func certificate(t *testing.T, dir string, hosts []string) string {
 	t.Helper()
 	cert, key, err := testkit.Certificate(1, time.Now().Add(time.Hour), hosts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return file(t, dir, "both.pem", "%s%s", cert, key)
 }
 

@@ -21,6 +21,7 @@ import (
 	"vestibule/internal/allinone"
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/sim"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/visitor"
 )
 
@@ -47,10 +48,7 @@ func TestCrowds(t *testing.T) {
 		for _, r := range h.rooms {
 			v := visitor.Visitor{Host: r.name + ".example"}
 			until(t, e.URL+" knows "+r.name+", and nobody waits", func() bool {
-				req, err := v.Request(t.Context(), e.URL+"/.well-known/vestibule/events?room="+r.name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := testkit.Must(v.Request(t.Context(), e.URL+"/.well-known/vestibule/events?room="+r.name))(t)
 				resp, err := client.Do(req)
 				return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusNoContent
 			})
@@ -114,9 +112,7 @@ func (h *hall) edit(t *testing.T, change func()) {
 			cmp.Or(r.Method, room.MethodFIFO), h.origin, r.event)
 	}
 	written := h.Rooms + ".new"
-	if err := errors.Join(os.WriteFile(written, []byte(b.String()), 0o600), os.Rename(written, h.Rooms)); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, errors.Join(os.WriteFile(written, []byte(b.String()), 0o600), os.Rename(written, h.Rooms)))
 }
 
 // play runs the crowd, and returns the forecasts once everybody is inside.

@@ -116,9 +116,7 @@ func TestDrain(t *testing.T) {
 		var servers strings.Builder
 		for i, e := range edges {
 			_, port, err := net.SplitHostPort(e.metrics)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			fmt.Fprintf(&servers, "  server edge-%d %s source %s send-proxy-v2 check port %s\n", i+1, e.addr, balancer, port)
 		}
 		haproxy(t, dir, addr, time.Minute, healthChecks+"  retries 0\n"+servers.String())
@@ -197,9 +195,7 @@ func serve(t *testing.T, program string, args ...string) {
 	cmd := exec.Command(testkit.Program(t, program), args...)
 	cmd.SysProcAttr = process.Group()
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
 		cmd.Wait()                                      //nolint:errcheck // it was killed
@@ -231,10 +227,7 @@ func (l *load) failed() int { return len(l.faults[http.MethodGet]) + len(l.fault
 // browser returns a client that keeps cookies.
 func browser(t *testing.T, tr *http.Transport) *http.Client {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := testkit.Must(cookiejar.New(nil))(t)
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, Jar: jar, Timeout: testkit.Patience}
 }

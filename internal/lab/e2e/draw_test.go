@@ -21,6 +21,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/visitor"
 	"vestibule/internal/node"
 )
@@ -210,12 +211,9 @@ type call struct {
 func watch(t *testing.T, b *bus) *cutoffs {
 	t.Helper()
 	calls := &cutoffs{}
-	nc, err := nats.Connect(b.url["global"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := testkit.Must(nats.Connect(b.url["global"]))(t)
 	t.Cleanup(nc.Close)
-	_, err = nc.Subscribe(wire.GrantSubject("*", "*"), func(m *nats.Msg) {
+	_, err := nc.Subscribe(wire.GrantSubject("*", "*"), func(m *nats.Msg) {
 		g, err := wire.DecodeGrant(m.Data)
 		if err != nil {
 			t.Errorf("a grant on %s: %v", m.Subject, err)
@@ -229,9 +227,7 @@ func watch(t *testing.T, b *bus) *cutoffs {
 			}
 		}
 	})
-	if err = errors.Join(err, nc.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, nc.Flush()))
 	return calls
 }
 
@@ -255,9 +251,7 @@ func recordOf(t *testing.T, edge, room string) *draw.Record {
 		return nil
 	}
 	r, err := draw.DecodeRecord([]byte(f.body))
-	if err = errors.Join(append(r.Check(nil), err)...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(append(r.Check(nil), err)...))
 	return r
 }
 

@@ -85,10 +85,7 @@ func TestEndToEnd(t *testing.T) {
 	all.Wait()
 	played := time.Since(begun)
 
-	own, err := tree.stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := testkit.Must(tree.stats())(t)
 	refused := 0
 	for _, p := range tree.nodes[len(tree.nodes)-4:] { // the edges
 		refused += gauge(t, p, `vestibule_edge_renewals_refused_total{room="sale"}`)
@@ -191,9 +188,7 @@ func deploy(t *testing.T, bin string) *tree {
 func file(t *testing.T, dir, name, format string, args ...any) string {
 	t.Helper()
 	name = filepath.Join(dir, name)
-	if err := os.WriteFile(name, fmt.Appendf(nil, format, args...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, fmt.Appendf(nil, format, args...), 0o600))
 	return name
 }
 

@@ -149,9 +149,7 @@ func queueUp(t *testing.T, url string) []string {
 	}
 	all.Wait()
 	for _, err := range faults {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	return out
 }
@@ -181,19 +179,12 @@ func listen(addr, cookie string) (net.Conn, string) {
 // gauge returns the sum of a metric over its labels, 0 if missing.
 func gauge(t *testing.T, p *command, name string) int {
 	t.Helper()
-	f, err := page(client, p.at["metrics"]+"/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(page(client, p.at["metrics"]+"/metrics"))(t)
 	sum := 0.0
 	for line := range strings.Lines(f.body) {
 		if text, ok := strings.CutPrefix(line, name); ok && (text[0] == ' ' || text[0] == '{') {
 			words := strings.Fields(text)
-			n, err := strconv.ParseFloat(words[len(words)-1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += n
+			sum += testkit.Must(strconv.ParseFloat(words[len(words)-1], 64))(t)
 		}
 	}
 	return int(sum)

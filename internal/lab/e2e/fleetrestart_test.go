@@ -99,9 +99,7 @@ func (f *restarted) addEdge(name string, passed bool) (addr, health string) {
 	f.begin, f.nodes = append(f.begin, begin), append(f.nodes, begin())
 	until(t, name+" is ready", func() bool { return ready("http://" + metrics) })
 	_, health, err := net.SplitHostPort(metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return addr, health
 }
 

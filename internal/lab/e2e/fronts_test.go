@@ -110,9 +110,7 @@ func startFront(t *testing.T, f *testkit.Front, at *testkit.FrontPlaces) {
 	cmd := f.Command(t, t.TempDir(), at)
 	log := &testkit.Log{}
 	cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = process.Group(), log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
 		cmd.Wait()                                      //nolint:errcheck // it was killed

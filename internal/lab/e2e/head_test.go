@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // TestTheHeadOfTheLine: a request that is no visit takes no permit, and the head of the queue sees a page on every
@@ -43,9 +45,7 @@ func TestTheHeadOfTheLine(t *testing.T) {
 				Admitted int `json:"visitors_admitted"`
 			}
 		}
-		if err := get(edge.at["metrics"]+"/status", &s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, get(edge.at["metrics"]+"/status", &s))
 		return s.Rooms["sale"].Admitted
 	}
 	if n := permits(); n != 0 {

@@ -12,6 +12,7 @@ import (
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/lab/judge"
+	"vestibule/internal/lab/testkit"
 )
 
 // judgement is the result of the site's journal for the two promises.
@@ -53,10 +54,7 @@ func judgeVisits(visits []allinone.Visit, session time.Duration, most int) judge
 // read returns the visits of a journal in order.
 func read(t *testing.T, journal string) []allinone.Visit {
 	t.Helper()
-	f, err := os.Open(journal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(journal))(t)
 	defer f.Close()
 	var visits []allinone.Visit
 	for d := json.NewDecoder(f); ; {
@@ -77,23 +75,16 @@ func read(t *testing.T, journal string) []allinone.Visit {
 // TestJudge tests the oracle with a hand-made journal.
 func TestJudge(t *testing.T) {
 	file := t.TempDir() + "/journal"
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Create(file))(t)
 	zero := time.Unix(1000, 0)
 	for _, v := range []struct {
 		at    int
 		guest string
 	}{{0, "a"}, {1, "b"}, {4, "a"}, {8, "c"}, {20, "a"}, {61, "d"}, {62, "e"}} {
 		at := zero.Add(time.Duration(v.at) * time.Second)
-		if err := json.NewEncoder(f).Encode(allinone.Visit{Sent: at, At: at, Guest: v.guest}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.NewEncoder(f).Encode(allinone.Visit{Sent: at, At: at, Guest: v.guest}))
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 	got := judgeVisits(read(t, file), 5*time.Second, 3)
 	// a 0-9, b 1-6, c 8-13, a again 20-25, d 61-66, e 62-67: never three at once;
 	// a b c a within 60 s, and b c a d exactly 60 s apart.

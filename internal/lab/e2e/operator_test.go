@@ -212,20 +212,13 @@ func operate(t *testing.T, ctx context.Context, url, tokenFile string) (next fun
 	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "VESTIBULE_TOKEN="+token), process.Group()
 	var faults strings.Builder
 	cmd.Stderr = &faults
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := testkit.Must(cmd.StdoutPipe())(t)
+	testkit.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(output)
 	return func(did string) (c change) {
 		t.Helper()
 		if lines.Scan() {
-			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(lines.Bytes(), &c))
 		}
 		if c.Did != did {
 			t.Fatalf("the operator did %q, want %q\n%s", c.Did, did, faults.String())

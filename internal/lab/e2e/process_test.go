@@ -45,14 +45,10 @@ func build(t *testing.T) string {
 		return built.dir
 	}
 	dir, err := os.MkdirTemp("", "vestibule-e2e-") //nolint:usetesting // it outlives the test: all share it
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	built.dir = dir
 	start := time.Now()
-	if err := process.Build(t.Context(), dir, "vestibule/cmd/...", process.NATSServer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, process.Build(t.Context(), dir, "vestibule/cmd/...", process.NATSServer))
 	t.Logf("built in %.1f s", time.Since(start).Seconds())
 	return dir
 }
@@ -81,10 +77,7 @@ func launch(t *testing.T, o process.Options, bin string, args ...string) *comman
 	o.Argv, o.Stderr = append([]string{bin}, args...), c.log
 	o.Name = strings.Join(append([]string{filepath.Base(bin)}, args...), " ")
 	c.name = o.Name
-	var err error
-	if c.Process, err = process.Start(o); err != nil {
-		t.Fatal(err)
-	}
+	c.Process = testkit.Must(process.Start(o))(t)
 	t.Cleanup(func() {
 		c.kill(t, syscall.SIGKILL)
 		<-c.Done()
@@ -99,9 +92,7 @@ func launch(t *testing.T, o process.Options, bin string, args ...string) *comman
 func (c *command) listens(t *testing.T) {
 	t.Helper()
 	var printed map[string]any
-	if err := c.Addresses(testkit.Patience, &printed); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Addresses(testkit.Patience, &printed))
 	c.at = map[string]string{}
 	for what, where := range printed {
 		if api, ok := where.(map[string]any); ok {
@@ -185,10 +176,7 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 		filepath.Join(dir, "store-{place}"))
 	for _, place := range append([]string{"global"}, dcs...) {
 		written := filepath.Join(b.dir, place, "nats.conf")
-		text, err := os.ReadFile(written)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(written))(t)
 		var urls, monitors []string
 		for i := range globals {
 			if i > 0 && place != "global" {

@@ -66,14 +66,9 @@ func TestSitesAskForAProof(t *testing.T) {
 	})
 	t.Run("nginx", func(t *testing.T) {
 		addr := sites["nginx"]
-		conf, err := os.ReadFile("../../../deploy/examples/nginx/site.conf")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conf := testkit.Must(os.ReadFile("../../../deploy/examples/nginx/site.conf"))(t)
 		site := filepath.Join(dir, "www")
-		if err := os.MkdirAll(site, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(site, 0o700))
 		file(t, site, "nginx", "the site")
 		server := strings.NewReplacer("EDGE/", visitors+"/", "room=ROOM", "room=nginx", "=AUDIENCE", "=http://"+addr,
 			"root SITE", "root "+site).Replace(string(conf))

@@ -24,10 +24,7 @@ var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
 
 func blocks(t *testing.T) []block {
 	t.Helper()
-	doc, err := os.ReadFile("../../../docs/QUICKSTART.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile("../../../docs/QUICKSTART.md"))(t)
 	text := string(doc)
 	// The ports of the document are replaced by free ones.
 	taken := map[string]string{}
@@ -62,9 +59,7 @@ func newHand(t *testing.T) *hand {
 			t.Logf("the processes said:\n%s", &h.log)
 		}
 	})
-	if err := os.Symlink(build(t), filepath.Join(h.dir, "bin")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(build(t), filepath.Join(h.dir, "bin")))
 	return h
 }
 
@@ -86,9 +81,7 @@ func (h *hand) start(line string) *exec.Cmd {
 	h.t.Helper()
 	c := h.command("exec " + line)
 	c.Stdout, c.Stderr = &h.log, &h.log
-	if err := c.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.NoError(h.t, c.Start())
 	return c
 }
 
@@ -106,9 +99,7 @@ func TestQuickstartByHand(t *testing.T) {
 		switch {
 		case isFile:
 			files++
-			if err := os.WriteFile(filepath.Join(h.dir, name), []byte(b.text+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(h.dir, name), []byte(b.text+"\n"), 0o600))
 		case b.use == "run":
 			for line := range strings.Lines(b.text) {
 				ran++
@@ -136,9 +127,7 @@ func TestQuickstartByHand(t *testing.T) {
 	}
 	// Ctrl-C ends each of them, in any order, with success.
 	for i, c := range background {
-		if err := c.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Process.Signal(syscall.SIGINT))
 		if err := c.Wait(); err != nil {
 			t.Errorf("%s: %v", fmt.Sprint(background[i].Args), err)
 		}
@@ -149,10 +138,7 @@ func TestQuickstartByHand(t *testing.T) {
 // user.
 func TestNATSServersByHand(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../docs/INTEGRATIONS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile("../../../docs/INTEGRATIONS.md"))(t)
 	_, rest, found := strings.Cut(string(doc), "\n```sh\nvestibule nats-config write ")
 	text, _, closed := strings.Cut(rest, "\n```\n")
 	if !found || !closed {
@@ -171,15 +157,10 @@ func TestNATSServersByHand(t *testing.T) {
 		}
 		place, _, _ = strings.Cut(place, " ")
 		file := filepath.Join(h.dir, "nats", place, "nats.conf") // its ports are those of machines of their own
-		conf, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conf := testkit.Must(os.ReadFile(file))(t)
 		conf = []byte(strings.NewReplacer("0.0.0.0:4222", clients[place], "0.0.0.0:7422", leafs, "127.0.0.1:8222",
 			testkit.FreeAddr(t)).Replace(string(conf)))
-		if err := os.WriteFile(file, conf, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, conf, 0o600))
 		name, start, _ := strings.Cut(strings.TrimSpace(line), " ")
 		c := h.start("env " + name + " " + start)
 		defer func() {

@@ -164,11 +164,7 @@ func (g *guest) inside() bool {
 // leave leaves and returns the status.
 func (g *guest) leave(t *testing.T) int {
 	t.Helper()
-	status, err := g.Leave(t.Context(), g.url, "sale")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status
+	return testkit.Must(g.Leave(t.Context(), g.url, "sale"))(t)
 }
 
 // heard is what a waiting visitor was shown.

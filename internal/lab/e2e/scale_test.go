@@ -15,6 +15,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/figures"
+	"vestibule/internal/lab/testkit"
 )
 
 var (
@@ -179,18 +180,11 @@ func costOfIdleness(t *testing.T, nodes []*command) {
 // cpuOf returns the CPU time of a process.
 func cpuOf(t *testing.T, p *command) time.Duration {
 	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID())))(t)
 	_, rest, _ := strings.Cut(string(data), ") ")
 	ticks := 0
 	for _, field := range strings.Fields(rest)[11:13] { // in the program and in the kernel
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
+		ticks += testkit.Must(strconv.Atoi(field))(t)
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond
 }

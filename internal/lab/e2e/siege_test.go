@@ -262,14 +262,10 @@ func askBeside(t *testing.T, people []besieged, attack, at string, secure bool) 
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s,%v", attackVariable, attack, at, secure))
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	pause(t.Context(), held/opened*time.Second) // it takes what it can get
 	s := askAll(t.Context(), people)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	pause(t.Context(), time.Second)
 	return s
@@ -310,24 +306,15 @@ func askInCrowd(t *testing.T, at string) (refused, asked int) {
 // load1 returns the load of the machine.
 func load1(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("/proc/loadavg"))(t)
 	return strings.Fields(string(text))[0]
 }
 
 // peakMemory returns the most memory that a process has had.
 func peakMemory(t *testing.T, c *command) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID())))(t)
 	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kib := testkit.Must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
 	return kib << 10
 }

@@ -66,14 +66,9 @@ func TestRestartWithPassedSockets(t *testing.T) {
 // listening returns a listening socket, which is open until the test ends, and its address.
 func listening(t *testing.T) (addr string, socket *os.File) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err = l.(*net.TCPListener).File()
-	if err = errors.Join(err, l.Close()); err != nil { // the file is a duplicate
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	socket, err := l.(*net.TCPListener).File()
+	testkit.NoError(t, errors.Join(err, l.Close())) // the file is a duplicate
 	t.Cleanup(func() {
 		if err := socket.Close(); err != nil {
 			t.Error(err)

@@ -83,13 +83,8 @@ func demo(t *testing.T, cmd *exec.Cmd) (said string, info allinone.Info) {
 	cmd.SysProcAttr = process.Group()
 	stderr := &testkit.Log{}
 	cmd.Stderr = stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := testkit.Must(cmd.StdoutPipe())(t)
+	testkit.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) //nolint:errcheck // it may have ended
 		cmd.Wait()                                      //nolint:errcheck // make says that it was interrupted
@@ -103,9 +98,7 @@ func demo(t *testing.T, cmd *exec.Cmd) (said string, info allinone.Info) {
 			said += lines.Text() + "\n"
 			continue
 		}
-		if err := json.Unmarshal([]byte(text), &info); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(text), &info))
 		return said, info
 	}
 	t.Fatalf("it did not start:\n%s%s", said, stderr)

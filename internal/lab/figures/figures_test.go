@@ -23,32 +23,19 @@ const docs = "../../../docs/"
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(docs + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Must(os.ReadFile(docs + name))(t)
 }
 
 // TestTheDocumentIsRendered: docs/FIGURES.md is what docs/figures.json renders to.
 func TestTheDocumentIsRendered(t *testing.T) {
-	d, err := Decode(read(t, "figures.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(Decode(read(t, "figures.json")))(t)
 	for _, file := range flag.Args() {
-		measured, err := readMeasured(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		measured := testkit.Must(readMeasured(file))(t)
 		for _, key := range d.take(measured) {
 			t.Logf("no row of docs/figures.json is from %q", key)
 		}
 	}
-	data, err := d.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(d.encode())(t)
 	for name, text := range map[string]string{"figures.json": string(data), "FIGURES.md": d.render()} {
 		switch {
 		case *rewrite:
@@ -61,10 +48,7 @@ func TestTheDocumentIsRendered(t *testing.T) {
 
 // TestMeasuredFiguresAreShown: a row shows each measured figure.
 func TestMeasuredFiguresAreShown(t *testing.T) {
-	d, err := Decode(read(t, "figures.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(Decode(read(t, "figures.json")))(t)
 	for key := range d.Measured {
 		if !d.Keys()[key] {
 			t.Errorf("no row shows the measured figure %q", key)

@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"vestibule/internal/lab/testkit"
 )
 
 var programs = map[string]string{"edge": "an edge", "global": "a global", "vestibule": "a command"}
@@ -28,9 +30,7 @@ func testOptions(t *testing.T) *options {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range programs {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))
 	}
 	return &options{
 		files: dir, name: "vestibule:v1", version: "v1", revision: "abc",
@@ -47,13 +47,8 @@ func readTar(t *testing.T, r io.Reader) (map[string]*tar.Header, map[string][]by
 		if errors.Is(err, io.EOF) {
 			return headers, contents
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(tr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		data := testkit.Must(io.ReadAll(tr))(t)
 		headers[h.Name], contents[h.Name] = h, data
 	}
 }
@@ -74,9 +69,7 @@ func blob(t *testing.T, files map[string][]byte, d v1.Descriptor) []byte {
 func TestTheImageHoldsTogether(t *testing.T) {
 	o := testOptions(t)
 	data, digest, err := build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, files := readTar(t, bytes.NewReader(data))
 	var top v1.IndexManifest
 	var m v1.Manifest
@@ -85,9 +78,7 @@ func TestTheImageHoldsTogether(t *testing.T) {
 		t.Helper()
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
-		if err := d.Decode(v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Decode(v))
 	}
 	var version map[string]string
 	decode(files["oci-layout"], &version)
@@ -123,14 +114,8 @@ func TestTheImageHoldsTogether(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for i, l := range m.Layers {
-		z, err := gzip.NewReader(bytes.NewReader(blob(t, files, l)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := io.ReadAll(z)
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := testkit.Must(gzip.NewReader(bytes.NewReader(blob(t, files, l))))(t)
+		plain := testkit.Must(io.ReadAll(z))(t)
 		if sum := sha256.Sum256(plain); hex.EncodeToString(sum[:]) != c.RootFS.DiffIDs[i].Hex {
 			t.Errorf("layer %d: sum %x, want %s", i, sum, c.RootFS.DiffIDs[i])
 		}
@@ -163,24 +148,16 @@ func TestTheImageHoldsTogether(t *testing.T) {
 
 func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 	one, first, err := build(testOptions(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	o := testOptions(t) // different files with the same content, in another folder
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(filepath.Join(o.files, "edge"), later, later); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chtimes(filepath.Join(o.files, "edge"), later, later))
 	two, second, err := build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if first != second || !bytes.Equal(one, two) {
 		t.Errorf("built twice: %s and %s", first, second)
 	}
-	if err := os.WriteFile(filepath.Join(o.files, "edge"), []byte("another edge"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(o.files, "edge"), []byte("another edge"), 0o600))
 	if _, third, err := build(o); err != nil || third == first {
 		t.Errorf("other files make %s too (%v)", third, err)
 	}
@@ -188,9 +165,7 @@ func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 
 func TestOnlyPlainFiles(t *testing.T) {
 	o := testOptions(t)
-	if err := os.Symlink("edge", filepath.Join(o.files, "link")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink("edge", filepath.Join(o.files, "link")))
 	if _, _, err := build(o); err == nil || !strings.Contains(err.Error(), "link must be a plain file") {
 		t.Errorf("got %v", err)
 	}
@@ -198,10 +173,7 @@ func TestOnlyPlainFiles(t *testing.T) {
 
 // The Dockerfile makes the same image: each of its relevant lines is represented here.
 func TestTheDockerfileSaysTheSame(t *testing.T) {
-	text, err := os.ReadFile("../../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("../../../Dockerfile"))(t)
 	var got []string
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {

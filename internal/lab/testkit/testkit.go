@@ -1,5 +1,5 @@
-// Package testkit holds test helpers of several packages: to wait for other goroutines, processes or machines, to
-// read logs, to start external programs, and to generate many rooms.
+// Package testkit holds test helpers of several packages: to end a test at an error of its set-up, to wait for other
+// goroutines, processes or machines, to read logs, to start external programs, and to generate many rooms.
 package testkit
 
 import (

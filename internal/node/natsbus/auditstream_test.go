@@ -27,9 +27,7 @@ func TestTheAuditStream(t *testing.T) {
 	}
 	subject := func(i uint64) string { return audit.RoomSubject(fmt.Sprint("room-", i%2)) }
 	for i := range uint64(30) {
-		if _, err := stream.Append(ctx, subject(i), []byte(fmt.Sprint("entry ", i+1)), i); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(stream.Append(ctx, subject(i), []byte(fmt.Sprint("entry ", i+1)), i))(t)
 	}
 	for _, last := range []uint64{0, 29, 31} {
 		if _, err := stream.Append(ctx, subject(0), []byte("late"), last); !errors.Is(err, wire.ErrChanged) {
@@ -52,10 +50,7 @@ func TestTheAuditStream(t *testing.T) {
 	}
 
 	js := testkit.JetStream(t, server.URL())
-	raw, err := js.Stream(ctx, "VESTIBULE_AUDIT")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(js.Stream(ctx, "VESTIBULE_AUDIT"))(t)
 	if err := raw.DeleteMsg(ctx, 3); err == nil {
 		t.Error("an entry was deleted")
 	}

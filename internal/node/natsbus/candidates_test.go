@@ -66,10 +66,7 @@ func (c *court) settles() (leader string) {
 func (s *site) bucket(name string) (jetstream.JetStream, jetstream.KeyValue) {
 	s.t.Helper()
 	js := testkit.JetStream(s.t, s.URL())
-	kv, err := js.KeyValue(within(s.t), name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	kv := testkit.Must(js.KeyValue(within(s.t), name))(s.t)
 	return js, kv
 }
 
@@ -159,24 +156,15 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 			Term   uint64
 		},
 		) {
-			e, err := kv.Get(within(t), "tenure")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(e.Value(), &v); err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(kv.Get(within(t), "tenure"))(t)
+			testkit.NoError(t, json.Unmarshal(e.Value(), &v))
 			return v
 		}
 		first.up.hold()
 		holder() // the write of a is in the store
 		echo := make(chan struct{}, 1)
-		if _, err := b.conn.Subscribe("vestibule.v1.echo", func(string, []byte) { echo <- struct{}{} }); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.conn.Publish("vestibule.v1.echo", nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.conn.Subscribe("vestibule.v1.echo", func(string, []byte) { echo <- struct{}{} }))(t)
+		testkit.NoError(t, b.conn.Publish("vestibule.v1.echo", nil))
 		testkit.Receive(t, "the newest beat has reached b, and then its own word", echo)
 		path.down.hold()
 		eventually(t, "b has taken the lease", func() bool { return holder().Leader == "b" })
@@ -201,41 +189,25 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, s *site, old []byte){
 		"the key is deleted": func(t *testing.T, s *site, _ []byte) {
 			_, kv := s.bucket("vestibule_leases")
-			if err := kv.Delete(within(t), "tenure"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, kv.Delete(within(t), "tenure"))
 		},
 		"the stream is purged": func(t *testing.T, s *site, _ []byte) {
 			js, _ := s.bucket("vestibule_leases")
-			stream, err := js.Stream(within(t), "KV_vestibule_leases")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.Purge(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			stream := testkit.Must(js.Stream(within(t), "KV_vestibule_leases"))(t)
+			testkit.NoError(t, stream.Purge(within(t)))
 		},
 		"the bucket is deleted": func(t *testing.T, s *site, _ []byte) {
 			js, _ := s.bucket("vestibule_leases")
-			if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, js.DeleteKeyValue(within(t), "vestibule_leases"))
 		},
 		"an older version comes back": func(t *testing.T, s *site, old []byte) {
 			js, _ := s.bucket("vestibule_leases")
-			if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
-				t.Fatal(err)
-			}
-			kv, err := js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{
+			testkit.NoError(t, js.DeleteKeyValue(within(t), "vestibule_leases"))
+			kv := testkit.Must(js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{
 				Bucket: "vestibule_leases", History: 1,
 				Storage: jetstream.FileStorage,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := kv.Put(within(t), "tenure", old); err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
+			testkit.Must(kv.Put(within(t), "tenure", old))(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,10 +215,7 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 			s := newSite(t)
 			c := newCourt(t, 1, s.URL())
 			_, kv := s.bucket("vestibule_leases")
-			e, err := kv.Get(within(t), "tenure")
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(kv.Get(within(t), "tenure"))(t)
 			n := c.count()
 			c.all[c.settles()].resign <- struct{}{} // so that the last read is of an older term
 			eventually(t, "somebody leads again", func() bool { return c.count() > n && c.now() != "" })
@@ -277,9 +246,7 @@ func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
 	a.renews(t, 1)
 	path.up.hold() // it receives nothing; its lease continues
 	js, _ := s.bucket("vestibule_leases")
-	if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, js.DeleteKeyValue(within(t), "vestibule_leases"))
 	stand(t, r, s.URL(), "b") // tenure checks that a has stepped down
 	r.leads("b")
 	path.up.free()
@@ -296,21 +263,13 @@ func cluster(t *testing.T) []*server.Server {
 	routes := "nats://" + strings.Join(addrs, ",nats://")
 	for i, addr := range addrs {
 		_, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.Atoi(port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := server.NewServer(&server.Options{
+		testkit.NoError(t, err)
+		n := testkit.Must(strconv.Atoi(port))(t)
+		s := testkit.Must(server.NewServer(&server.Options{
 			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true,
 			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: n}, Routes: server.RoutesFromStr(routes),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		s.Start()
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 		all = append(all, s)

@@ -18,10 +18,7 @@ type heard struct{ subject, data string }
 func listen(t *testing.T, c *natsbus.Conn, subject string) (<-chan heard, func()) {
 	t.Helper()
 	ch := make(chan heard, 64)
-	cancel, err := c.Subscribe(subject, func(s string, data []byte) { ch <- heard{s, string(data)} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	cancel := testkit.Must(c.Subscribe(subject, func(s string, data []byte) { ch <- heard{s, string(data)} }))(t)
 	return ch, cancel
 }
 
@@ -55,13 +52,9 @@ func TestSubscribersHearWhatIsPublishedInOrder(t *testing.T) {
 	ch, cancel := listen(t, b, wire.Reports("dublin"))
 	barrier(t, a, b)
 	for i := range 20 {
-		if err := a.Publish(wire.ReportSubject("dublin", fmt.Sprint("edge-", i)), []byte{byte(i)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, a.Publish(wire.ReportSubject("dublin", fmt.Sprint("edge-", i)), []byte{byte(i)}))
 	}
-	if err := a.Publish(wire.ReportSubject("nairobi", "edge-1"), nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, a.Publish(wire.ReportSubject("nairobi", "edge-1"), nil))
 	for i := range 20 {
 		want := heard{fmt.Sprint("vestibule.v1.dublin.report.edge-", i), string([]byte{byte(i)})}
 		if got := testkit.Receive(t, "a report", ch); got != want {
@@ -81,27 +74,18 @@ func TestFlushWaitsForWhatOthersHaveSent(t *testing.T) {
 	s := newSite(t)
 	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
 	var handled atomic.Int64
-	cancel, err := b.Subscribe(wire.Reports("dublin"), func(string, []byte) {
+	cancel := testkit.Must(b.Subscribe(wire.Reports("dublin"), func(string, []byte) {
 		runtime.Gosched() // a handler that takes a while
 		handled.Add(1)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer cancel()
 	ctx := within(t)
-	if err := b.Flush(ctx); err != nil { // the server knows the subscription
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Flush(ctx)) // the server knows the subscription
 	for i := 1; i <= 50; i++ {
 		for range 100 {
-			if err := a.Publish(wire.ReportSubject("dublin", "edge-1"), []byte("bye")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, a.Publish(wire.ReportSubject("dublin", "edge-1"), []byte("bye")))
 		}
-		if err := errors.Join(a.Flush(ctx), b.Flush(ctx)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(a.Flush(ctx), b.Flush(ctx)))
 		if n := handled.Load(); n != int64(100*i) {
 			t.Fatalf("%d of %d are handled", n, 100*i)
 		}
@@ -118,19 +102,14 @@ func TestAHandlerHasEndedWhenCancelReturns(t *testing.T) {
 	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var running atomic.Bool
-	cancel, err := b.Subscribe("x", func(string, []byte) {
+	cancel := testkit.Must(b.Subscribe("x", func(string, []byte) {
 		running.Store(true)
 		close(entered)
 		<-leave
 		running.Store(false)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	barrier(t, a, b)
-	if err := a.Publish("x", nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, a.Publish("x", nil))
 	testkit.Receive(t, "the handler is called", entered)
 	canceled := make(chan bool)
 	go func() {
@@ -158,9 +137,7 @@ func TestNothingIsSentLate(t *testing.T) {
 	s.start()
 	eventually(t, "both are connected again", func() bool { return a.Connected() && b.Connected() })
 	barrier(t, a, b)
-	if err := a.Publish("x", []byte("new")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, a.Publish("x", []byte("new")))
 	if got := testkit.Receive(t, "the subscription has outlived the server", ch); got.data != "new" {
 		t.Errorf("heard %q first", got.data)
 	}
@@ -180,9 +157,7 @@ func TestNodesMayStartBeforeTheirServer(t *testing.T) {
 	defer func() { s.Stop() }()
 	eventually(t, "both are connected", func() bool { return a.Connected() && b.Connected() })
 	barrier(t, a, b)
-	if err := a.Publish("x", nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, a.Publish("x", nil))
 	testkit.Receive(t, "a message", ch)
 	if a.URL() != s.URL() {
 		t.Errorf("connected to %s, want %s", a.URL(), s.URL())

@@ -29,19 +29,14 @@ func (p pki) path(name string) string { return filepath.Join(p.dir, name) }
 
 func (p pki) authority(name string) *natsconf.Authority {
 	p.t.Helper()
-	ca, err := natsconf.NewAuthority(rand.Reader, time.Now())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ca := testkit.Must(natsconf.NewAuthority(rand.Reader, time.Now()))(p.t)
 	p.write(name, ca.CertPEM())
 	return ca
 }
 
 func (p pki) write(name string, data []byte) {
 	p.t.Helper()
-	if err := os.WriteFile(p.path(name), data, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, os.WriteFile(p.path(name), data, 0o600))
 }
 
 func (p pki) issue(ca *natsconf.Authority, name string, valid time.Duration, names ...string) {
@@ -51,9 +46,7 @@ func (p pki) issue(ca *natsconf.Authority, name string, valid time.Duration, nam
 		from = from.Add(24 * time.Hour)
 	}
 	cert, key, err := ca.Issue(rand.Reader, from, valid, names)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, err)
 	p.write(name+".crt", cert)
 	p.write(name+".key", key)
 }
@@ -62,27 +55,18 @@ func (p pki) issue(ca *natsconf.Authority, name string, valid time.Duration, nam
 func (p pki) run(scheme, config string) string {
 	p.t.Helper()
 	if config == "silent" {
-		l, err := (&net.ListenConfig{}).Listen(p.t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		l := testkit.Must((&net.ListenConfig{}).Listen(p.t.Context(), "tcp", "127.0.0.1:0"))(p.t)
 		p.t.Cleanup(func() { _ = l.Close() })
 		return "nats://" + l.Addr().String()
 	}
 	config = strings.NewReplacer("DIR", p.dir, "STORE", p.t.TempDir()).Replace(config)
 	p.write("nats.conf", []byte(config))
-	o, err := server.ProcessConfigFile(p.path("nats.conf"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	o := testkit.Must(server.ProcessConfigFile(p.path("nats.conf")))(p.t)
 	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 	if o.HTTPPort != 0 {
 		o.HTTPHost, o.HTTPPort = "127.0.0.1", server.RANDOM_PORT
 	}
-	s, err := server.NewServer(o)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	s := testkit.Must(server.NewServer(o))(p.t)
 	s.Start()
 	p.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(10 * time.Second) {
@@ -231,9 +215,7 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			}
 			err := natsbus.Diagnose(t.Context(), o, o.Stream)
 			if c.cause == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				return
 			}
 			u, _ := url.Parse(o.URL)
@@ -242,10 +224,7 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 				!strings.Contains(err.Error(), host) {
 				t.Fatalf("reported %v\nwant %s … %s", err, c.cause, c.step)
 			}
-			conn, err := natsbus.Connect(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := testkit.Must(natsbus.Connect(o))(t)
 			defer conn.Close()
 			eventually(t, "the fault is logged", func() bool { return strings.Contains(conn.Fault(), c.cause) })
 			eventually(t, "the fault is logged",

@@ -95,9 +95,7 @@ func TestABucketThatIsGoneIsMadeByWhoWrites(t *testing.T) {
 	d := natsbus.NewDocuments(connect(t, s.URL(), "a"), 1)
 	first := put(t, d, "rooms", "one", 0)
 	js, _ := s.bucket("vestibule_documents")
-	if err := js.DeleteKeyValue(within(t), "vestibule_documents"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, js.DeleteKeyValue(within(t), "vestibule_documents"))
 	eventually(t, "a write over a deleted document is refused", func() bool {
 		_, err := d.Put(within(t), "rooms", []byte("two"), first)
 		return errors.Is(err, wire.ErrChanged)
@@ -194,44 +192,26 @@ func TestAWatchTellsThatTheStoreCameBackOlderOrEmptier(t *testing.T) {
 		want  [2]string
 	}{
 		"the key is deleted": {func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue) {
-			if err := kv.Delete(within(t), "rooms"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, kv.Delete(within(t), "rooms"))
 		}, [2]string{"rooms", gone}},
 		"the key is purged": {func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue) {
-			if err := kv.Purge(within(t), "rooms"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, kv.Purge(within(t), "rooms"))
 		}, [2]string{"rooms", gone}},
 		"the stream is purged": {func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue) {
-			stream, err := js.Stream(within(t), "KV_"+bucket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.Purge(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			stream := testkit.Must(js.Stream(within(t), "KV_"+bucket))(t)
+			testkit.NoError(t, stream.Purge(within(t)))
 		}, [2]string{"rooms", gone}},
 		"the bucket is deleted": {func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue) {
-			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, js.DeleteKeyValue(within(t), bucket))
 		}, [2]string{"rooms", gone}},
 		"a backup is put in its place": {func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue) {
-			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-				t.Fatal(err)
-			}
-			kv, err := js.CreateKeyValue(within(t), jetstream.KeyValueConfig{
+			testkit.NoError(t, js.DeleteKeyValue(within(t), bucket))
+			kv := testkit.Must(js.CreateKeyValue(within(t), jetstream.KeyValueConfig{
 				Bucket: bucket, History: 1,
 				Storage: jetstream.FileStorage,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			for key, value := range map[string]string{"rooms": "one", "keys": "k"} {
-				if _, err := kv.PutString(within(t), key, value); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(kv.PutString(within(t), key, value))(t)
 			}
 		}, [2]string{"rooms", "one"}},
 	} {

@@ -34,10 +34,7 @@ func newSite(t *testing.T) *site {
 
 func (s *site) start() {
 	s.t.Helper()
-	var err error
-	if s.Server, err = embedded.Start(s.opts); err != nil {
-		s.t.Fatal(err)
-	}
+	s.Server = testkit.Must(embedded.Start(s.opts))(s.t)
 }
 
 // forget makes the server restart without its data.
@@ -45,10 +42,7 @@ func (s *site) forget() { s.opts.Dir = s.t.TempDir() }
 
 func connect(t *testing.T, url, name string) *natsbus.Conn {
 	t.Helper()
-	c, err := natsbus.Connect(natsbus.Options{URL: url, Name: name, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(natsbus.Connect(natsbus.Options{URL: url, Name: name, Log: quiet}))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -103,10 +97,7 @@ func (g *gate) pass() {
 
 func newLink(t *testing.T, url string) *link {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := &link{listener: listener, target: strings.TrimPrefix(url, "nats://")}
 	l.wg.Go(func() {
 		for {

@@ -274,13 +274,10 @@ func TestALeadingNamesakeIsReported(t *testing.T) {
 	one := stand(t, r, s.URL(), "one")
 	r.leads("one")
 	logged := &testkit.Log{}
-	conn, err := natsbus.Connect(natsbus.Options{
+	conn := testkit.Must(natsbus.Connect(natsbus.Options{
 		URL: s.URL(), Name: "two",
 		Log: slog.New(slog.NewTextHandler(logged, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(conn.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -424,22 +421,15 @@ func TestLeadershipOutlivesItsServer(t *testing.T) {
 func TestNonsenseInTheKeyIsOvercome(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	kv, err := testkit.JetStream(t, s.URL()).CreateKeyValue(within(t), jetstream.KeyValueConfig{
+	kv := testkit.Must(testkit.JetStream(t, s.URL()).CreateKeyValue(within(t), jetstream.KeyValueConfig{
 		Bucket:  "vestibule_leases",
 		History: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.Put(within(t), "tenure", []byte("{nonsense")); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	testkit.Must(kv.Put(within(t), "tenure", []byte("{nonsense")))(t)
 	r := &tenure{t: t}
 	stand(t, r, s.URL(), "a")
 	r.leads("a")
 	// Deleted by hand: the holder must not continue.
-	if err := kv.Delete(within(t), "tenure"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, kv.Delete(within(t), "tenure"))
 	eventually(t, "it leads anew", func() bool { return r.count() >= 2 && r.now() == "a" })
 }

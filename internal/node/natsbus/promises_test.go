@@ -15,6 +15,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node/natsbus"
 )
 
@@ -34,22 +35,17 @@ func TestPromisesReachTheSuccessor(t *testing.T) {
 		t.Fatalf("opened nothing: %+v, %v", d, err)
 	}
 	for v := range uint64(3) {
-		if err := old.Put(within(t), durable(v+1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, old.Put(within(t), durable(v+1)))
 	}
 	next := natsbus.NewPromises(connect(t, s.URL(), "next"), "dublin", 1)
-	got, err := next.Open(within(t), wire.Term{N: 2, Nonce: 22})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(next.Open(within(t), wire.Term{N: 2, Nonce: 22}))(t)
 	if diff := cmp.Diff(durable(3), got); diff != "" {
 		t.Errorf("the successor reads (-want +got):\n%s", diff)
 	}
 	if err := old.Put(within(t), durable(4)); !errors.Is(err, wire.ErrFenced) {
 		t.Errorf("the predecessor writes: %v, want %v", err, wire.ErrFenced)
 	}
-	_, err = old.Open(within(t), wire.Term{N: 1, Nonce: 11})
+	_, err := old.Open(within(t), wire.Term{N: 1, Nonce: 11})
 	if by, ok := errors.AsType[*wire.FencedError](err); !ok || !errors.Is(err, wire.ErrFenced) || by.Term != 2 {
 		t.Errorf("the predecessor opens: %v, want %v by term 2", err, wire.ErrFenced)
 	}
@@ -65,51 +61,29 @@ func TestPromisesOutliveTheirStore(t *testing.T) {
 	const bucket = "vestibule_promises"
 	for name, spoil := range map[string]func(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, backup []byte){
 		"the key is deleted": func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue, _ []byte) {
-			if err := kv.Delete(within(t), "dublin"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, kv.Delete(within(t), "dublin"))
 		},
 		"the stream is purged": func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue, _ []byte) {
-			stream, err := js.Stream(within(t), "KV_"+bucket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.Purge(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			stream := testkit.Must(js.Stream(within(t), "KV_"+bucket))(t)
+			testkit.NoError(t, stream.Purge(within(t)))
 		},
 		"the bucket is deleted": func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue, _ []byte) {
-			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, js.DeleteKeyValue(within(t), bucket))
 		},
 		"those of a predecessor come back": func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue, backup []byte) {
-			if _, err := kv.Put(within(t), "dublin", backup); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(kv.Put(within(t), "dublin", backup))(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			old := natsbus.NewPromises(connect(t, s.URL(), "old"), "dublin", 1)
-			if _, err := old.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil {
-				t.Fatal(err)
-			}
-			if err := old.Put(within(t), durable(1)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(old.Open(within(t), wire.Term{N: 1, Nonce: 11}))(t)
+			testkit.NoError(t, old.Put(within(t), durable(1)))
 			js, kv := s.bucket(bucket)
-			e, err := kv.Get(within(t), "dublin")
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(kv.Get(within(t), "dublin"))(t)
 			p := natsbus.NewPromises(connect(t, s.URL(), "new"), "dublin", 1)
-			if _, err := p.Open(within(t), wire.Term{N: 2, Nonce: 22}); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Put(within(t), durable(7)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(p.Open(within(t), wire.Term{N: 2, Nonce: 22}))(t)
+			testkit.NoError(t, p.Put(within(t), durable(7)))
 			spoil(t, js, kv, e.Value())
 			eventually(t, "it is written again", func() bool {
 				err := p.Put(within(t), durable(7))
@@ -139,9 +113,7 @@ func TestTermsOfTheSameNumberFenceEachOther(t *testing.T) {
 		store *natsbus.Promises
 		nonce uint64
 	}{{a, 1}, {b, 2}} {
-		if _, err := p.store.Open(within(t), wire.Term{N: 1, Nonce: p.nonce}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(p.store.Open(within(t), wire.Term{N: 1, Nonce: p.nonce}))(t)
 	}
 	if err := a.Put(within(t), durable(1)); !errors.Is(err, wire.ErrFenced) {
 		t.Errorf("the first writes: %v, want %v", err, wire.ErrFenced)
@@ -156,9 +128,7 @@ func TestAPromiseIsKeptAcrossAWriteThatTimedOut(t *testing.T) {
 	s := newSite(t)
 	path := newLink(t, s.URL())
 	p := natsbus.NewPromises(connect(t, path.url(), "p"), "dublin", 1)
-	if _, err := p.Open(within(t), wire.Term{N: 1, Nonce: 1}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(p.Open(within(t), wire.Term{N: 1, Nonce: 1}))(t)
 	path.down.hold()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -202,15 +172,9 @@ func many(version uint64, edges int) wire.Durable {
 
 // keysOf returns the keys of the promises and the size of the largest value.
 func (s *site) keysOf(t *testing.T, kv jetstream.KeyValue) (keys []string, largest int) {
-	list, err := kv.ListKeys(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testkit.Must(kv.ListKeys(within(t)))(t)
 	for key := range list.Keys() {
-		e, err := kv.Get(within(t), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(kv.Get(within(t), key))(t)
 		keys, largest = append(keys, key), max(largest, len(e.Value()))
 	}
 	slices.Sort(keys)
@@ -223,9 +187,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	p := natsbus.NewPromises(connect(t, s.URL(), "one"), "dublin", 1)
-	if _, err := p.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(p.Open(within(t), wire.Term{N: 1, Nonce: 11}))(t)
 	js, kv := s.bucket("vestibule_promises")
 	sections := func() []string {
 		keys, largest := s.keysOf(t, kv)
@@ -236,9 +198,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	}
 	put := func(p *natsbus.Promises, d wire.Durable) {
 		t.Helper()
-		if err := p.Put(within(t), d); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.Put(within(t), d))
 	}
 	first, second := many(1, 2), many(2, 1)
 	put(p, first)
@@ -277,13 +237,8 @@ func TestLargePromisesLieInSections(t *testing.T) {
 		}
 	}
 
-	stream, err := js.Stream(within(t), "KV_vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(within(t), jetstream.WithPurgeSubject("$KV.vestibule_promises."+after[0])); err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(js.Stream(within(t), "KV_vestibule_promises"))(t)
+	testkit.NoError(t, stream.Purge(within(t), jetstream.WithPurgeSubject("$KV.vestibule_promises."+after[0])))
 	third := natsbus.NewPromises(connect(t, s.URL(), "three"), "dublin", 1)
 	got, err = third.Open(within(t), wire.Term{N: 3, Nonce: 33})
 	if err != nil || !slices.ContainsFunc(got.Roster,

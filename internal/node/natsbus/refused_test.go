@@ -17,13 +17,8 @@ import (
 // for ever, and meanwhile reports why it is disconnected.
 func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	n := testkit.Must(strconv.Atoi(port))(t)
 	with := func(users ...string) *server.Options {
 		o := &server.Options{Host: host, Port: n, NoSigs: true, NoLog: true}
 		for _, u := range users {
@@ -31,21 +26,15 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 		}
 		return o
 	}
-	s, err := server.NewServer(with("edge", "regional"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(server.NewServer(with("edge", "regional")))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 
 	var log testkit.Log
-	conn, err := natsbus.Connect(natsbus.Options{
+	conn := testkit.Must(natsbus.Connect(natsbus.Options{
 		URL: "nats://edge:secret@" + net.JoinHostPort(host, port), Name: "edge",
 		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(conn.Close)
 	ch, cancel := listen(t, conn, "x")
 	defer cancel()
@@ -54,9 +43,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 		t.Errorf("refused while connected: %q", why)
 	}
 
-	if err := s.ReloadOptions(with("regional")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.ReloadOptions(with("regional")))
 	eventually(t, "the node says that it is refused", func() bool {
 		return !conn.Connected() && strings.Contains(strings.ToLower(conn.Refused()), "authorization")
 	})
@@ -67,9 +54,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 		t.Errorf("said %d times that it is refused", n)
 	}
 
-	if err := s.ReloadOptions(with("edge", "regional")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.ReloadOptions(with("edge", "regional")))
 	eventually(t, "connected again", conn.Connected)
 	if why := conn.Refused(); why != "" {
 		t.Errorf("refused while connected again: %q", why)
@@ -80,29 +65,19 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 // A node that starts before its user exists connects later.
 func TestAUserThatComesLateIsConnected(t *testing.T) {
 	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	n := testkit.Must(strconv.Atoi(port))(t)
 	o := func(user string) *server.Options {
 		return &server.Options{
 			Host: host, Port: n, NoSigs: true, NoLog: true,
 			Users: []*server.User{{Username: user, Password: "secret"}},
 		}
 	}
-	s, err := server.NewServer(o("somebody"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(server.NewServer(o("somebody")))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	conn := connect(t, "nats://edge:secret@"+net.JoinHostPort(host, port), "edge")
 	eventually(t, "the node says that it is refused", func() bool { return conn.Refused() != "" })
-	if err := s.ReloadOptions(o("edge")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.ReloadOptions(o("edge")))
 	eventually(t, "connected", func() bool { return conn.Connected() && conn.Refused() == "" })
 }

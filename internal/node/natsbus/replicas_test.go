@@ -17,10 +17,7 @@ import (
 // replicas returns the number of replicas of the documents bucket.
 func replicas(t *testing.T, url string) int {
 	t.Helper()
-	s, err := testkit.JetStream(t, url).Stream(t.Context(), "KV_vestibule_documents")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(testkit.JetStream(t, url).Stream(t.Context(), "KV_vestibule_documents"))(t)
 	return s.CachedInfo().Config.Replicas
 }
 
@@ -29,10 +26,7 @@ func leaf(t *testing.T) *embedded.Server {
 	t.Helper()
 	start := func(o embedded.Options) *embedded.Server {
 		o.Dir, o.Listen, o.Log = t.TempDir(), "127.0.0.1:0", quiet
-		s, err := embedded.Start(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(embedded.Start(o))(t)
 		t.Cleanup(s.Stop)
 		return s
 	}
@@ -70,13 +64,10 @@ func TestReplicasAreAsTheServersAllow(t *testing.T) {
 func TestTooManyReplicasAreReported(t *testing.T) {
 	s := newSite(t)
 	var log testkit.Log
-	conn, err := natsbus.Connect(natsbus.Options{
+	conn := testkit.Must(natsbus.Connect(natsbus.Options{
 		URL: s.URL(), Name: "global",
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(conn.Close)
 	clock := node.NewClock()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,9 +91,7 @@ func TestReadingIsCertainWhereNoCopyIsBehind(t *testing.T) {
 	if err := alone.Current(t.Context()); err == nil {
 		t.Error("there is no bucket")
 	}
-	if _, err := alone.Put(t.Context(), "keys", []byte("k"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(alone.Put(t.Context(), "keys", []byte("k"), 0))(t)
 	if err := alone.Current(t.Context()); err != nil {
 		t.Error(err)
 	}

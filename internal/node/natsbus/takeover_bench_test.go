@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
@@ -17,9 +18,7 @@ import (
 // at a random time between renewals. The goal is 2 s at worst; the lease and the rivals' margin make 1.3 s.
 func BenchmarkTakeover(b *testing.B) {
 	s, err := embedded.Start(embedded.Options{Name: "bench", Dir: b.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	defer s.Stop()
 	type tenure struct {
 		conn *natsbus.Conn
@@ -30,9 +29,7 @@ func BenchmarkTakeover(b *testing.B) {
 	var ended []chan struct{}
 	stand := func(i int) {
 		conn, err := natsbus.Connect(natsbus.Options{URL: s.URL(), Name: fmt.Sprint("c", i), Log: quiet})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		b.Cleanup(conn.Close)
 		done := make(chan struct{})
 		ended = append(ended, done)

@@ -17,6 +17,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
@@ -32,36 +33,17 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 	)
 	for b.Loop() {
 		s, err := embedded.Start(embedded.Options{Name: "bench", Dir: b.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
-		if err != nil {
-			b.Fatal(err)
-		}
-		conn, err := natsbus.Connect(natsbus.Options{URL: s.URL(), Name: "regional", Log: quiet})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
+		conn := testkit.Must(natsbus.Connect(natsbus.Options{URL: s.URL(), Name: "regional", Log: quiet}))(b)
 		term := wire.Term{N: 1, Nonce: 1}
 		eventually(b, "the regional is connected", conn.Connected)
 		promises := natsbus.NewPromises(conn, "dublin", 1)
-		if _, err := promises.Open(b.Context(), term); err != nil {
-			b.Fatal(err)
-		}
-		nc, err := nats.Connect("", nats.InProcessServer(s))
-		if err != nil {
-			b.Fatal(err)
-		}
-		js, err := jetstream.New(nc)
-		if err != nil {
-			b.Fatal(err)
-		}
-		kv, err := js.KeyValue(b.Context(), "vestibule_promises")
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(promises.Open(b.Context(), term))(b)
+		nc := testkit.Must(nats.Connect("", nats.InProcessServer(s)))(b)
+		js := testkit.Must(jetstream.New(nc))(b)
+		kv := testkit.Must(js.KeyValue(b.Context(), "vestibule_promises"))(b)
 		largest := 0
-		w, err := kv.WatchAll(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
+		w := testkit.Must(kv.WatchAll(b.Context()))(b)
 		watched := make(chan struct{})
 		go func() {
 			defer close(watched)
@@ -137,9 +119,7 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 			here = stay
 			if d, ok := agg.Unsaved(); ok {
 				begun := time.Now()
-				if err := promises.Put(b.Context(), d); err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, promises.Put(b.Context(), d))
 				for _, g := range here {
 					g.waited += time.Since(begun)
 				}
@@ -161,9 +141,7 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 				}
 			}
 		}
-		if err := w.Stop(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, w.Stop())
 		<-watched
 		b.ReportMetric(float64(largest)/1024, "KiB-largest")
 		b.ReportMetric(longest.Seconds(), "s-to-a-lease")

@@ -89,9 +89,7 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 	witnesses := map[string]*nats.Conn{}
 	for place := range f.servers {
 		c, _, err := f.dial(place, filepath.Join(f.dir, "witness.crt"), filepath.Join(f.dir, "witness.key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if _, err := c.Subscribe(">", func(m *nats.Msg) {
 			if stray(m) {
 				strays.mu.Lock()
@@ -101,9 +99,7 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Flush())
 		witnesses[place] = c
 	}
 	testkit.Eventually(t, "the list of data centres is stored",
@@ -137,9 +133,7 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 
 	// The witnesses receive marked messages, or this test could not fail.
 	for place, c := range witnesses {
-		if err := c.Publish("vestibule.v1."+place+".grant.nobody", []byte(marker)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Publish("vestibule.v1."+place+".grant.nobody", []byte(marker)))
 	}
 	testkit.Eventually(t, "witnesses hear", func() bool {
 		strays.mu.Lock()
@@ -154,10 +148,7 @@ func (f *fleet) stored(witnesses map[string]*nats.Conn) string {
 	f.t.Helper()
 	var b strings.Builder
 	for _, place := range append([]string{wire.Root}, f.plan.DataCenters...) {
-		js, err := witnesses[place].JetStream()
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		js := testkit.Must(witnesses[place].JetStream())(f.t)
 		for info := range js.StreamsInfo() {
 			fmt.Fprintf(&b, "%s %s made %v %v", place, info.Config.Name, info.Created, info.Config.Subjects)
 			if info.Config.RePublish != nil || len(info.Config.Sources) > 0 {
@@ -166,20 +157,14 @@ func (f *fleet) stored(witnesses map[string]*nats.Conn) string {
 			fmt.Fprintln(&b)
 		}
 		for _, bucket := range natsbus.Buckets(place) {
-			kv, err := js.KeyValue(bucket)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			kv := testkit.Must(js.KeyValue(bucket))(f.t)
 			keys, err := kv.Keys()
 			if err != nil && !errors.Is(err, nats.ErrNoKeysFound) {
 				f.t.Fatal(err)
 			}
 			slices.Sort(keys)
 			for _, key := range keys {
-				e, err := kv.Get(key)
-				if err != nil {
-					f.t.Fatal(err)
-				}
+				e := testkit.Must(kv.Get(key))(f.t)
 				switch {
 				case key == "members.status":
 				case bucket == "vestibule_promises" && !strings.Contains(key, "."): // written again, by its owner alone
@@ -211,9 +196,7 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 		}
 	}
 	c, complaints, err := f.dial(w.place, cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mine := natsbus.Allow(w.role, w.place, w.name)
 
 	// All permissions of others, and subjects of servers and stores.
@@ -283,9 +266,7 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 		tried++
 		// A consumer that would deliver to another's grants.
 		body := fmt.Sprintf(`{"stream_name":"KV_vestibule_documents","config":{"description":%q,"deliver_subject":"vestibule.v1.dublin.grant.edge-1","ack_policy":"none","deliver_policy":"all"}}`, marker)
-		if err := c.PublishRequest(s, "_INBOX."+natsbus.NodeInbox(w.role, w.place, w.name)+".x", []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.PublishRequest(s, "_INBOX."+natsbus.NodeInbox(w.role, w.place, w.name)+".x", []byte(body)))
 		refused("saying", s)
 	}
 	for _, s := range slices.Compact(hear) {
@@ -293,10 +274,7 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 			continue
 		}
 		tried++
-		sub, err := c.SubscribeSync(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := testkit.Must(c.SubscribeSync(s))(t)
 		refused("hearing", s)
 		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
 			t.Fatal(err)
@@ -340,25 +318,16 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 				continue
 			}
 			tried++
-			if err := c.PublishRequest(question, aim, []byte(body)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.PublishRequest(question, aim, []byte(body)))
 		}
-		own, err := c.SubscribeSync("_INBOX." + inbox(w) + ".>")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.PublishRequest(question, "_INBOX."+inbox(w)+".last", []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		own := testkit.Must(c.SubscribeSync("_INBOX." + inbox(w) + ".>"))(t)
+		testkit.NoError(t, c.PublishRequest(question, "_INBOX."+inbox(w)+".last", []byte(body)))
 		if _, err := own.NextMsg(10 * time.Second); err != nil {
 			t.Errorf("%s is not answered: %v", question, err)
 		}
 	}
 	for _, c := range witnesses {
-		if err := c.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Flush())
 	}
 	return tried
 }

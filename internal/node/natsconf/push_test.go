@@ -21,14 +21,10 @@ func TestNotificationsWithCredentials(t *testing.T) {
 	f := start(t)
 	ctx := testkit.Within(t)
 	global := f.node(natsbus.RoleGlobal, wire.Root, "global-0", "")
-	if err := global.EnsurePushes(ctx, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, global.EnsurePushes(ctx, 0))
 	docs := natsbus.NewDocuments(global, 0)
 	for _, doc := range []string{node.NotifierDocument, node.KeysDocument} {
-		if _, err := docs.Put(ctx, doc, []byte(doc), 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(docs.Put(ctx, doc, []byte(doc), 0))(t)
 	}
 	conn := f.node(natsbus.RoleNotifier, wire.Root, "notifier-0", natsbus.DocumentsDomain)
 	p := natsbus.NewPushes(conn)
@@ -56,30 +52,22 @@ func TestNotificationsWithCredentials(t *testing.T) {
 		read); got != "sealedcurrent" {
 		t.Error(got)
 	}
-	if err := p.Mark(ctx, []byte("told")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Mark(ctx, []byte("told")))
 	if got := testkit.Receive(t, "the mark", read); got != "told" {
 		t.Error(got)
 	}
 	first := seq
-	if err := edge.StorePush(ctx, 1, 2, []byte("again")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, edge.StorePush(ctx, 1, 2, []byte("again")))
 	for i, want := range []string{"again", ""} {
 		if i == 1 {
-			if err := errors.Join(p.End(ctx, 1, 2, first), p.End(ctx, 1, 2, seq)); err != nil { // the first is too late
-				t.Fatal(err)
-			}
+			testkit.NoError(t, errors.Join(p.End(ctx, 1, 2, first), p.End(ctx, 1, 2, seq))) // the first is too late
 		}
 		if got := testkit.Receive(t, "the change", read); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	for range 2 { // the second is the same
-		if err := p.Enqueue(ctx, []natsbus.Due{{Shard: 3, ID: "1.2.turn", Data: []byte("job")}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.Enqueue(ctx, []natsbus.Due{{Shard: 3, ID: "1.2.turn", Data: []byte("job")}}))
 	}
 	if oldest, err := global.Outbox(ctx); err != nil || time.Since(oldest) > time.Minute {
 		t.Errorf("the outbox: %v, %v", oldest, err)
@@ -108,14 +96,10 @@ func TestNotificationsWithCredentials(t *testing.T) {
 	})
 	states := make(chan string, 1)
 	unsubscribe, err := global.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) { states <- string(data) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer unsubscribe()
 	for _, subject := range []string{wire.NotifierSubject, wire.NotifyingSubject} {
-		if err := conn.Publish(subject, []byte("notifier-0")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, conn.Publish(subject, []byte("notifier-0")))
 	}
 	if got := testkit.Receive(t, "its state", states); got != "notifier-0" {
 		t.Error(got)

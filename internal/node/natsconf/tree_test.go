@@ -76,18 +76,9 @@ func testPlan(dir string) *natsconf.Plan {
 
 // TestObjectsFitTheirPods: whatever the flags say of machines, the objects have the folders and the port of deploy/k8s.
 func TestObjectsFitTheirPods(t *testing.T) {
-	ca, err := natsconf.NewAuthority(rand.Reader, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := testPlan(t.TempDir()).Files(time.Now(), ca)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods, err := os.ReadFile("../../../deploy/k8s/base/nats/nats.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := testkit.Must(natsconf.NewAuthority(rand.Reader, time.Now()))(t)
+	files := testkit.Must(testPlan(t.TempDir()).Files(time.Now(), ca))(t)
+	pods := testkit.Must(os.ReadFile("../../../deploy/k8s/base/nats/nats.yaml"))(t)
 	n := 0
 	for _, f := range files {
 		if filepath.Base(f.Path) != "kubernetes.yaml" {
@@ -126,20 +117,13 @@ func start(t *testing.T) *fleet {
 		t.Fatal(errs)
 	}
 	var err error
-	if f.ca, err = natsconf.NewAuthority(rand.Reader, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	files, err := f.plan.Files(time.Now(), f.ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.ca = testkit.Must(natsconf.NewAuthority(rand.Reader, time.Now()))(t)
+	files := testkit.Must(f.plan.Files(time.Now(), f.ca))(t)
 	for _, file := range files {
 		f.write(file.Path, file.Data)
 	}
 	cert, key, err := f.ca.Issue(rand.Reader, time.Now(), time.Hour, []string{witness})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	f.write("witness.crt", cert)
 	f.write("witness.key", key)
 	hub := f.serve(wire.Root, nil)
@@ -161,22 +145,15 @@ func start(t *testing.T) *fleet {
 func (f *fleet) write(name string, data []byte) {
 	f.t.Helper()
 	name = filepath.Join(f.dir, name)
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, os.MkdirAll(filepath.Dir(name), 0o700))
+	testkit.NoError(f.t, os.WriteFile(name, data, 0o600))
 }
 
 // options returns the written configuration of a place, on free ports, with the witness.
 func (f *fleet) options(place string, hub *url.URL) *server.Options {
 	f.t.Helper()
 	f.t.Setenv("NATS_SERVER_NAME", "nats-"+place)
-	o, err := server.ProcessConfigFile(filepath.Join(f.dir, place, "nats.conf"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	o := testkit.Must(server.ProcessConfigFile(filepath.Join(f.dir, place, "nats.conf")))(f.t)
 	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, "127.0.0.1",
 		server.RANDOM_PORT, true, true
 	o.SyncAlways = false // no test stops the machine, and three servers on one slow disk lose leases
@@ -199,10 +176,7 @@ func (f *fleet) options(place string, hub *url.URL) *server.Options {
 func (f *fleet) serve(place string, hub *url.URL) *url.URL {
 	f.t.Helper()
 	o := f.options(place, hub)
-	s, err := server.NewServer(o)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	s := testkit.Must(server.NewServer(o))(f.t)
 	s.Start()
 	f.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(20 * time.Second) {
@@ -218,10 +192,7 @@ func (f *fleet) serve(place string, hub *url.URL) *url.URL {
 // leafs returns the address of global's servers for leaf nodes.
 func (f *fleet) leafs() *url.URL {
 	f.t.Helper()
-	v, err := f.servers[wire.Root].Varz(nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	v := testkit.Must(f.servers[wire.Root].Varz(nil))(f.t)
 	return &url.URL{Scheme: "tls", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(v.LeafNode.Port))}
 }
 
@@ -247,13 +218,10 @@ func (f *fleet) node(role natsbus.Role, place, name, domain string) *natsbus.Con
 	if role == natsbus.RoleOperator {
 		inbox = natsbus.OperatorInbox
 	}
-	c, err := natsbus.Connect(natsbus.Options{
+	c := testkit.Must(natsbus.Connect(natsbus.Options{
 		URL: f.urls[place], Name: name, Inbox: inbox, Cert: cert, Key: key, CA: ca,
 		Domain: domain, Log: f.logger,
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	}))(f.t)
 	f.t.Cleanup(c.Close)
 	testkit.Eventually(f.t, name+" of "+place+" is let in", c.Connected)
 	return c
@@ -286,14 +254,11 @@ func (f *fleet) tree(total int) {
 	gc.Name, gc.DataDir, gc.Rooms, gc.DataCenters, gc.Bootstrap = "global-0", t.TempDir(),
 		filepath.Join(f.dir, "rooms.yaml"), f.plan.DataCenters, true
 	conn, clock := f.node(natsbus.RoleGlobal, wire.Root, gc.Name, ""), node.NewClock()
-	g, err := global.New(global.Options{
+	g := testkit.Must(global.New(global.Options{
 		Config: gc, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: f.logger,
 		Docs:  natsbus.NewDocuments(conn, natsbus.Auto, global.Watched...),
 		Lease: natsbus.NewLease(conn, wire.Root, gc.Name, natsbus.Auto, clock.Now).Bootstrap(true),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	f.global = g
 	f.run(g.Run)
 
@@ -302,28 +267,22 @@ func (f *fleet) tree(total int) {
 		rc.Name, rc.DataCenter, rc.DataDir, rc.Bootstrap = "regional-0", dc, t.TempDir(), true
 		conn, clock := f.node(natsbus.RoleRegional, dc, rc.Name, ""), node.NewClock()
 		up := conn.WithDomain(natsbus.DocumentsDomain)
-		r, err := regional.New(regional.Options{
+		r := testkit.Must(regional.New(regional.Options{
 			Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: up, Desk: conn, Clock: clock,
 			Reg: prometheus.NewRegistry(), Log: f.logger,
 			Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 			Lease:    natsbus.NewLease(conn, "regional."+dc, rc.Name, natsbus.Auto, clock.Now).Bootstrap(true),
 			Promises: natsbus.NewPromises(conn, dc, natsbus.Auto),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		f.run(r.Run)
 		for _, name := range f.plan.Edges {
 			ec := edge.DefaultConfig()
 			ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = name, dc, t.TempDir(), "127.0.0.1:0"
 			conn := f.node(natsbus.RoleEdge, dc, name, natsbus.DocumentsDomain)
-			e, err := edge.New(edge.Options{
+			e := testkit.Must(edge.New(edge.Options{
 				Config: ec, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: f.logger,
 				Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			f.run(e.Run)
 			f.edges[dc+" "+name] = e
 		}
@@ -337,16 +296,9 @@ func (f *fleet) tree(total int) {
 func (f *fleet) visit(edge string) string {
 	f.t.Helper()
 	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	a, err := c.Get(f.edges[edge].URL() + "/")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	a := testkit.Must(c.Get(f.edges[edge].URL() + "/"))(f.t)
 	defer a.Body.Close()
-	body, err := io.ReadAll(a.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return string(body)
+	return string(testkit.Must(io.ReadAll(a.Body))(f.t))
 }
 
 // dial returns a plain connection with the certificate of a user, and the server's errors.
@@ -365,20 +317,10 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	f := start(t)
 	// An unreferenced section of promises: the regional removes it.
 	w, _, err := f.dial("nairobi", filepath.Join(f.dir, "witness.crt"), filepath.Join(f.dir, "witness.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := w.JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	promises, err := js.KeyValue("vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := promises.Put("nairobi.1-0000000000000001.1", []byte("left")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	js := testkit.Must(w.JetStream())(t)
+	promises := testkit.Must(js.KeyValue("vestibule_promises"))(t)
+	testkit.Must(promises.Put("nairobi.1-0000000000000001.1", []byte("left")))(t)
 
 	f.tree(4)
 	for name := range f.edges {
@@ -392,10 +334,7 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	})
 
 	// Changed rooms reach every edge.
-	data, err := os.ReadFile(filepath.Join(f.dir, "rooms.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(filepath.Join(f.dir, "rooms.yaml")))(t)
 	f.write("rooms.yaml", bytes.Replace(data, []byte("total_active_users: 4"), []byte("total_active_users: 40"), 1))
 	for name := range f.edges {
 		testkit.Eventually(t, "there is room again at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
@@ -411,12 +350,8 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 		list, revision, err = docs.Get(ctx, node.MembersDocument)
 		return err == nil && list != nil
 	})
-	if _, err := docs.Put(ctx, node.MembersDocument, list, revision); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := docs.Put(ctx, node.InitDocument, []byte(`{"done":"before"}`), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(docs.Put(ctx, node.MembersDocument, list, revision))(t)
+	testkit.Must(docs.Put(ctx, node.InitDocument, []byte(`{"done":"before"}`), 0))(t)
 	if _, err := (&members.List{Docs: docs}).Init(ctx); !errors.Is(err, members.ErrInitialized) {
 		t.Errorf("an old fleet is initialized: %v", err)
 	}

@@ -21,37 +21,24 @@ import (
 // rewrite writes the configuration of the plan anew, in place of removed users.
 func (f *fleet) rewrite() {
 	f.t.Helper()
-	gone, err := f.plan.Unnamed(f.dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	files, err := f.plan.Files(time.Now(), f.ca)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	gone := testkit.Must(f.plan.Unnamed(f.dir))(f.t)
+	files := testkit.Must(f.plan.Files(time.Now(), f.ca))(f.t)
 	for _, file := range files {
 		f.write(file.Path, file.Data)
 	}
-	if err := natsconf.Remove(f.dir, gone); err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, natsconf.Remove(f.dir, gone))
 }
 
 // reload makes the server of a place read its configuration, as SIGHUP does.
 func (f *fleet) reload(place string, hub *url.URL) {
 	f.t.Helper()
 	s, o := f.servers[place], f.options(place, hub)
-	v, err := s.Varz(nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	v := testkit.Must(s.Varz(nil))(f.t)
 	o.Port, o.HTTPPort = v.Port, v.HTTPPort
 	if hub == nil {
 		o.LeafNode.Port = v.LeafNode.Port
 	}
-	if err := s.ReloadOptions(o); err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, s.ReloadOptions(o))
 }
 
 // A data centre is added, and users are removed, while the servers run: verify says when the servers know it.
@@ -91,9 +78,7 @@ func TestVerifySaysWhatAReloadDid(t *testing.T) {
 	}
 	f.serve("lima", hub)
 	conn := f.node(natsbus.RoleProvision, "lima", "provision", "")
-	if _, err := conn.Provision(t.Context(), "lima", natsbus.Auto); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(conn.Provision(t.Context(), "lima", natsbus.Auto))(t)
 	_, err := conn.Provision(t.Context(), "lima", 3)
 	if differ, ok := errors.AsType[*natsbus.ReplicasError](err); !ok || len(differ.Streams) != 2 ||
 		!strings.Contains(err.Error(), "nats stream edit KV_vestibule_leases --replicas 3") {
@@ -124,12 +109,8 @@ func TestVerifyNamesThePlaces(t *testing.T) {
 		"ca.crt",
 	} {
 		name := filepath.Join(dir, filepath.FromSlash(file))
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		testkit.NoError(t, os.WriteFile(name, nil, 0o600))
 	}
 	for _, c := range []struct{ dir, place, want string }{
 		{

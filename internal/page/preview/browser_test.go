@@ -500,14 +500,8 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 // above.
 func TestPlacesInABrowser(t *testing.T) {
 	ctx := browsertest.Open(t)
-	script, err := os.ReadFile("../page.js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	places, err := os.ReadFile("../testdata/places.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := testkit.Must(os.ReadFile("../page.js"))(t)
+	places := testkit.Must(os.ReadFile("../testdata/places.json"))(t)
 	_, after, ok := strings.Cut(string(script), "// The arithmetic of places")
 	sums, _, ok2 := strings.Cut(after, "// End of the arithmetic.")
 	if !ok || !ok2 {

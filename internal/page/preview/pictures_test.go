@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "take the pictures of docs/images anew")
@@ -96,31 +97,22 @@ func TestPictures(t *testing.T) {
 		s.play(func(s *site) { s.down = false })
 		file := filepath.Join(folder, p.name+".png")
 		if *rewrite {
-			if err := os.WriteFile(file, describe(now, words), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(file, describe(now, words), 0o644))
 			continue
 		}
-		kept, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := testkit.Must(os.ReadFile(file))(t)
 		if was := description(kept); was != words {
 			t.Errorf("%s is stale: make pictures.\nIt shows   %s\nThe page is %s", file, was, words)
 		} else if differs := compare(t, kept, now); differs != "" {
 			t.Errorf("%s is stale: make pictures. %s", file, differs)
 		}
 	}
-	kept, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := testkit.Must(os.ReadDir(folder))(t)
 	for _, f := range kept {
 		if !files[f.Name()] && !strings.HasPrefix(f.Name(), "console-") { // those are of the console's tests
+			err := fmt.Errorf("%s is no picture of this test: make pictures", f.Name())
 			if *rewrite {
 				err = os.Remove(filepath.Join(folder, f.Name()))
-			} else {
-				err = fmt.Errorf("%s is no picture of this test: make pictures", f.Name())
 			}
 			if err != nil {
 				t.Error(err)
@@ -180,11 +172,7 @@ func compare(t *testing.T, a, b []byte) string {
 
 func decode(t *testing.T, picture []byte) image.Image {
 	t.Helper()
-	img, err := png.Decode(bytes.NewReader(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
+	return testkit.Must(png.Decode(bytes.NewReader(picture)))(t)
 }
 
 // mean returns the mean red, green and blue of a block, each 0 to 255.

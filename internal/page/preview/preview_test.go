@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 )
 
@@ -19,10 +20,7 @@ func ask(t *testing.T, h http.Handler, method, path, accept string) (int, http.H
 	r := httptest.NewRequest(method, path, nil)
 	r.Header.Set("Accept", accept)
 	h.ServeHTTP(w, r)
-	body, err := io.ReadAll(w.Result().Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := testkit.Must(io.ReadAll(w.Result().Body))(t)
 	return w.Code, w.Result().Header, string(body)
 }
 
@@ -78,9 +76,7 @@ func TestPreviewsOfAFile(t *testing.T) {
 		{"<h1>{{peopleAhed}}</h1>", "<h1></h1>", http.StatusOK},
 		{":root{--vr-accent:#123456}", "<style>:root{--vr-accent:#123456}</style>", http.StatusOK},
 	} {
-		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(tc.text), 0o600))
 		if code, _, body := ask(t, h, http.MethodGet, "/queued", "text/html"); code != tc.code ||
 			!strings.Contains(body, tc.want) {
 			t.Errorf("%q: %d %.200q", tc.text, code, body)

@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 // lender is an allocator with two data centres, dublin and nairobi, that report as a test says.
@@ -32,9 +33,7 @@ var sale = room.IDOf("sale")
 
 func newLender(t *testing.T, wall string, total, rate uint64) *lender {
 	at, err := time.Parse("2006-01-02 15:04:05", "2021-05-27 "+wall)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l := &lender{
 		t: t, now: fleettime.Mono(time.Hour), wall: fleettime.TimeOf(at), seq: map[string]uint64{},
 		acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{},
@@ -73,9 +72,7 @@ func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 	}
 	for clock, n := range arrivals {
 		at, err := time.Parse("2006-01-02 15:04", "2021-05-27 "+clock)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		testkit.NoError(l.t, err)
 		r.Arrivals = append(r.Arrivals, wire.Minute{Start: fleettime.TimeOf(at), N: n})
 	}
 	l.root.Observe(l.now, wire.Report{

@@ -12,17 +12,12 @@ import (
 	"pgregory.net/rapid"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestParse(t *testing.T) {
-	data, err := os.ReadFile("testdata/rooms.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("testdata/rooms.yaml"))(t)
+	got := testkit.Must(Parse(data))(t)
 	want := room.Document{
 		Rooms: []room.Settings{
 			{
@@ -57,9 +52,7 @@ func TestParse(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := room.NewSet(got, 1); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(room.NewSet(got, 1))(t)
 	for _, none := range []string{
 		"rooms: []", "rooms: []\nhosts: []\n", "{rooms: []}", "---\nrooms: []\n...\n",
 		`{"rooms":[],"hosts":[]}`,
@@ -344,10 +337,7 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	data, err := os.ReadFile("testdata/rooms.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("testdata/rooms.yaml"))(f)
 	f.Add(data)
 	for _, s := range []string{
 		good, "rooms: []", "rooms: [*a]", "&a rooms: [*a]", "rooms: &a [*a]", "? [a]\n: b", "rooms:\n  - <<: *a",
@@ -364,14 +354,9 @@ func FuzzParse(f *testing.F) {
 			if _, err := room.NewSet(doc, 1); err != nil {
 				t.Fatalf("%q is parsed, but %v", data, err)
 			}
-			encoded, err := room.EncodeDocument(doc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			encoded := testkit.Must(room.EncodeDocument(doc))(t)
 			// Parsed rooms can be published. JSON is YAML, so it can be parsed here too, but for empty texts.
-			if _, err := room.DecodeDocument(encoded); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(room.DecodeDocument(encoded))(t)
 			return
 		}
 		var fs room.Faults

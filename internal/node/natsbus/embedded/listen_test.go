@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // TestBeyondLoopback: addresses that other machines can reach are reported.
@@ -23,9 +25,7 @@ func TestBeyondLoopback(t *testing.T) {
 func TestPassword(t *testing.T) {
 	write := func(t *testing.T, dir, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, passwordFile), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, passwordFile), []byte(text), 0o600))
 	}
 	const mine = "correct-horse-battery-staple"
 	for name, tc := range map[string]struct {
@@ -46,14 +46,10 @@ func TestPassword(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			if tc.stored {
-				if err := os.MkdirAll(filepath.Join(dir, Store), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.MkdirAll(filepath.Join(dir, Store), 0o700))
 			}
 			if tc.file != "" {
-				if err := os.MkdirAll(dir, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.MkdirAll(dir, 0o700))
 				write(t, dir, tc.file)
 			}
 			got, err := password(dir, tc.beyond)
@@ -69,9 +65,7 @@ func TestPassword(t *testing.T) {
 			if len(got) < minPassword {
 				t.Errorf("made %q", got)
 			}
-			if err := os.MkdirAll(filepath.Join(dir, Store), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Join(dir, Store), 0o700))
 			if again, err := password(dir, tc.beyond); again != got || err != nil {
 				t.Errorf("%q, after the next start %q, %v", got, again, err)
 			}

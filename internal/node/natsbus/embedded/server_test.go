@@ -31,10 +31,7 @@ func start(t *testing.T, o embedded.Options) *embedded.Server {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	s, err := embedded.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(embedded.Start(o))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -43,10 +40,7 @@ var eventually = testkit.Eventually
 
 // A server that cannot run reports the reason at once.
 func TestAServerThatCannotRunSaysWhy(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	for name, c := range map[string]struct {
 		o    embedded.Options
@@ -87,19 +81,14 @@ func TestJoin(t *testing.T) {
 			Embedded: true, Listen: c.listen,
 			Replicas: 1,
 		}, &closer, quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		url := server.URL()
 		eventually(t, "connected", conn.Connected)
 		if (url != "") != c.url {
 			t.Errorf("listen %q: reached at %q", c.listen, url)
 		}
 		if url != "" {
-			other, err := natsbus.Connect(natsbus.Options{URL: url, Name: "other", Log: quiet})
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := testkit.Must(natsbus.Connect(natsbus.Options{URL: url, Name: "other", Log: quiet}))(t)
 			eventually(t, "another process connects", other.Connected)
 			other.Close()
 		}
@@ -118,18 +107,13 @@ func TestAServerThatLeavesLoopbackGetsAPassword(t *testing.T) {
 		cfg := node.DefaultServer()
 		cfg.Embedded, cfg.Listen, cfg.Replicas = true, c.listen, 1
 		conn, server, err := embedded.Join("n", "n", dir, &cfg, &closer, quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		eventually(t, "connected", conn.Connected)
 		_, err = os.Stat(filepath.Join(dir, "nats.password"))
 		if got := err == nil; got != c.password {
 			t.Errorf("%s: a password: %v, want %v", c.listen, got, c.password)
 		}
-		u, err := url.Parse(server.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := testkit.Must(url.Parse(server.URL()))(t)
 		other, err := nats.Connect("nats://127.0.0.1:" + u.Port())
 		if got := err == nil; got == c.password {
 			t.Errorf("%s: a stranger is in: %v", c.listen, got)
@@ -150,17 +134,13 @@ func TestAServerAsksForItsPassword(t *testing.T) {
 	for credentials, asks := range map[string]bool{node.AutoCredentials: true, node.NoCredentials: false} {
 		t.Run(credentials, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "nats.password"), []byte(secret+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, "nats.password"), []byte(secret+"\n"), 0o600))
 			var closer node.Closer
 			defer closer.Close(quiet)
 			cfg := cfg
 			cfg.Credentials = credentials
 			conn, server, err := embedded.Join("n", "n", dir, &cfg, &closer, quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			eventually(t, "its own node is connected", conn.Connected)
 			addr := strings.TrimPrefix(server.URL(), "nats://")
 			for who, want := range map[string]bool{
@@ -181,13 +161,10 @@ func TestAServerAsksForItsPassword(t *testing.T) {
 			start(t, embedded.Options{Domain: "leaf", Hubs: []string{"nats-leaf://vestibule:" + secret + "@" + leafs}})
 			eventually(t, "the leaf node that knows the password has joined", func() bool { return server.Others() == 1 })
 			var said testkit.Log
-			other, err := embedded.Start(embedded.Options{
+			other := testkit.Must(embedded.Start(embedded.Options{
 				Name: "stranger", Dir: t.TempDir(), Domain: "stranger", Hubs: []string{"nats-leaf://" + leafs},
 				Log: slog.New(slog.NewTextHandler(&said, nil)),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			defer other.Stop()
 			eventually(t, "a leaf node that does not is answered",
 				func() bool { return said.Has("Authorization Violation") || server.Others() == 2 })
@@ -218,13 +195,8 @@ func TestOutlive(t *testing.T) {
 				Embedded: true, Listen: "127.0.0.1:0",
 				Replicas: 1,
 			}, &closer, quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
-			other, err := natsbus.Connect(natsbus.Options{URL: server.URL(), Name: "other", Log: quiet})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
+			other := testkit.Must(natsbus.Connect(natsbus.Options{URL: server.URL(), Name: "other", Log: quiet}))(t)
 			defer other.Close()
 			eventually(t, "both are connected", func() bool { return conn.Connected() && other.Connected() })
 			ctx, end := context.WithCancelCause(context.Background())
@@ -265,31 +237,22 @@ func TestLeafNodes(t *testing.T) {
 	leaf := start(t, embedded.Options{Domain: "dublin", Hubs: []string{"nats-leaf://" + leafs}})
 	connect := func(s *embedded.Server, domain string) *natsbus.Conn {
 		c, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: "n-" + domain, Domain: domain, Log: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		t.Cleanup(c.Close)
 		eventually(t, "connected", c.Connected)
 		return c
 	}
 	global, regional := connect(hub, "hub"), connect(leaf, "dublin")
 	heard := make(chan struct{}, 1000)
-	cancel, err := regional.Subscribe("x", func(string, []byte) { heard <- struct{}{} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	cancel := testkit.Must(regional.Subscribe("x", func(string, []byte) { heard <- struct{}{} }))(t)
 	defer cancel()
 	eventually(t, "a message crosses", func() bool {
-		if err := global.Publish("x", nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, global.Publish("x", nil))
 		return len(heard) > 0
 	})
 	ctx, stop := context.WithTimeout(t.Context(), 15*time.Second)
 	defer stop()
-	if _, err := natsbus.NewDocuments(global, 1).Put(ctx, "rooms", []byte("r"), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(natsbus.NewDocuments(global, 1).Put(ctx, "rooms", []byte("r"), 0))(t)
 	data, _, err := natsbus.NewDocuments(regional.WithDomain("hub"), 0).Get(ctx, "rooms")
 	if err != nil || string(data) != "r" {
 		t.Errorf("in global's domain: %q, %v", data, err)
@@ -307,10 +270,7 @@ func TestTheStoreRecoversFromAFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { unmount(t, dir) })
 	s := start(t, embedded.Options{Dir: filepath.Join(dir, "store")})
-	conn, err := natsbus.Connect(s.Client("node", "node", quiet))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(natsbus.Connect(s.Client("node", "node", quiet)))(t)
 	t.Cleanup(conn.Close)
 	docs, revision := natsbus.NewDocuments(conn, 1), uint64(0)
 	put := func() error {
@@ -324,20 +284,13 @@ func TestTheStoreRecoversFromAFullDisk(t *testing.T) {
 	}
 	eventually(t, "the store takes a document", func() bool { return put() == nil })
 	first := revision
-	filler, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
+	filler := testkit.Must(os.Create(filepath.Join(dir, "filler")))(t)
+	for err := error(nil); err == nil; {
 		_, err = filler.Write(make([]byte, 4096))
 	}
-	if err := filler.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, filler.Close())
 	eventually(t, "the store refuses a document", func() bool { return put() != nil })
-	if err := os.Remove(filler.Name()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filler.Name()))
 	began := time.Now()
 	eventually(t, "the store takes a document again", func() bool { return put() == nil })
 	t.Logf("writes after %v (goal 10 s), revisions %d and %d", time.Since(began).Round(time.Millisecond), first, revision)
