@@ -27,7 +27,7 @@ import (
 
 var crowds = flag.Int("crowds", 0, "rooms of each crowd in TestCrowds; 0: it is skipped (`make crowd`)")
 
-// TestCrowds runs the crowds of sim.Crowds as HTTP clients with separate cookies and connections against four edges in
+// TestCrowds runs the crowds of sim.Crowds and sim.Flashes as HTTP clients with separate cookies and connections against four edges in
 // two data centres. It compares every forecast with the actual wait and prints the figures of each crowd, and of all its
 // rooms, next to their goals. The same figures on virtual time: `make figures ONLY=crowds`.
 func TestCrowds(t *testing.T) {
@@ -38,7 +38,7 @@ func TestCrowds(t *testing.T) {
 	h := &hall{origin: startSite(t, bin).at["url"]}
 	_, h.Info = demo(t, exec.CommandContext(t.Context(), filepath.Join(bin, "vestibule"), "demo",
 		"--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data"), "--edges", "2", "--origin", h.origin))
-	for i, c := range sim.Crowds() {
+	for i, c := range slices.Concat(sim.Crowds(), sim.Flashes()) {
 		for n := range *crowds {
 			h.rooms = append(h.rooms, &crowdRoom{Crowd: c, name: fmt.Sprintf("crowd-%d-%d", i, n)})
 		}

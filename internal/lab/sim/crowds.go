@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"vestibule/internal/core/draw"
@@ -44,6 +45,19 @@ const Heard = 3 * time.Second
 
 // Start returns when the event of a draw begins, after the first arrival: a draw is announced at least a minute before.
 func (x *Crowd) Start() time.Duration { return max(x.Over+draw.Lead+2*time.Second, 65*time.Second) }
+
+// Flashes returns crowds that come within a second, as at the opening of a sale.
+func Flashes() (out []Crowd) {
+	for _, session := range []time.Duration{20 * time.Second, 40 * time.Second} {
+		for _, n := range []int{250, 1000} {
+			out = append(out, Crowd{
+				Name: fmt.Sprintf("flash of %d, sessions of %v", n, session), Total: n * 3 / 20, Rate: 6000, Session: session,
+				Pages: 3, Think: 4 * time.Second, Move: 0.2, People: n, Over: time.Second, Error: 0.12,
+			})
+		}
+	}
+	return out
+}
 
 // Crowds returns all crowds. In a rush the doors have just opened; a cold room has had no ended session recently; the
 // other crowds come a little faster than they can be admitted.

@@ -70,19 +70,10 @@ func rushes() []Crowd {
 	return out
 }
 
-// flashes are the rushes if all visitors come within a second.
-func flashes() []Crowd {
-	out := rushes()
-	for i := range out {
-		out[i].Over, out[i].Name = time.Second, strings.Replace(out[i].Name, "rush", "flash", 1)
-	}
-	return out
-}
-
 // flashesTold counts the people that a forecast misleads if all come within a second.
 func flashesTold(f *Finding, seeds int) {
 	worst, soon := 0.0, 0.0
-	for _, x := range flashes() {
+	for _, x := range Flashes() {
 		all := f.words(&x, x.Name, seeds)
 		worst, soon = max(worst, all.Error()), max(soon, all.MisledSoon())
 	}
