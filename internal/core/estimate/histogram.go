@@ -4,7 +4,9 @@
 // No component stores a list of waiting visitors. Edges count them in a [Histogram] of join times, which is summed
 // up the tree to the coordinator and sent down again as a digest. Visitors are assumed to be spread evenly inside a
 // slice, so positions and the cutoff are finer than the slices. The one knob is the number of slices that a
-// histogram is compacted to: bytes on the wire against the error of a position, at most the visitors of one slice.
+// histogram is compacted to: bytes on the wire against the error of a position, at most the visitors of one slice. A
+// thousand visitors may come within the second of a slice, and the first of them enter: the others are spread over the
+// rest of it (see [Histogram.From]).
 //
 // Everything here is advisory. It decides the order of admission and the numbers shown, never how many visitors may
 // enter.
