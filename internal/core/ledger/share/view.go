@@ -102,7 +102,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	all := estimate.Sum(append(x.Absent, here)...).Clamp()
 	known := all.Total()
 	all, joining := x.expect(ft, all, known)
-	all = all.From(x.front(), max(0, x.Overdue))
+	all = x.begin(all)
 	x.Flow.Sample(now, &x.Tally, known)
 	v := &wire.View{
 		At: ft, Cutoff: estimate.Open, Park: estimate.Open,
@@ -122,13 +122,17 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	return v
 }
 
-// front returns the place of the first visitor of the line that is not overdue: of the oldest held one, if most of the
-// first visitors are held. It returns 0 for unknown, and without an order of places.
-func (x *Prospect) front() fleettime.Time {
-	if x.Random || len(x.HeldJoined) == 0 || 2*x.Held < min(x.People(), headHeld) {
-		return 0
+// aRush is the number of visitors of a slice from which on it is begun anew.
+const aRush = 8
+
+// begin begins a slice with many visitors at the place of the oldest held one, if most of the first visitors are held:
+// those before it have entered, but for the overdue ones and the few between two polls.
+func (x *Prospect) begin(all estimate.Histogram) estimate.Histogram {
+	most := min(x.People(), headHeld)
+	if x.Random || len(x.HeldJoined) == 0 || 2*x.Held < most || all.SliceOf(x.HeldJoined[0]).N < aRush {
+		return all
 	}
-	return x.HeldJoined[0]
+	return all.From(x.HeldJoined[0], max(0, x.Overdue)+max(0, most-x.Held)/x.Held)
 }
 
 // rush bounds the expected first returns, as a multiple of T, beyond the number of visitors that wait already. The first
