@@ -82,8 +82,12 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	defer cancel()
 	if !p.recalled {
 		last, revision, err := jsondoc.Read[node.MembersStatus](ctx, p.docs, node.MembersStatusDocument)
-		if p.recalled = err == nil || revision != 0; err != nil {
-			return fmt.Errorf("the state that a predecessor published: %w", err)
+		p.recalled = err == nil || revision != 0
+		if err != nil && p.recalled {
+			return fmt.Errorf("the state that a predecessor published cannot be read, it is replaced: %w", err)
+		}
+		if err != nil {
+			return err
 		}
 		if last != nil {
 			last.Silences(now, p.recallSilence)
