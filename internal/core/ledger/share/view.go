@@ -128,8 +128,11 @@ const aRush = 8
 // begin begins a slice with many visitors at the place of the oldest held one, if most of the first visitors are held:
 // those before it have entered, but for the overdue ones and the few between two polls.
 func (x *Prospect) begin(all estimate.Histogram) estimate.Histogram {
+	if x.Random || len(x.HeldJoined) == 0 || all.SliceOf(x.HeldJoined[0]).N < aRush {
+		return all
+	}
 	most := min(x.People(), headHeld)
-	if x.Random || len(x.HeldJoined) == 0 || 2*x.Held < most || all.SliceOf(x.HeldJoined[0]).N < aRush {
+	if 2*x.Held < most {
 		return all
 	}
 	return all.From(x.HeldJoined[0], max(0, x.Overdue)+max(0, most-x.Held)/x.Held)
