@@ -265,8 +265,9 @@ function placed(n) {
 	if (now.state == "closed" ? !n.closed && !n.pausedBy : n.closed) return soon();
 	if (!n.line || "queued next paused before".indexOf(now.state) < 0) return;
 	var was = near, joined = at(now), early = now.state == "before", p = place(n, joined);
-	// In a long queue the answer knows sooner whether all visitors in front of a newcomer are counted.
-	var counted = !now.counting || n.cutoff < 8.64e15 && n.at >= joined + (p.total < 20 ? 2000 : 8000);
+	// Visitors in front of a newcomer may be missing in the first messages. In a long queue the answer knows sooner whether
+	// all are counted.
+	var counted = n.at >= joined + (now.counting && p.total > 19 ? 8000 : 2000) && (!now.counting || n.cutoff < 8.64e15);
 	// If nothing is shown here, the answer to the next poll has more.
 	if (counted && !lots(now) && (!early || !n.starts && n.at >= Date.parse(now.startsAt))) show(shown(n, p));
 	else if (state == "offline") show(now);

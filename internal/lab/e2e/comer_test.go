@@ -51,7 +51,7 @@ func (r *crowdRoom) comer(h *hall, rng *rand.Rand, begin time.Time, page bool) *
 func (p *comer) since() time.Duration { return time.Since(p.begin) }
 
 // ask sends one request; inside reports that the site answered.
-func (p *comer) ask(ctx context.Context, poll bool) (n visitor.Shown, inside bool, err error) {
+func (p *comer) ask(ctx context.Context, poll string) (n visitor.Shown, inside bool, err error) {
 	if p.rng.IntN(5) == 0 { // a load balancer sends the next request elsewhere
 		p.edge = p.rng.IntN(len(p.h.Edges))
 	}
@@ -93,10 +93,10 @@ func (p *comer) record(n *visitor.Shown, answer bool) {
 // waitInside waits until the person is inside.
 func (p *comer) waitInside(ctx context.Context) (joined, entered time.Duration, ok bool) {
 	joined, p.place = p.since(), fleettime.TimeOf(time.Now())
-	n, inside, err := p.ask(ctx, false)
+	n, inside, err := p.ask(ctx, "")
 	for err != nil && ctx.Err() == nil {
 		pause(ctx, time.Second)
-		n, inside, err = p.ask(ctx, false)
+		n, inside, err = p.ask(ctx, "")
 	}
 	if err == nil && !inside {
 		p.record(&n, true)
@@ -114,7 +114,7 @@ func (p *comer) waitInside(ctx context.Context) (joined, entered time.Duration, 
 func (p *comer) poll(ctx context.Context, n visitor.Shown) bool {
 	for ctx.Err() == nil {
 		pause(ctx, n.Retry())
-		next, inside, err := p.ask(ctx, false)
+		next, inside, err := p.ask(ctx, "")
 		if inside {
 			return true
 		}
@@ -143,7 +143,7 @@ func (p *comer) watch(ctx context.Context, n visitor.Shown) bool {
 	}()
 	defer func() { stop(); <-done }()
 
-	near, said := false, time.Time{}
+	near, said, fresh := false, time.Time{}, "now"
 	var due time.Time
 	later := func(s float64) {
 		if !near && n.State != "before" && time.Since(said) < 12*time.Second {
@@ -151,7 +151,9 @@ func (p *comer) watch(ctx context.Context, n visitor.Shown) bool {
 		}
 		due = time.Now().Add(time.Duration(s * float64(time.Second)))
 	}
-	later(n.RetryAfterSeconds)
+	if later(n.RetryAfterSeconds); n.Counting {
+		later(1)
+	}
 	for {
 		timer := time.NewTimer(time.Until(due))
 		select {
@@ -177,14 +179,14 @@ func (p *comer) watch(ctx context.Context, n visitor.Shown) bool {
 			}
 		case <-timer.C:
 			sent := time.Now()
-			next, inside, err := p.ask(ctx, true)
+			next, inside, err := p.ask(ctx, fresh)
 			switch {
 			case err != nil:
 				later(2)
 				continue
 			case inside || next.State == "entering" || next.State == "reload":
 				for !inside && ctx.Err() == nil {
-					if _, inside, err = p.ask(ctx, false); err != nil {
+					if _, inside, err = p.ask(ctx, ""); err != nil {
 						pause(ctx, time.Second)
 					}
 				}
@@ -200,6 +202,9 @@ func (p *comer) watch(ctx context.Context, n visitor.Shown) bool {
 			}
 			n = next
 			p.record(&n, true)
+			if fresh = "1"; n.Counting {
+				fresh = "now"
+			}
 			if n.IsRandom() {
 				near = n.RetryAfterSeconds < 4
 			}
@@ -214,11 +219,12 @@ func (p *comer) watch(ctx context.Context, n visitor.Shown) bool {
 
 // placed returns the state that page.js shows after a message.
 func placed(b *waitingpage.Broadcast, now *visitor.Shown) (visitor.Shown, bool) {
-	v := b.View
-	if v == nil || now.Counting || now.IsRandom() || now.PeopleAhead < 0 || now.State != "queued" && now.State != "next" {
+	v, joined := b.View, now.Standing()
+	if v == nil || now.Counting || now.IsRandom() || now.PeopleAhead < 0 || now.State != "queued" && now.State != "next" ||
+		b.Now < joined.Add(2*time.Second) { // visitors in front may be missing
 		return *now, false
 	}
-	s, joined := *now, now.Standing()
+	s := *now
 	place := v.Place(joined, true)
 	wait, ok := v.Wait(place)
 	w, f := wait.Seconds(), 1.0
@@ -253,7 +259,7 @@ func isNear(b *waitingpage.Broadcast, now *visitor.Shown) bool {
 func (p *comer) browse(ctx context.Context) {
 	for p.rng.Float64() > 1/p.r.Pages {
 		pause(ctx, time.Duration(p.rng.ExpFloat64()*float64(p.r.Think)))
-		if _, inside, err := p.ask(ctx, false); ctx.Err() != nil || err == nil && !inside {
+		if _, inside, err := p.ask(ctx, ""); ctx.Err() != nil || err == nil && !inside {
 			return // the session has expired: the person leaves
 		}
 	}

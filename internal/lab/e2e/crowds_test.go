@@ -117,7 +117,7 @@ func (h *hall) edit(t *testing.T, change func()) {
 
 // play runs the crowd, and returns the forecasts once everybody is inside.
 func (r *crowdRoom) play(t *testing.T, h *hall) *sim.Words {
-	ctx, stop := context.WithTimeout(t.Context(), r.Over+5*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), r.Over+10*time.Minute)
 	defer stop()
 	if r.Draw {
 		r.announce(ctx, t, h)

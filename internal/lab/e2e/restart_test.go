@@ -195,7 +195,7 @@ func (c *crowd) since() time.Duration { return time.Since(c.begun) }
 func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session time.Duration) {
 	w := wait{edge: g.url, joined: c.since()}
 	for ctx.Err() == nil {
-		a, err := g.AskJSON(ctx, g.url+"/", false)
+		a, err := g.AskJSON(ctx, g.url+"/", "")
 		if a.Inside {
 			break
 		}

@@ -92,7 +92,7 @@ func newShopper(t *testing.T, addr string) shopper {
 
 // look requests the page: the visitor is inside, or joined then; neither without an answer.
 func (s shopper) look() (inside bool, joined time.Time) {
-	a, err := s.AskJSON(context.Background(), s.url+"/", false)
+	a, err := s.AskJSON(context.Background(), s.url+"/", "")
 	if err != nil {
 		return false, time.Time{}
 	}

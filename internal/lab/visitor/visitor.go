@@ -162,15 +162,16 @@ func (a *Answer) Waiting() bool {
 	return a.Shown.State != "" && (a.Status == http.StatusOK || a.Status == http.StatusTooManyRequests) && a.Retry >= 0
 }
 
-// AskJSON requests a page like an app. With poll it asks for the state only, like the waiting page's script.
-func (v *Visitor) AskJSON(ctx context.Context, url string, poll bool) (Answer, error) {
+// AskJSON requests a page like an app. With a poll it asks for the state only, like the waiting page's script: "now" for
+// an answer at once, "1" for one that may be held until the turn.
+func (v *Visitor) AskJSON(ctx context.Context, url, poll string) (Answer, error) {
 	req, err := v.Request(ctx, url)
 	if err != nil {
 		return Answer{}, err
 	}
 	req.Header.Set("Accept", "application/json")
-	if poll {
-		req.Header.Set("Vestibule-Poll", "1")
+	if poll != "" {
+		req.Header.Set("Vestibule-Poll", poll)
 	}
 	return v.Do(req)
 }
