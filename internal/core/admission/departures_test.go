@@ -342,15 +342,15 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				want, newest := map[int64]float64{}, second()/windowLen
 				for _, g := range guests {
 					if g.there && g.last/windowLen > newest-windowsKept {
-						want[g.ticket.Joined.Second()]++
+						want[cellOf(g.ticket.Joined)]++
 					}
 				}
 				got := stateOf(e).line.queue.wait.histogram()
 				for _, s := range got {
-					if join := s.Start.Second(); want[join] != s.N {
-						rt.Fatalf("%v are counted who joined at %d, want %v", s.N, join, want[join])
+					if cell := cellOf(s.Start); want[cell] != s.N {
+						rt.Fatalf("%v are counted who joined in cell %d, want %v", s.N, cell, want[cell])
 					}
-					delete(want, s.Start.Second())
+					delete(want, cellOf(s.Start))
 				}
 				if len(want) > 0 {
 					rt.Fatalf("not counted: %v", want)

@@ -184,7 +184,8 @@ func (d *Decision) forecast(ft, changed fleettime.Time) {
 // counting reports whether a visitor's position is still unknown: reports have not covered its join time.
 //
 //   - The view has no queue, or is older than the place.
-//   - Too many visitors in front joined after the view. Their number is extrapolated from the seconds before.
+//   - Too many visitors in front joined after the reports in the view. Their number is extrapolated from the seconds
+//     before, in which a crowd may have come faster and faster.
 func counting(ft fleettime.Time, v *wire.View, t *ticket.Ticket) bool {
 	if ft.Sub(t.Joined) > countFor {
 		return false
@@ -192,7 +193,7 @@ func counting(ft fleettime.Time, v *wire.View, t *ticket.Ticket) bool {
 	if t.Flags&ticket.Returned != 0 {
 		return !v.Queues() || v.At < t.Joined.Add(countLag)
 	}
-	return !v.Queues() || v.Supposed(t.Place()) > supposedMost*max(1, v.Line.Total())
+	return !v.Queues() || v.MostSupposed(t.Place()) > supposedMost*max(1, v.Line.Total())
 }
 
 const (
@@ -205,6 +206,6 @@ const (
 	// nextByLot is the longest time until the last called visitor enters for which a called visitor is shown as
 	// next.
 	nextByLot = 8 * time.Second
-	// supposedMost is the maximum extrapolated fraction of the visitors in front.
+	// supposedMost is the maximum fraction that may be extrapolated of the visitors in front.
 	supposedMost = 0.15
 )

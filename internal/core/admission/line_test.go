@@ -338,8 +338,8 @@ func TestTheBookDoesNotGrowWithItsAge(t *testing.T) {
 		w.add(now, uint32(now.Second()), 1)
 		w.add(now, uint32(now.Second()), -1)
 	}
-	if len(w.total) > 200 {
-		t.Errorf("%d join seconds are kept, of whom nobody is left", len(w.total))
+	if len(w.total) > 200*perSecond {
+		t.Errorf("%d cells are kept, of whom nobody is left", len(w.total))
 	}
 	if w.sum != 0 || w.histogram() != nil {
 		t.Errorf("%d wait", w.sum)
@@ -358,10 +358,10 @@ func TestALineOfManySecondsFitsAReport(t *testing.T) {
 	if len(h) > wire.MaxSlices || h.Total() < 4004.999 || h.Total() > 4005.001 {
 		t.Errorf("%d slices of %v people", len(h), h.Total())
 	}
-	if len(w.total) > maxLine+1+windowLen {
-		t.Errorf("%d join seconds are kept", len(w.total))
+	if len(w.total) > maxLine+1+windowLen*perSecond {
+		t.Errorf("%d cells are kept", len(w.total))
 	}
-	if oldest := h[0].Start; oldest < present.Add(-(maxLine+2*windowLen)*time.Second) {
+	if oldest := h[0].Start; oldest < present.Add(-(maxLine/perSecond+2*windowLen)*time.Second) {
 		t.Errorf("the line begins at %v", oldest)
 	}
 	w.advance(present.Add(time.Hour)) // nobody came: all are dropped at once

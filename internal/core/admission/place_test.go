@@ -223,7 +223,7 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 		t.Errorf("counted as %v", h)
 	}
 	if n := len(w.total); n > 2*maxLine+1 {
-		t.Errorf("%d seconds are kept", n)
+		t.Errorf("%d cells are kept", n)
 	}
 	for _, place := range []fleettime.Time{
 		1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour),

@@ -5,25 +5,25 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// pendingReturns counts the visitors that joined in each of the last seconds, and how many of them have returned.
+// pendingReturns counts the visitors that joined in each cell of the last seconds, and how many of them have returned.
 // Only a returned visitor is counted as waiting: a flood of clients without cookies counts as nobody. But in a rush
 // all would be shown an empty queue until they return, so the expected returns are added, at the rate of a moment
 // before.
 //
 // A visitor that returns to another edge is missing here and surplus there: the sum over all edges is right for
-// each second.
+// each cell.
 type pendingReturns struct {
-	newest int64 // second of the newest cell
+	newest int64 // number of the newest cell; see cellOf
 	cells  [returnCells]returnCell
 }
 
 type returnCell struct{ issued, returned uint32 }
 
 const (
-	// returnWait is within how many seconds a client with cookies returns, or is not expected.
-	returnWait = 4
-	// returnTrial is the age in seconds of the visitors that define the rate.
-	returnTrial = 12
+	// returnWait is within how many cells a client with cookies returns, or is not expected.
+	returnWait = 4 * perSecond
+	// returnTrial is the age in cells of the visitors that define the rate.
+	returnTrial = 12 * perSecond
 	returnCells = returnWait + returnTrial
 
 	// returnPrior is the weight of the prior rate of 1. It decays as visitors join: in a flood of clients without
@@ -33,33 +33,31 @@ const (
 
 // advance moves the book to now, and reports whether it is not empty.
 func (p *pendingReturns) advance(now fleettime.Time) bool {
-	s := now.Second()
-	if s-p.newest > returnCells {
-		p.newest = s - returnCells
-	}
-	for p.newest < s {
+	last := cellOf(now)
+	p.newest = max(p.newest, last-returnCells)
+	for p.newest < last {
 		p.newest++
 		*p.cell(p.newest) = returnCell{}
 	}
 	return p.issuedSince(returnWait) > 0
 }
 
-func (p *pendingReturns) issuedSince(seconds int64) (n uint32) {
-	for i := range seconds {
+func (p *pendingReturns) issuedSince(cells int64) (n uint32) {
+	for i := range cells {
 		n += p.cell(p.newest - i).issued
 	}
 	return n
 }
 
-func (p *pendingReturns) cell(second int64) *returnCell {
-	return &p.cells[(second%returnCells+returnCells)%returnCells]
+func (p *pendingReturns) cell(number int64) *returnCell {
+	return &p.cells[(number%returnCells+returnCells)%returnCells]
 }
 
 // joined returns the cell of a join time, or for an older one a cell that is never read.
 func (p *pendingReturns) joined(now, then fleettime.Time) *returnCell {
 	p.advance(now)
-	if s := then.Second(); s <= p.newest && s > p.newest-returnCells {
-		return p.cell(s)
+	if at := cellOf(then); at <= p.newest && at > p.newest-returnCells {
+		return p.cell(at)
 	}
 	return &returnCell{}
 }
@@ -85,16 +83,9 @@ func (p *pendingReturns) expected(now fleettime.Time) estimate.Histogram {
 	var h estimate.Histogram
 	for i := int64(returnWait) - 1; i >= 0; i-- {
 		c := p.cell(p.newest - i)
-		n := share*float64(c.issued) - float64(c.returned)
-		if n == 0 {
-			continue
+		if n := share*float64(c.issued) - float64(c.returned); n != 0 {
+			h = append(h, slice(p.newest-i, n))
 		}
-		slice := estimate.Slice{Start: fleettime.Time((p.newest - i) * 1000), Width: 1000, N: n}
-		if i == 0 { // in coarse steps, so that sums over many edges stay short
-			const step = 250
-			slice.Width = min(1000, max(0, int64(now-slice.Start))/step*step+step)
-		}
-		h = append(h, slice)
 	}
 	return h
 }

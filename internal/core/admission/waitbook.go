@@ -6,7 +6,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// waitBook counts visitors by the second of their place, without a record per visitor. Each is counted in the window of
+// waitBook counts visitors by their place in cells of a quarter of a second, without a record per visitor. Each is counted in the window of
 // its last poll. A poll moves the ticket from its last window (named in the ticket) to the current
 // one, and an old window is dropped whole, with all visitors that did not come back.
 //
@@ -16,7 +16,7 @@ type waitBook struct {
 	windows [windowsKept]waitWindow // ring by window number
 	short   bool                    // windows of recentLen, not windowLen
 	newest  int64                   // number of the newest window
-	base    int64                   // second of the places in total[0]
+	base    int64                   // number of the cell total[0]; see cellOf
 	total   []int32                 // sum of all live windows
 	sum     int64
 }
@@ -27,13 +27,26 @@ type waitWindow struct {
 }
 
 const (
-	windowLen   = 10       // seconds of polls per window, for waiting visitors
-	windowsKept = 6        // 2.5 refresh intervals of 20 s, and the current window
-	maxLine     = 6 * 3600 // seconds around now with separate counts
+	windowLen   = 10 // seconds of polls per window, for waiting visitors
+	windowsKept = 6  // 2.5 refresh intervals of 20 s, and the current window
+
+	// cellWidth is how many milliseconds of places are one cell. Thousands may join in the first second of a sale: inside
+	// a cell their order is unknown, and they are taken to be spread evenly over it.
+	cellWidth = 125
+	perSecond = 1000 / cellWidth     // in cells
+	maxLine   = 6 * 3600 * perSecond // cells around now with separate counts
 
 	// recentLen is the same for visitors that asked lately: within the last ten to twelve seconds.
 	recentLen = 2
 )
+
+// cellOf returns the number of the cell of a place.
+func cellOf(place fleettime.Time) int64 { return int64(place) / cellWidth }
+
+// slice returns a cell as a slice of a line.
+func slice(cell int64, n float64) estimate.Slice {
+	return estimate.Slice{Start: fleettime.Time(cell * cellWidth), Width: cellWidth, N: n}
+}
 
 // window returns the number of the window of a poll at second.
 func (w *waitBook) window(second int64) int64 { return second / w.length() }
@@ -75,7 +88,7 @@ func (w *waitBook) advance(now fleettime.Time) (dropped bool) {
 	return dropped
 }
 
-// trim drops empty seconds at the front, and rebases an empty book.
+// trim drops empty cells at the front, and rebases an empty book.
 func (w *waitBook) trim() {
 	used := false
 	for i := range w.windows {
@@ -112,18 +125,19 @@ func (w *waitBook) add(place fleettime.Time, seen uint32, n int32) {
 		return
 	}
 	// A place out of range is counted at the end of the range.
-	second := min(max(place.Second(), w.newest*w.length()-maxLine), w.newest*w.length()+maxLine)
+	now := w.newest * w.length() * perSecond
+	at := min(max(cellOf(place), now-maxLine), now+maxLine)
 	win := &w.windows[w.window(int64(seen))%windowsKept]
 	if len(w.total) == 0 {
-		w.base = second
+		w.base = at
 	}
-	w.total, w.base = cell(w.total, w.base, second)
+	w.total, w.base = cell(w.total, w.base, at)
 	if len(win.counts) == 0 {
-		win.base = second
+		win.base = at
 	}
-	win.counts, win.base = cell(win.counts, win.base, second)
-	w.total[second-w.base] += n
-	win.counts[second-win.base] += n
+	win.counts, win.base = cell(win.counts, win.base, at)
+	w.total[at-w.base] += n
+	win.counts[at-win.base] += n
 	w.sum += int64(n)
 }
 
@@ -137,23 +151,23 @@ func (w *waitBook) move(was fleettime.Time, seen uint32, place fleettime.Time, a
 	return true
 }
 
-// before returns the number of visitors with a place in an earlier second than t.
+// before returns the number of visitors with a place in an earlier cell than t.
 func (w *waitBook) before(t fleettime.Time) (n int64) {
-	for _, c := range w.total[:min(int64(len(w.total)), max(0, t.Second()-w.base))] {
+	for _, c := range w.total[:min(int64(len(w.total)), max(0, cellOf(t)-w.base))] {
 		n += int64(c)
 	}
 	return n
 }
 
-// cell extends counts, which begins at base, to hold second.
-func cell(counts []int32, base, second int64) ([]int32, int64) {
-	if second < base {
-		shift := base - second
+// cell extends counts, which begins at base, to hold a cell.
+func cell(counts []int32, base, at int64) ([]int32, int64) {
+	if at < base {
+		shift := base - at
 		grown := make([]int32, shift+int64(len(counts)), (shift+int64(len(counts)))*5/4+16)
 		copy(grown[shift:], counts)
-		return grown, second
+		return grown, at
 	}
-	for need := second - base + 1 - int64(len(counts)); need > 0; need-- {
+	for need := at - base + 1 - int64(len(counts)); need > 0; need-- {
 		counts = append(counts, 0)
 	}
 	return counts, base
@@ -173,7 +187,7 @@ func (w *waitBook) histogram() estimate.Histogram {
 	h := make(estimate.Histogram, 0, n)
 	for i, c := range w.total {
 		if c != 0 {
-			h = append(h, estimate.Slice{Start: fleettime.Time((w.base + int64(i)) * 1000), Width: 1000, N: float64(c)})
+			h = append(h, slice(w.base+int64(i), float64(c)))
 		}
 	}
 	if len(h) > wire.MaxSlices {

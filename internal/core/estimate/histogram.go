@@ -4,9 +4,7 @@
 // No component stores a list of waiting visitors. Edges count them in a [Histogram] of join times, which is summed
 // up the tree to the coordinator and sent down again as a digest. Visitors are assumed to be spread evenly inside a
 // slice, so positions and the cutoff are finer than the slices. The one knob is the number of slices that a
-// histogram is compacted to: bytes on the wire against the error of a position, at most the visitors of one slice. A
-// thousand visitors may come within the second of a slice, and the first of them enter: the others are spread over the
-// rest of it (see [Histogram.From]).
+// histogram is compacted to: bytes on the wire against the error of a position, at most the visitors of one slice.
 //
 // Everything here is advisory. It decides the order of admission and the numbers shown, never how many visitors may
 // enter.
@@ -106,25 +104,6 @@ func (h Histogram) Without(joined []fleettime.Time) Histogram {
 		}
 	}
 	return out
-}
-
-// From returns the histogram if only n of the visitors that joined before front are left. The slice that contains front
-// is split there: visitors beyond the n joined in its second part. The total is preserved.
-func (h Histogram) From(front fleettime.Time, n float64) Histogram {
-	for i, s := range h {
-		if s.End() <= front {
-			n -= s.N
-			continue
-		}
-		if s.Start >= front || s.N <= 0 {
-			return h
-		}
-		head, rest := s, s
-		head.Width, head.N = int64(front-s.Start), min(max(0, n), s.N)
-		rest.Start, rest.Width, rest.N = front, s.Width-head.Width, s.N-head.N
-		return slices.Concat(h[:i], Histogram{head, rest}, h[i+1:])
-	}
-	return h
 }
 
 // Head returns the shortest prefix of h that holds n visitors.

@@ -324,40 +324,6 @@ func TestADigestThatWasNeverSentIsAnEmptyLine(t *testing.T) {
 	}
 }
 
-func TestFromMovesTheVisitorsOfASliceBehindTheFront(t *testing.T) {
-	line := Histogram{{Start: 0, Width: 1000, N: 4}, {Start: 1000, Width: 1000, N: 30}, {Start: 2000, Width: 1000, N: 7}}
-	for _, tc := range []struct {
-		front fleettime.Time
-		left  float64
-		want  Histogram // of the second slice
-	}{
-		{1750, 4, Histogram{{Start: 1000, Width: 750, N: 0}, {Start: 1750, Width: 250, N: 30}}},
-		{1750, 6, Histogram{{Start: 1000, Width: 750, N: 2}, {Start: 1750, Width: 250, N: 28}}},
-		{1750, 3, Histogram{{Start: 1000, Width: 750, N: 0}, {Start: 1750, Width: 250, N: 30}}},
-		{1750, 99, Histogram{{Start: 1000, Width: 750, N: 30}, {Start: 1750, Width: 250, N: 0}}},
-		{1000, 9, line[1:2]},
-		{2000, 9, line[1:2]},
-	} {
-		want := slices.Concat(line[:1], tc.want, line[2:])
-		if got := line.From(tc.front, tc.left); !slices.Equal(got, want) {
-			t.Errorf("from %d with %.0f left: %v, want %v", tc.front, tc.left, got, want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		h := lines(-3, 9).Draw(t, "line")
-		got := h.From(fleettime.Time(rapid.Int64Range(-60, 300).Draw(t, "front")), rapid.Float64Range(0, 50).Draw(t, "left"))
-		sound(t, got)
-		if !near(got.Total(), h.Total()) {
-			t.Fatalf("%v has not the total of %v", got, h)
-		}
-		for _, s := range h {
-			if !near(got.Before(s.Start), h.Before(s.Start)) {
-				t.Fatalf("before %d are others than before", s.Start)
-			}
-		}
-	})
-}
-
 func TestWithoutTakesEachPersonOnce(t *testing.T) {
 	h := Histogram{{Start: 0, Width: 1000, N: 2}, {Start: 2000, Width: 1000, N: 1}, {Start: 3000, Width: 1000, N: -1}}
 	got := h.Without([]fleettime.Time{-5, 10, 20, 30, 1500, 2000, 3999, 9000})

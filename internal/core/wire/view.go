@@ -37,8 +37,19 @@ func (v *View) Place(joined fleettime.Time, counted bool) float64 {
 
 // Supposed returns the assumed number of unreported visitors in front, from the recent join rate.
 func (v *View) Supposed(joined fleettime.Time) float64 {
-	since := joined.Sub(v.At) + reportLag
-	return v.Joining * min(5, max(0, since.Seconds()))
+	return v.Joining * unreported(v.At, joined)
+}
+
+// MostSupposed returns their number if visitors join as fast as the newest reported ones. It is far above
+// [View.Supposed] when a crowd has begun to come: then their number is not known.
+func (v *View) MostSupposed(joined fleettime.Time) float64 {
+	newest := v.Line.Total() - v.Line.Before(v.At.Add(-NewestReports))
+	return max(v.Joining, newest/NewestReports.Seconds()) * unreported(v.At, joined)
+}
+
+// unreported returns the seconds before a join time that the reports in a view of a time do not cover.
+func unreported(view, joined fleettime.Time) float64 {
+	return min(5, max(0, (joined.Sub(view)+reportLag).Seconds()))
 }
 
 // Wait returns the estimate for a place. The n-th visitor enters when the fluid model has admitted n - 0.5: the median
@@ -71,8 +82,12 @@ const (
 // Waiting returns how many visitors wait.
 func (v *View) Waiting() float64 { return v.Line.Total() }
 
-// reportLag is the mean age of reports when a view is made.
-const reportLag = 500 * time.Millisecond
+const (
+	// reportLag is the mean age of reports when a view is made.
+	reportLag = 500 * time.Millisecond
+	// NewestReports is the time before a view in which only part of the visitors that joined are reported.
+	NewestReports = 750 * time.Millisecond
+)
 
 // CutoffAge returns the age of the admission cutoff; 0 without a queue.
 func (v *View) CutoffAge(now fleettime.Time) time.Duration {

@@ -102,7 +102,6 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	all := estimate.Sum(append(x.Absent, here)...).Clamp()
 	known := all.Total()
 	all, joining := x.expect(ft, all, known)
-	all = x.begin(all)
 	x.Flow.Sample(now, &x.Tally, known)
 	v := &wire.View{
 		At: ft, Cutoff: estimate.Open, Park: estimate.Open,
@@ -122,22 +121,6 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	return v
 }
 
-// aRush is the number of visitors of a slice from which on it is begun anew.
-const aRush = 8
-
-// begin begins a slice with many visitors at the place of the oldest held one, if most of the first visitors are held:
-// those before it have entered, but for the overdue ones and the few between two polls.
-func (x *Prospect) begin(all estimate.Histogram) estimate.Histogram {
-	if x.Random || len(x.HeldJoined) == 0 || all.SliceOf(x.HeldJoined[0]).N < aRush {
-		return all
-	}
-	most := min(x.People(), headHeld)
-	if 2*x.Held < most {
-		return all
-	}
-	return all.From(x.HeldJoined[0], max(0, x.Overdue)+max(0, most-x.Held)/x.Held)
-}
-
 // rush bounds the expected first returns, as a multiple of T, beyond the number of visitors that wait already. The first
 // seconds of a flood of robots look like a rush: the bound limits their effect on the estimate. Most of a rush may come
 // within the second before the first returns, and a forecast that is too short stays for the whole wait.
@@ -155,8 +138,9 @@ func (x *Prospect) expect(
 		}
 	}
 	all = estimate.Sum(h, pending)
-	const lag, span = 750, 2000 // ms: join times newer than reports are unknown; span is the newest known ones
-	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
+	const span = 2 * time.Second // of the newest join times that all reports include
+	known := ft.Add(-wire.NewestReports)
+	return all, (all.Before(known) - all.Before(known.Add(-span))) / span.Seconds()
 }
 
 // callRounds calls visitors by rounds and forecasts the waits of the others. Under a debt those are called that will

@@ -1,7 +1,6 @@
 package share
 
 import (
-	"math"
 	"slices"
 	"testing"
 
@@ -98,34 +97,6 @@ func TestTheCutoffFollowsTheLine(t *testing.T) {
 		}
 		if tc.want < 100 && len(tc.held) > 0 && v.Cutoff >= tc.held[0] {
 			t.Errorf("%s: a held visitor behind is called", tc.name)
-		}
-	}
-}
-
-// TestASliceOfARushBeginsAtItsFirstHeldVisitor: those before it have entered. With a few visitors that is not certain.
-func TestASliceOfARushBeginsAtItsFirstHeldVisitor(t *testing.T) {
-	for _, tc := range []struct {
-		name                  string
-		waiting               float64 // in the second from 1000 on
-		held, overdue         float64
-		random                bool
-		place                 fleettime.Time
-		ahead, aheadOtherwise float64
-	}{
-		{"most are held", 100, 90, 0, false, 1900, 50, 90},
-		{"all are held", 100, 100, 0, false, 1800, 0, 80},
-		{"ten before it are overdue", 110, 100, 10, false, 1800, 10, 88},
-		{"most poll", 100, 40, 0, false, 1900, 90, 90},
-		{"one of two is held", 2, 1, 0, false, 1900, 1.8, 1.8},
-		{"no order of places", 100, 100, 0, true, 1900, 90, 90},
-	} {
-		x := Prospect{
-			Flow: &Flow{}, Rounds: &Rounds{}, Lines: []estimate.Histogram{{{Start: 1000, Width: 1000, N: tc.waiting}}},
-			Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: []fleettime.Time{1800}, Held: tc.held, Overdue: tc.overdue,
-			Random: tc.random,
-		}
-		if got := x.View(0, 10_000).Line.Before(tc.place); math.Abs(got-tc.ahead) > 0.2 {
-			t.Errorf("%s: %.1f in front, want %.1f; %.1f by the slice alone", tc.name, got, tc.ahead, tc.aheadOtherwise)
 		}
 	}
 }
