@@ -83,7 +83,7 @@ func TestASilenceOutlivesATerm(t *testing.T) {
 	leader := func(heard time.Duration) *publisher {
 		recalled = map[string]time.Duration{}
 		return &publisher{
-			docs: docs, recallSilence: func(dc string, silent time.Duration) { recalled[dc] = silent },
+			refill: refill{s: &Server{Options: Options{Docs: docs}}}, recallSilence: func(dc string, silent time.Duration) { recalled[dc] = silent },
 			census: func() census {
 				return census{leads: true, centres: []root.CentreTotals{
 					{Name: "dublin", Heard: time.Second},

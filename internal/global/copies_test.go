@@ -23,7 +23,7 @@ func TestRoomsThatComeDuringAPublication(t *testing.T) {
 	stored, err := rooms.Change(t.Context(), func(d *roomstore.Draft) error { d.Merge(testkit.Rooms(2)); return nil })
 	testkit.NoError(t, err)
 	f := testkit.Must(node.NewFleet(t.TempDir(), docs, quiet, prometheus.NewRegistry(), func() {}))(t)
-	p := &publisher{refill: refill{rooms: rooms, copies: c, fleet: f, log: quiet}}
+	p := &publisher{refill: refill{copies: c, s: &Server{rooms: rooms, log: quiet, currentTerm: currentTerm{fleet: f}}}}
 	docs.interrupt = func() {
 		data, err := json.Marshal(wire.Copy{From: "global-1", Version: stored.Version + 100})
 		if err != nil {
