@@ -42,7 +42,7 @@ func TestWatchOutlastsTheAPI(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		var out, said bytes.Buffer
 		c := &client{ctx: ctx, out: &out, err: &said}
-		down := &unreachableError{errors.New("no leader")}
+		down := &unreachableError{err: errors.New("no leader")}
 		times := 0
 		show := func() error {
 			switch times++; times {
