@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/global/members"
 	"vestibule/internal/node"
 )
@@ -40,7 +41,7 @@ func (p *publisher) new(c *census) bool {
 func (p *publisher) initialize(ctx context.Context, wall time.Time, c *census) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	r, revision, err := members.ReadRequest(ctx, p.s.Docs)
+	r, revision, err := jsondoc.Read[members.Request](ctx, p.s.Docs, node.InitDocument)
 	if err != nil || r == nil || r.Answered() {
 		return err
 	}
@@ -59,7 +60,7 @@ func (p *publisher) initialize(ctx context.Context, wall time.Time, c *census) e
 		r.Done = "the fleet is initialized: its data centres " + strings.Join(names(c), ", ") + " admit visitors"
 	}
 	p.s.log.Warn("an operator initializes the fleet", slog.String("done", r.Done), slog.String("refused", r.Error))
-	return r.Write(ctx, p.s.Docs, revision)
+	return jsondoc.Write(ctx, p.s.Docs, node.InitDocument, r, revision)
 }
 
 // mayBegin returns why the fleet cannot be initialized yet, or an error if it must not be.
