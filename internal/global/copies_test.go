@@ -17,7 +17,7 @@ import (
 
 // A node announces newer rooms while a leader publishes those of an older store: these do not get a newer version.
 func TestRoomsThatComeDuringAPublication(t *testing.T) {
-	docs, quiet := &memoryStore{}, slog.New(slog.DiscardHandler)
+	docs, quiet := newMemoryStore(), slog.New(slog.DiscardHandler)
 	c := &copies{log: quiet, offers: map[string]offer{}}
 	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: c.roomsVersion})
 	stored, err := rooms.Change(t.Context(), func(d *roomstore.Draft) error { d.Merge(testkit.Rooms(2)); return nil })
