@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/access"
 	"vestibule/internal/global/console"
@@ -58,7 +57,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	})
 	options := control.Options{
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
-		Link: c.access.Link, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view,
+		Link: c.access.Link, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view,
 		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
 		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post, Refuses: s.poster.Refuses,
 	}
@@ -101,18 +100,6 @@ func (c *Control) routes() http.Handler {
 	mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusSeeOther))
 	mux.Handle("/", c.API)
 	return mux
-}
-
-// page returns a stored waiting page, or nil if there is none of that name.
-func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
-	if page := s.fleet.Page(hash); page != nil {
-		return page, nil
-	}
-	data, _, err := s.Docs.Get(ctx, roomdoc.PageDocument(hash))
-	if err != nil || data == nil {
-		return nil, err
-	}
-	return roomdoc.DecodePage(hash, data)
 }
 
 // ControlInfo tells where the API of a candidate listens.

@@ -35,7 +35,7 @@ func (s *Server) exportRooms(ctx context.Context, _ *request) (any, error) {
 				return
 			}
 			var page []byte
-			if page, err = s.Page(ctx, *name); err == nil && page == nil {
+			if page, err = s.page(ctx, *name); err == nil && page == nil {
 				err = fmt.Errorf("a page of room %s is not in the store", r.Name)
 			}
 			*name = "page-" + *name + ".html"

@@ -73,21 +73,10 @@ func (s *Server) listEvents(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, to, info, err := q.page(len(r.Events))
-	if err != nil {
-		return nil, err
-	}
 	events := slices.SortedFunc(slices.Values(r.Events),
 		func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
-	out := []any{}
-	for i := range events[from:to] {
-		shown, err := s.showEvent(ctx, r, &events[from+i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, shown)
-	}
-	return tagged{listPage{out, info}, r.Revision, nil}, nil
+	shown, err := pageOf(q, events, func(e *room.Event) (any, error) { return s.showEvent(ctx, r, e) })
+	return tagged{shown, r.Revision, nil}, err
 }
 
 func (s *Server) getEvent(ctx context.Context, q *request) (any, error) {

@@ -196,8 +196,20 @@ func (s *Server) pageText(ctx context.Context, hash string) (string, error) {
 	if hash == "" {
 		return "", nil
 	}
-	page, err := s.Page(ctx, hash)
+	page, err := s.page(ctx, hash)
 	return string(page), err
+}
+
+// page returns a stored waiting page, nil if there is none of that name.
+func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
+	if page := s.Page(hash); page != nil {
+		return page, nil
+	}
+	data, _, err := s.Shared.Get(ctx, roomdoc.PageDocument(hash))
+	if err != nil || data == nil {
+		return nil, err
+	}
+	return roomdoc.DecodePage(hash, data)
 }
 
 // plainValue returns a value of a setting as rooms.yaml and JSON show it.

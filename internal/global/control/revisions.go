@@ -99,30 +99,25 @@ func (s *Server) listRevisions(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	slices.Reverse(all)
-	from, to, info, err := q.page(len(all))
+	return pageOf(q, all, (*revision).show)
+}
+
+func (r *revision) show() (shown api.RoomRevision, err error) {
+	after, err := alone(r.room.After)
 	if err != nil {
-		return nil, err
+		return shown, err
 	}
-	out := []api.RoomRevision{}
-	for i := range all[from:to] {
-		r := &all[from+i]
-		after, err := alone(r.room.After)
-		if err != nil {
-			return nil, err
-		}
-		before, err := alone(r.room.Before)
-		if err != nil {
-			return nil, err
-		}
-		shown := api.RoomRevision{
-			At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number),
-			Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after),
-		}
-		shown.By.Id, shown.By.Name, shown.By.Role = r.By.ID, r.By.Name, r.By.Role
-		shown.By.From, shown.By.Operation = r.By.From, r.By.Operation
-		out = append(out, shown)
+	before, err := alone(r.room.Before)
+	if err != nil {
+		return shown, err
 	}
-	return listPage{out, info}, nil
+	shown = api.RoomRevision{
+		At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number),
+		Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after),
+	}
+	shown.By.Id, shown.By.Name, shown.By.Role = r.By.ID, r.By.Name, r.By.Role
+	shown.By.From, shown.By.Operation = r.By.From, r.By.Operation
+	return shown, nil
 }
 
 func (s *Server) restoreRevision(ctx context.Context, q *request) (any, error) {
@@ -148,7 +143,7 @@ func (s *Server) restoreRevision(ctx context.Context, q *request) (any, error) {
 	}
 	var pages [][]byte
 	for name := range settings.EachPage {
-		page, err := s.Page(ctx, name)
+		page, err := s.page(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -20,19 +20,7 @@ func (s *Server) listRooms(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	rooms := principal(q.Context()).only(state.Rooms)
-	from, to, info, err := q.page(len(rooms))
-	if err != nil {
-		return nil, err
-	}
-	out := []any{}
-	for _, r := range rooms[from:to] {
-		shown, err := s.showRoom(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, shown)
-	}
-	return listPage{out, info}, nil
+	return pageOf(q, rooms, func(r **roomstore.Room) (any, error) { return s.showRoom(ctx, *r) })
 }
 
 func (s *Server) getRoom(ctx context.Context, q *request) (any, error) {

@@ -27,7 +27,7 @@ type Options struct {
 	Origins []string // loopback origins that editors may set, besides Origin and those in use
 	Audit   *audit.Journal
 	Docs    wire.DocumentStore                                         // for tokens and webhooks
-	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
+	Page    func(hash string) []byte                                   // a waiting page that is known here, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
 	History History                                                    // nil for none
 	Fleet   func() api.Fleet                                           // as the candidates last reported
