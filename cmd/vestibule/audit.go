@@ -107,13 +107,8 @@ func listAudit(c *client, limit int, filter url.Values) error {
 	if len(list) == 0 {
 		fmt.Fprintln(c.err, "note: no entry matches: check the names and the time")
 	}
-	return c.show(list, func(row func(...any)) {
-		row("NUMBER", "AT", "WHO", "WHAT", "REASON")
-		for i := range list {
-			e := &list[i]
-			row(e.Number, e.At, e.By, what(e), e.Reason)
-		}
-	})
+	return showList(c, list, []any{"NUMBER", "AT", "WHO", "WHAT", "REASON"},
+		func(e *api.AuditEntry) []any { return []any{e.Number, e.At, e.By, what(e), e.Reason} })
 }
 
 // showAudit shows one entry.
@@ -299,14 +294,12 @@ func listRevisions(c *client, name string) error {
 	if err != nil {
 		return err
 	}
-	return c.show(list, func(row func(...any)) {
-		row("REVISION", "AT", "WHO", "FROM", "OPERATION", "NAME", "CHANGED")
-		for _, r := range list {
+	return showList(c, list, []any{"REVISION", "AT", "WHO", "FROM", "OPERATION", "NAME", "CHANGED"},
+		func(r *api.RoomRevision) []any {
 			changed := strings.Join(r.Changed, " ")
 			if r.Room == nil {
 				changed = "deleted"
 			}
-			row(r.Revision, r.At, r.By.Name, r.By.From, r.By.Operation, r.Name, changed)
-		}
-	})
+			return []any{r.Revision, r.At, r.By.Name, r.By.From, r.By.Operation, r.Name, changed}
+		})
 }

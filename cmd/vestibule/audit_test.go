@@ -24,13 +24,11 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 			ID: fmt.Sprint(i), At: time.Unix(1_800_000_000, 0).UTC(),
 			By: audit.By{Name: "a & b", Operation: "put-host"}, Target: "token.x",
 		}
-		if err := journal.Add(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, journal.Add(t.Context(), e))
 	}
 	entries := stream.Entries()
 	known := func(i int) string { return fmt.Sprintf("%d:%s", i, audit.Hash(stream.Entries()[i-1])) }
-	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+	apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		from, err := strconv.Atoi(r.URL.Query().Get("from"))
 		if err != nil {
@@ -52,8 +50,6 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	t.Setenv("VESTIBULE_TOKEN", "x")
 	changed := bytes.Replace(entries[699], []byte("put-host"), []byte("get-host"), 1)
 	for _, c := range []struct {
 		what, args string
@@ -79,10 +75,8 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		{"half a hash", "audit verify --known 5", func() {}, 2, "known: must be NUMBER:HASH, got \"5\""},
 	} {
 		c.change()
-		var out bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(c.args), "--server="+api.URL), &out, &out); code != c.code ||
-			!strings.Contains(out.String(), c.says) {
-			t.Errorf("%s: %d %s\nwant %d %s", c.what, code, out.String(), c.code, c.says)
+		if code, out := told(t.Context(), strings.Fields(c.args)...); code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%s: %d %s\nwant %d %s", c.what, code, out, c.code, c.says)
 		}
 		entries = stream.Entries()
 	}

@@ -32,7 +32,7 @@ func change[T any](
 	}
 	var result T
 	if err := json.Unmarshal(got, &result); err != nil {
-		return &unreachableError{fmt.Errorf("the result is not one of the API: %w", err)}
+		return &unreachableError{err: fmt.Errorf("the result is not one of the API: %w", err)}
 	}
 	_, err = fmt.Fprintln(c.out, line(result))
 	return err

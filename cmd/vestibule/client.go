@@ -26,10 +26,13 @@ import (
 const exitUnreachable = 3
 
 // unreachableError means that the API could not be reached, or cannot serve the request now.
-type unreachableError struct{ err error }
+type unreachableError struct {
+	err      error
+	answered bool // with status 503
+}
 
 func (e *unreachableError) Error() string {
-	if _, ok := errors.AsType[*unavailableError](e.err); ok {
+	if e.answered {
 		return "the API cannot do this now: " + e.err.Error()
 	}
 	if failed, ok := errors.AsType[*url.Error](e.err); ok { // its text has the whole address of the request
@@ -40,9 +43,6 @@ func (e *unreachableError) Error() string {
 }
 
 func (e *unreachableError) Unwrap() error { return e.err }
-
-// unavailableError is an answer with status 503.
-type unavailableError struct{ error }
 
 // client calls the API from the command line.
 type client struct {
@@ -159,7 +159,7 @@ func (c *client) unanswered(err error, changes bool) error {
 	if c.ctx.Err() != nil {
 		err = errors.New(interrupted)
 	} else {
-		err = &unreachableError{err}
+		err = &unreachableError{err: err}
 	}
 	if changes {
 		err = fmt.Errorf("%w; whether the change was made is not known: see vestibule audit list", err)
@@ -249,7 +249,7 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 		err = json.Unmarshal(answer.Result, &out)
 	}
 	if err != nil {
-		return out, &unreachableError{fmt.Errorf(
+		return out, &unreachableError{err: fmt.Errorf(
 			"%s answers %d, and not as the API: it must be the address of control.listen (vestibule serve: --control)",
 			res.Request.URL.Host, res.StatusCode)}
 	}
@@ -268,7 +268,7 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 		errs = append(errs, fmt.Errorf("%s (%d)", text, n.Code))
 	}
 	if res.StatusCode == http.StatusServiceUnavailable {
-		return out, &unreachableError{&unavailableError{errors.Join(errs...)}}
+		return out, &unreachableError{errors.Join(errs...), true}
 	}
 	return out, errors.Join(errs...)
 }

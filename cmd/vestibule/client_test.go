@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,17 +20,22 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// apiServer serves the requests that the API's document has, and fails the test for others.
+// told runs a command, and returns its exit code and what it writes.
+func told(ctx context.Context, args ...string) (int, string) {
+	var out bytes.Buffer
+	code := run(ctx, args, &out, &out)
+	return code, out.String()
+}
+
+// apiServer serves, to the commands of this test, the requests that the API's document has, and fails the test for
+// others.
 func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	data, err := os.ReadFile("../../internal/global/control/openapi.yaml")
+	data := testkit.Must(os.ReadFile("../../internal/global/control/openapi.yaml"))(t)
 	var doc struct {
 		Paths map[string]map[string]yaml.Node
 	}
-	if err == nil {
-		err = yaml.Unmarshal(data, &doc)
-	}
-	testkit.NoError(t, err)
+	testkit.NoError(t, yaml.Unmarshal(data, &doc))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("not in the document: %s %s", r.Method,
@@ -45,6 +51,9 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	s := httptest.NewServer(http.StripPrefix(control.Prefix, mux))
 	t.Cleanup(s.Close)
 	s.URL += control.Prefix
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("VESTIBULE_TOKEN", "good")
+	t.Setenv("VESTIBULE_SERVER", s.URL)
 	return s
 }
 
@@ -98,7 +107,6 @@ func TestTheClientsExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"success":false,"errors":[{"code":1102,"message":"not now"}],"messages":[],"result":null}`)
 		}
 	})
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	server := "--server=" + api.URL + "/"
 	file := filepath.Join(t.TempDir(), "rooms.yaml")
 	plain, odd := filepath.Join(t.TempDir(), "plain.json"), filepath.Join(t.TempDir(), "odd.json")
@@ -158,10 +166,9 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms list --output json", "", 0, `"name": "shop"`}, // with what login kept
 	} {
 		t.Setenv("VESTIBULE_TOKEN", c.token)
-		var out bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(c.args), server), &out, &out); code != c.code ||
-			!strings.Contains(out.String(), c.says) {
-			t.Errorf("%s: %d %s", c.args, code, out.String())
+		if code, out := told(t.Context(), append(strings.Fields(c.args), server)...); code != c.code ||
+			!strings.Contains(out, c.says) {
+			t.Errorf("%s: %d %s", c.args, code, out)
 		}
 	}
 	want := `PATCH /zones/` + control.Zone +
@@ -170,9 +177,8 @@ func TestTheClientsExitCodes(t *testing.T) {
 		t.Errorf("not asked: %s\n%s", want, strings.Join(asked, "\n"))
 	}
 	api.Close()
-	var out bytes.Buffer
-	if code := run(t.Context(), []string{"rooms", "list", server}, &out, &out); code != exitUnreachable {
-		t.Errorf("a server that is not there: %d %s", code, out.String())
+	if code, out := told(t.Context(), "rooms", "list", server); code != exitUnreachable {
+		t.Errorf("a server that is not there: %d %s", code, out)
 	}
 }
 

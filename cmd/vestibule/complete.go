@@ -95,7 +95,7 @@ func (c *client) eventNames(room string) (names []string, err error) {
 }
 
 func (c *client) centreNames() (names []string, err error) {
-	all, err := membersByAPI{c}.View(c.ctx)
+	all, err := c.members()
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // TestCompletion: the words that shells offer, rooms by the API among them.
 func TestCompletion(t *testing.T) {
-	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+	apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		result := `{"id":"i","zone":"z","account":"a"}`
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/waiting_rooms/0123/events"):
@@ -24,9 +24,6 @@ func TestCompletion(t *testing.T) {
 		}
 		answer(w, result)
 	})
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	t.Setenv("VESTIBULE_TOKEN", "good")
-	t.Setenv("VESTIBULE_SERVER", api.URL)
 	for _, c := range []struct{ line, want string }{
 		{"ro", "rooms"},
 		{"audit ", "list show verify"},
@@ -61,16 +58,13 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		var out bytes.Buffer
-		if code := run(t.Context(), []string{"completion", shell}, &out, &out); code != node.ExitOK ||
-			!strings.Contains(out.String(), "__complete") {
-			t.Errorf("%s: %d %s", shell, code, out.String())
+		if code, out := told(t.Context(), "completion", shell); code != node.ExitOK || !strings.Contains(out, "__complete") {
+			t.Errorf("%s: %d %s", shell, code, out)
 		}
 	}
 	for _, args := range [][]string{{"completion"}, {"completion", "ksh"}, {"completion", "bash", "zsh"}} {
-		var out bytes.Buffer
-		if code := run(t.Context(), args, &out, &out); code != node.ExitUsage {
-			t.Errorf("%q: %d %s", args, code, out.String())
+		if code, out := told(t.Context(), args...); code != node.ExitUsage {
+			t.Errorf("%q: %d %s", args, code, out)
 		}
 	}
 }

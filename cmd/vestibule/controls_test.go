@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"regexp"
@@ -10,34 +9,56 @@ import (
 	"vestibule/internal/global/control"
 )
 
+// commandCase is a command about the room shop, its exit code, and patterns of what it asks of the API and of what it
+// shows.
+type commandCase struct {
+	args         []string
+	code         int
+	asked, shown string
+}
+
+// check runs the command. The API sets said to what it was asked.
+func (c *commandCase) check(t *testing.T, said *string) {
+	t.Helper()
+	*said = ""
+	code, out := told(t.Context(), c.args...)
+	if code != c.code || !regexp.MustCompile(c.asked).MatchString(*said) || !regexp.MustCompile(c.shown).MatchString(out) {
+		t.Errorf("%q: %d, asked %s, shown %s", c.args, code, *said, out)
+	}
+}
+
+// roomAPI has the room shop, and returns the results of handle.
+func roomAPI(t *testing.T, handle func(r *http.Request, body string) (result string)) {
+	t.Helper()
+	apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/zones/"+control.Zone+"/waiting_rooms" {
+			answer(w, `[{"id":"0123","name":"shop"}]`)
+			return
+		}
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		answer(w, handle(r, string(data)))
+	})
+}
+
 // TestReleaseByTheCommandLine: what is asked of the API, with a key for each call, and what is shown.
 func TestReleaseByTheCommandLine(t *testing.T) {
 	said, key := "", ""
 	const one = `{"id":7,"people":10,"let_in":3,"state":"open","at":"2026-11-22T20:00:00Z","by":"ops","reason":"row one"}`
-	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
-		result := "[" + one + "]"
-		switch {
-		case r.URL.Path == "/zones/"+control.Zone+"/waiting_rooms":
-			result = `[{"id":"0123","name":"shop"}]`
-		case r.URL.Path != "/vestibule/rooms/0123/releases":
+	roomAPI(t, func(r *http.Request, body string) string {
+		if r.URL.Path != "/vestibule/rooms/0123/releases" {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
-		case r.Method == http.MethodPost:
-			data, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			said, result, key = string(data), one, r.Header.Get("Idempotency-Key")
 		}
-		answer(w, result)
+		if r.Method == http.MethodPost {
+			said, key = body, r.Header.Get("Idempotency-Key")
+			return one
+		}
+		return "[" + one + "]"
 	})
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	t.Setenv("VESTIBULE_TOKEN", "good")
 	keys := map[string]bool{}
-	for _, c := range []struct {
-		args         []string
-		code         int
-		asked, shown string
-	}{
+	for _, c := range []commandCase{
 		{
 			[]string{"release", "shop", "10", "--reason", "row one"},
 			0, `^{"people":10,"reason":"row one","replace":false}$`,
@@ -50,13 +71,8 @@ func TestReleaseByTheCommandLine(t *testing.T) {
 		{[]string{"release", "shop", "--replace"}, 2, "^$", "N: is needed"},
 		{[]string{"release"}, 2, "^$", "ROOM: is needed"},
 	} {
-		said, key = "", ""
-		var out bytes.Buffer
-		code := run(t.Context(), append(c.args, "--server="+api.URL), &out, &out)
-		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) ||
-			!regexp.MustCompile(c.shown).Match(out.Bytes()) {
-			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
-		}
+		key = ""
+		c.check(t, &said)
 		if said != "" && (key == "" || len(key) > 64 || keys[key]) {
 			t.Errorf("%q: key %q", c.args, key)
 		}
@@ -69,12 +85,10 @@ func TestEventsByTheCommandLine(t *testing.T) {
 	said := ""
 	const one = `{"id":"e1","name":"launch","prequeue_start_time":"2026-12-01T09:00:00Z","event_start_time":"2026-12-01T10:00:00Z","event_end_time":"2026-12-01T12:00:00Z","total_active_users":500}`
 	const twin = `{"id":"e2","name":"again"},{"id":"e3","name":"again"}`
-	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+	roomAPI(t, func(r *http.Request, body string) string {
 		at := "/zones/" + control.Zone + "/waiting_rooms/0123/events"
 		result := one
 		switch r.Method + " " + r.URL.Path {
-		case "GET /zones/" + control.Zone + "/waiting_rooms":
-			result = `[{"id":"0123","name":"shop"}]`
 		case "GET " + at:
 			result = "[" + one + "," + twin + "]"
 		case "GET /vestibule/rooms/0123/events/e1/draw":
@@ -87,23 +101,13 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		case "DELETE " + at + "/e1":
 			said, result = "gone", `{"id":"e1"}`
 		case "POST " + at, "PATCH " + at + "/e1":
-			data, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			said = r.Method + string(data)
+			said = r.Method + body
 		default:
 			t.Errorf("%s %s", r.Method, r.URL.Path)
 		}
-		answer(w, result)
+		return result
 	})
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	t.Setenv("VESTIBULE_TOKEN", "good")
-	for _, c := range []struct {
-		args         []string
-		code         int
-		asked, shown string
-	}{
+	for _, c := range []commandCase{
 		{
 			[]string{"list", "shop"},
 			0, "^$",
@@ -134,13 +138,8 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		{[]string{"list"}, 2, "^$", "usage"},
 		{nil, 2, "^$", "Usage:"},
 	} {
-		said = ""
-		var out bytes.Buffer
-		code := run(t.Context(), append(append([]string{"events"}, c.args...), "--server="+api.URL), &out, &out)
-		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) ||
-			!regexp.MustCompile(c.shown).Match(out.Bytes()) {
-			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
-		}
+		c.args = append([]string{"events"}, c.args...)
+		c.check(t, &said)
 	}
 }
 
@@ -148,33 +147,18 @@ func TestEventsByTheCommandLine(t *testing.T) {
 func TestControlsByTheCommandLine(t *testing.T) {
 	said := ""
 	const none = `{"room":"shop","id":"0123","version":0,"pause":null,"queue_all":null,"message":null,"limits":null,"in_force":{"total_active_users":7,"new_users_per_minute":3,"queue_all":false,"queue_message":""}}`
-	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
-		result := none
-		switch {
-		case r.URL.Path == "/zones/"+control.Zone+"/waiting_rooms":
-			result = `[{"id":"0123","name":"shop"}]`
-		case r.URL.Path != "/vestibule/rooms/0123/controls":
+	roomAPI(t, func(r *http.Request, body string) string {
+		if r.URL.Path != "/vestibule/rooms/0123/controls" {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
-		case r.Method == http.MethodPatch:
-			data, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			said = string(data)
-			result = `{"room":"shop","id":"0123","version":5,"pause":{"since":"2026-11-22T20:00:00Z","until":null,"by":"ops","reason":"","message":"Soon."},"queue_all":null,"message":null,` +
+		}
+		if r.Method == http.MethodPatch {
+			said = body
+			return `{"room":"shop","id":"0123","version":5,"pause":{"since":"2026-11-22T20:00:00Z","until":null,"by":"ops","reason":"","message":"Soon."},"queue_all":null,"message":null,` +
 				`"limits":{"since":"2026-11-22T20:00:00Z","until":"2026-11-22T21:00:00Z","by":"ops","reason":"slow","total_active_users":5},"in_force":{"total_active_users":5,"new_users_per_minute":3,"queue_all":true,"queue_message":"Soon."}}`
 		}
-		answer(w, result)
+		return none
 	})
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	t.Setenv("VESTIBULE_TOKEN", "good")
-	server := "--server=" + api.URL
-	for _, c := range []struct {
-		args  []string
-		code  int
-		asked string // a pattern
-		shown string // another
-	}{
+	for _, c := range []commandCase{
 		{
 			[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"},
 			0,
@@ -219,12 +203,6 @@ func TestControlsByTheCommandLine(t *testing.T) {
 		{[]string{"message", "shop", ""}, 2, "^$", "TEXT: must be given, or --clear alone"},
 		{[]string{"resume", "nobody"}, 1, "^$", `no room "nobody"`},
 	} {
-		said = ""
-		var out bytes.Buffer
-		code := run(t.Context(), append(c.args, server), &out, &out)
-		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) ||
-			!regexp.MustCompile(c.shown).Match(out.Bytes()) {
-			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
-		}
+		c.check(t, &said)
 	}
 }

@@ -244,11 +244,11 @@ func listEvents(c *client, r *api.Room) error {
 		}
 		return *n
 	}
-	return c.show(all, func(row func(...any)) {
-		row("NAME", "WAIT FROM", "START", "END", "TOTAL", "PER MINUTE", "SUSPENDED", "ID")
-		for _, e := range all {
-			row(e.Name, cmp.Or(e.PrequeueStartTime, &e.EventStartTime), e.EventStartTime, e.EventEndTime,
-				limit(e.TotalActiveUsers), limit(e.NewUsersPerMinute), e.Suspended, e.Id)
-		}
-	})
+	return showList(c, all, []any{"NAME", "WAIT FROM", "START", "END", "TOTAL", "PER MINUTE", "SUSPENDED", "ID"},
+		func(e *api.Event) []any {
+			return []any{
+				e.Name, cmp.Or(e.PrequeueStartTime, &e.EventStartTime), e.EventStartTime, e.EventEndTime,
+				limit(e.TotalActiveUsers), limit(e.NewUsersPerMinute), e.Suspended, e.Id,
+			}
+		})
 }

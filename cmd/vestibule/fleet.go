@@ -33,24 +33,16 @@ the NATS of the data centre, which tells a copy apart.`,
 	cmd.AddCommand(newFleetStatusCmd(),
 		memberCommand(&cobra.Command{
 			Use: "list", Short: "Show the data centres of the fleet, and the permits they hold",
-		}, nil),
+		}, nil, nil),
 		memberCommand(&cobra.Command{
 			Use: "add DC", Short: "Add a data centre to the list, or end its draining",
-		}, func(ctx context.Context, l fleetMembers, name string) error { return l.Add(ctx, name) }),
+		}, setMember(members.Active), (*members.List).Add),
 		memberCommand(&cobra.Command{
 			Use: "drain DC", Short: "End admissions in a data centre, and remove it from the list",
 			Long: "End admissions in a data centre. It leaves the list by itself once all its permits are returned.",
-		}, func(ctx context.Context, l fleetMembers, name string) error { return l.Drain(ctx, name) }),
+		}, setMember(members.Draining), (*members.List).Drain),
 		newFleetRemoveCmd(), newFleetForgetCmd(), newFleetRecoverCmd(), newFleetRejoinCmd())
 	return cmd
-}
-
-// fleetMembers is the list of data centres: by the API or in the store.
-type fleetMembers interface {
-	View(ctx context.Context) (*api.Members, error)
-	Add(ctx context.Context, name string) error
-	Drain(ctx context.Context, name string) error
-	Remove(ctx context.Context, name string, force bool) error
 }
 
 // byNATS reports whether the user configures a connection to NATS.
@@ -77,39 +69,43 @@ func (c *clientFlags) orNATS(
 	c.add(cmd, cmd.Flags())
 }
 
-// memberCommand makes a command change the list of data centres, if do is not nil, and show it.
+// memberCommand makes a command change the list of data centres, by the API or in the store, if it changes it, and show
+// it.
 func memberCommand(
-	cmd *cobra.Command, do func(ctx context.Context, l fleetMembers, name string) error,
+	cmd *cobra.Command, byAPI func(c *client, name string) error,
+	direct func(l *members.List, ctx context.Context, name string) error,
 ) *cobra.Command {
-	cfg, flags := newFleetConfig(), &clientFlags{}
+	cfg, flags, changes := newFleetConfig(), &clientFlags{}, direct != nil
 	cfg.stream = natsbus.DocumentsStream
-	use := func(ctx context.Context, cmd *cobra.Command, l fleetMembers, args []string) error {
-		if do != nil {
-			if err := do(ctx, l, args[0]); err != nil {
+	use := func(args []string, change func(name string) error, view func() (*api.Members, error)) error {
+		if changes {
+			if err := change(args[0]); err != nil {
 				return err
 			}
 		}
-		all, err := l.View(ctx)
-		if err != nil && do != nil {
+		all, err := view()
+		if err != nil && changes {
 			return fmt.Errorf("the list was changed, and cannot be shown now: %w", err)
 		}
 		if err != nil {
 			return err
 		}
-		if do != nil {
+		if changes {
 			noteSilent(cmd.ErrOrStderr(), all, args[0])
 		}
 		c := client{output: flags.output, out: cmd.OutOrStdout()}
 		return c.show(all, func(row func(...any)) { showMembers(row, all) })
 	}
 	flags.orNATS(cmd, cfg, func(c *client, args []string) error {
-		return use(c.ctx, cmd, membersByAPI{c}, args)
+		return use(args, func(name string) error { return byAPI(c, name) }, c.members)
 	}, func(cmd *cobra.Command, args []string) error {
 		return cfg.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
-			return use(ctx, cmd, &members.List{Docs: natsbus.NewDocuments(conn, 0)}, args)
+			l := &members.List{Docs: natsbus.NewDocuments(conn, 0)}
+			return use(args, func(name string) error { return direct(l, ctx, name) },
+				func() (*api.Members, error) { return l.View(ctx) })
 		})
 	})
-	if do != nil {
+	if changes {
 		flags.addReason(cmd.Flags())
 	}
 	return cmd
@@ -130,36 +126,27 @@ func newFleetRemoveCmd() *cobra.Command {
 	cmd := memberCommand(&cobra.Command{
 		Use: "remove DC", Short: "Remove a data centre that is lost",
 		Long: "Remove a data centre that is lost. It needs --force: its sessions may exceed the limit until they end.",
-	}, func(ctx context.Context, l fleetMembers, name string) error { return l.Remove(ctx, name, force) })
+	}, func(c *client, name string) error {
+		target := fmt.Sprintf("%s?force=%t", ofOurs("data_centers", name), force)
+		_, err := call[any](c, http.MethodDelete, c.because(target), nil)
+		return err
+	}, func(l *members.List, ctx context.Context, name string) error { return l.Remove(ctx, name, force) })
 	cmd.Flags().BoolVar(&force, "force", false,
 		"remove it while it holds permits; its sessions may exceed the limit until they end")
 	return cmd
 }
 
-// membersByAPI is the list of data centres by the API.
-type membersByAPI struct{ c *client }
-
-func (m membersByAPI) View(context.Context) (*api.Members, error) {
-	return call[*api.Members](m.c, http.MethodGet, ofOurs("data_centers"), nil)
+// members returns the list of data centres.
+func (c *client) members() (*api.Members, error) {
+	return call[*api.Members](c, http.MethodGet, ofOurs("data_centers"), nil)
 }
 
-func (m membersByAPI) set(name, state string) error {
-	_, err := call[any](m.c, http.MethodPut, m.c.because(ofOurs("data_centers", name)), object{"state": state})
-	return err
-}
-
-func (m membersByAPI) Add(_ context.Context, name string) error {
-	return m.set(name, string(node.Active))
-}
-
-func (m membersByAPI) Drain(_ context.Context, name string) error {
-	return m.set(name, string(node.Draining))
-}
-
-func (m membersByAPI) Remove(_ context.Context, name string, force bool) error {
-	target := fmt.Sprintf("%s?force=%t", ofOurs("data_centers", name), force)
-	_, err := call[any](m.c, http.MethodDelete, m.c.because(target), nil)
-	return err
+// setMember returns a function that sets the state of a data centre.
+func setMember(state string) func(c *client, name string) error {
+	return func(c *client, name string) error {
+		_, err := call[any](c, http.MethodPut, c.because(ofOurs("data_centers", name)), object{"state": state})
+		return err
+	}
 }
 
 func showMembers(row func(...any), all *api.Members) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -49,11 +48,9 @@ func (s *fleetStore) put(doc string, v any) {
 // does runs a command, which must end so, and say so.
 func (s *fleetStore) does(code int, said string, args ...string) {
 	s.t.Helper()
-	var out bytes.Buffer
 	args = append(append([]string{"fleet"}, args...), "--nats-url", s.url, "--wait", "15s")
-	if got := run(s.t.Context(), args, &out, &out); got != code || !strings.Contains(out.String(), said) {
-		s.t.Errorf("vestibule %s: exit %d, want %d:\n%s\nwant in it: %s", strings.Join(args, " "), got, code, out.String(),
-			said)
+	if got, out := told(s.t.Context(), args...); got != code || !strings.Contains(out, said) {
+		s.t.Errorf("vestibule %s: exit %d, want %d:\n%s\nwant in it: %s", strings.Join(args, " "), got, code, out, said)
 	}
 }
 
@@ -105,17 +102,15 @@ func TestTheFleetCommandsUsage(t *testing.T) {
 		"unknown flag: --colour":         {"list", "--colour", "blue"},
 		"wait: must be above 0, got -1s": {"list", "--wait", "-1s"},
 	} {
-		var out bytes.Buffer
-		if code := run(t.Context(), append([]string{"fleet"}, args...), &out, &out); code != node.ExitUsage ||
-			!strings.Contains(out.String(), said) {
-			t.Errorf("%v: exit %d\n%s\nwant %s", args, code, out.String(), said)
+		if code, out := told(t.Context(), append([]string{"fleet"}, args...)...); code != node.ExitUsage ||
+			!strings.Contains(out, said) {
+			t.Errorf("%v: exit %d\n%s\nwant %s", args, code, out, said)
 		}
 	}
-	var out bytes.Buffer
-	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out,
-		&out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") ||
-		!strings.Contains(out.String(), "nothing listens there; start nats-server") {
-		t.Errorf("exit %d, %s", code, out.String())
+	if code, out := told(t.Context(), "fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"); code !=
+		node.ExitError || !strings.Contains(out, "does not answer within 100ms") ||
+		!strings.Contains(out, "nothing listens there; start nats-server") {
+		t.Errorf("exit %d, %s", code, out)
 	}
 }
 
@@ -133,9 +128,8 @@ func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
 	if !s.ReadyForConnections(15 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	var out bytes.Buffer
-	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", s.ClientURL(), "--wait", "2s"}, &out,
-		&out); code != node.ExitError || !strings.Contains(out.String(), "refuses this user (see --nats-creds") {
-		t.Errorf("exit %d, %s", code, out.String())
+	if code, out := told(t.Context(), "fleet", "list", "--nats-url", s.ClientURL(), "--wait", "2s"); code !=
+		node.ExitError || !strings.Contains(out, "refuses this user (see --nats-creds") {
+		t.Errorf("exit %d, %s", code, out)
 	}
 }

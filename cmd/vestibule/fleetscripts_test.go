@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -38,24 +36,21 @@ func startTree(t testing.TB) *allinone.Tree {
 	testkit.NoError(t, tree.TakeToken(ctx))
 	t.Setenv("VESTIBULE_SERVER", tree.Info.Control.URL)
 	t.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
-	var out bytes.Buffer
-	first := []string{
-		"rooms", "create", "name=first", "host=first.example", "total_active_users=1",
-		"new_users_per_minute=1",
-	}
-	if code := run(ctx, first, &out, &out); code != node.ExitOK { // edges are ready once there is a room
-		t.Fatal(out.String())
+	if code, out := told(ctx, "rooms", "create", "name=first", "host=first.example", "total_active_users=1",
+		"new_users_per_minute=1"); code != node.ExitOK { // edges are ready once there is a room
+		t.Fatal(out)
 	}
 	testkit.NoError(t, tree.WaitReady(ctx))
+	testkit.Eventually(t, "the list of data centres is made", func() bool {
+		code, _ := told(ctx, "fleet", "list")
+		return code == node.ExitOK
+	})
 	return tree
 }
 
 // TestScriptsOfTheAPI runs scripts in turn against one fleet. Their rooms have different names.
 func TestScriptsOfTheAPI(t *testing.T) {
 	tree := startTree(t)
-	testkit.Eventually(t, "the list of data centres is made", func() bool {
-		return run(t.Context(), []string{"fleet", "list"}, io.Discard, io.Discard) == node.ExitOK
-	})
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/api",
 		Setup: func(e *testscript.Env) error {
@@ -77,17 +72,13 @@ func BenchmarkStatusOfAllRooms(b *testing.B) {
 	data := testkit.Must(roomfile.Format(room.Document{Rooms: testkit.Rooms(rooms).Rooms}))(b)
 	file := filepath.Join(b.TempDir(), "rooms.yaml")
 	testkit.NoError(b, os.WriteFile(file, data, 0o600))
-	var out bytes.Buffer
-	if code := run(b.Context(), []string{"rooms", "apply", "-f", file}, io.Discard, &out); code != node.ExitOK {
-		b.Fatal(out.String())
-	}
+	code, out := told(b.Context(), "rooms", "apply", "-f", file)
 	for b.Loop() {
-		out.Reset()
-		if code := run(b.Context(), []string{"status"}, &out, &out); code != node.ExitOK {
-			b.Fatal(out.String())
+		if code == node.ExitOK {
+			code, out = told(b.Context(), "status")
 		}
 	}
-	if n := strings.Count(out.String(), "\nshop-"); n != rooms {
+	if n := strings.Count(out, "\nshop-"); code != node.ExitOK || n != rooms {
 		b.Fatalf("status shows %d rooms", n)
 	}
 	b.Logf("status of %d rooms: %v, goal 500ms", rooms, (b.Elapsed() / time.Duration(b.N)).Round(time.Millisecond))

@@ -91,7 +91,7 @@ const regionalWithin = 30 * time.Second
 
 // recoverFleet asks every data centre of the list to forget what is from before.
 func recoverFleet(c *client, yes bool) error {
-	all, err := membersByAPI{c}.View(c.ctx)
+	all, err := c.members()
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func TestWatchOutlastsTheAPI(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		var out, said bytes.Buffer
 		c := &client{ctx: ctx, out: &out, err: &said}
-		down := &unreachableError{errors.New("no leader")}
+		down := &unreachableError{err: errors.New("no leader")}
 		times := 0
 		show := func() error {
 			switch times++; times {
@@ -111,25 +111,21 @@ func TestAChangeWithoutAnAnswer(t *testing.T) {
 				interrupt()
 			}
 		}()
-		var out bytes.Buffer
-		code := run(ctx, append(strings.Fields(c.args), "--server="+api.URL), &out, &out)
-		if code != c.code || !strings.Contains(out.String(), c.says) ||
-			strings.Contains(out.String(), unknown) != c.unknown ||
-			strings.Count(out.String(), "interrupted") > 1 {
-			t.Errorf("%s: exit %d, %s", c.args, code, out.String())
+		code, out := told(ctx, append(strings.Fields(c.args), "--server="+api.URL)...)
+		if code != c.code || !strings.Contains(out, c.says) || strings.Contains(out, unknown) != c.unknown ||
+			strings.Count(out, "interrupted") > 1 {
+			t.Errorf("%s: exit %d, %s", c.args, code, out)
 		}
 		interrupt()
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	var said bytes.Buffer
-	code := run(ctx, []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1"}, &said, &said)
-	if code != node.ExitError || !strings.Contains(said.String(), "vestibule fleet list: interrupted: ") {
-		t.Errorf("an interrupted look into NATS: exit %d, %s", code, said.String())
+	code, out := told(ctx, "fleet", "list", "--nats-url", "nats://127.0.0.1:1")
+	if code != node.ExitError || !strings.Contains(out, "vestibule fleet list: interrupted: ") {
+		t.Errorf("an interrupted look into NATS: exit %d, %s", code, out)
 	}
-	var out bytes.Buffer
-	if code := run(t.Context(), []string{"fleet", "add", "lima", "--server=http://127.0.0.1:1"}, &out,
-		&out); code != exitUnreachable || strings.Contains(out.String(), unknown) {
-		t.Errorf("a change that was not sent: exit %d, %s", code, out.String())
+	code, out = told(t.Context(), "fleet", "add", "lima", "--server=http://127.0.0.1:1")
+	if code != exitUnreachable || strings.Contains(out, unknown) {
+		t.Errorf("a change that was not sent: exit %d, %s", code, out)
 	}
 }

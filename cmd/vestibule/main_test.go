@@ -86,6 +86,16 @@ func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *testkit.Log
 	return cmd, stderr, info, false
 }
 
+// readyDemo starts the demo, or fails the test.
+func readyDemo(t *testing.T, args ...string) (*exec.Cmd, allinone.Info) {
+	t.Helper()
+	cmd, stderr, info, ok := startDemo(t, args...)
+	if !ok {
+		t.Fatalf("no READY line: %s", stderr)
+	}
+	return cmd, info
+}
+
 // TestDemo: everything answers where the READY line says, Ctrl-C ends it, and in the normal course of things
 // nothing is warned of. Where the machine stands still leases are lost, which is no normal course: then once more.
 func TestDemo(t *testing.T) {
@@ -190,10 +200,7 @@ func TestAStartAfterOneThatFailed(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "address already in use") {
 		t.Fatalf("at an address that is taken: %v: %s", err, out)
 	}
-	cmd, stderr, _, ok := startDemo(t, "--listen", "127.0.0.1:0", "--data-dir", dir)
-	if !ok {
-		t.Fatalf("no READY line: %s", stderr)
-	}
+	cmd, _ := readyDemo(t, "--listen", "127.0.0.1:0", "--data-dir", dir)
 	interrupt(t, cmd)
 }
 

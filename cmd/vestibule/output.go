@@ -30,6 +30,16 @@ func (c *client) show(result any, rows func(row func(cells ...any))) error {
 	return w.Flush()
 }
 
+// showList shows the results of a list: as a table, a row for each below the names of its columns.
+func showList[T any](c *client, list []T, columns []any, cells func(*T) []any) error {
+	return c.show(list, func(row func(...any)) {
+		row(columns...)
+		for i := range list {
+			row(cells(&list[i])...)
+		}
+	})
+}
+
 // cellText returns a value as a cell shows it. An absent one is a dash.
 func cellText(v any) string {
 	switch v := v.(type) {

@@ -148,9 +148,8 @@ func TestReference(t *testing.T) {
 // TestManualPages: every command has a manual page.
 func TestManualPages(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
-	var out bytes.Buffer
-	if code := run(t.Context(), []string{"man", dir}, &out, &out); code != node.ExitOK {
-		t.Fatalf("%d %s", code, out.String())
+	if code, out := told(t.Context(), "man", dir); code != node.ExitOK {
+		t.Fatalf("%d %s", code, out)
 	}
 	for _, name := range []string{"vestibule.1", "vestibule-rooms-apply.1", "vestibule-fleet-forget.1"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {

@@ -55,10 +55,6 @@ func showReleases(c *client, all []api.Release, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.show(all, func(row func(...any)) {
-		row("RELEASE", "PEOPLE", "LET IN", "STATE", "SINCE", "BY", "REASON")
-		for _, k := range all {
-			row(k.Id, k.People, k.LetIn, k.State, k.At, k.By, k.Reason)
-		}
-	})
+	return showList(c, all, []any{"RELEASE", "PEOPLE", "LET IN", "STATE", "SINCE", "BY", "REASON"},
+		func(k *api.Release) []any { return []any{k.Id, k.People, k.LetIn, k.State, k.At, k.By, k.Reason} })
 }

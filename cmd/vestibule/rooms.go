@@ -176,11 +176,8 @@ func listRooms(c *client) error {
 	if err != nil {
 		return err
 	}
-	return c.show(list, func(row func(...any)) {
-		row("NAME", "HOST", "PATH", "TOTAL", "PER MINUTE", "SESSION", "ID")
-		for _, r := range list {
-			row(r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id)
-		}
+	return showList(c, list, []any{"NAME", "HOST", "PATH", "TOTAL", "PER MINUTE", "SESSION", "ID"}, func(r *api.Room) []any {
+		return []any{r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id}
 	})
 }
 

@@ -13,16 +13,12 @@ import (
 
 	"vestibule/internal/core/room/roomfile"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node"
 )
 
 // TestTheSalePage runs every command of docs/SALE.md, in its order, against a fleet with the room, then the blocks of
 // other documents that need no more than that.
 func TestTheSalePage(t *testing.T) {
 	tree := startTree(t)
-	testkit.Eventually(t, "the list of data centres is made", func() bool {
-		return run(t.Context(), []string{"fleet", "list"}, io.Discard, io.Discard) == node.ExitOK
-	})
 	script := "vestibule rooms create name=shop host=shop.example total_active_users=100 new_users_per_minute=100\n"
 	for _, block := range sections(t, "../../docs/SALE.md", "sh") {
 		script += block

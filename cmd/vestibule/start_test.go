@@ -32,23 +32,15 @@ func TestDemoIsWhereItWas(t *testing.T) {
 	t.Parallel()
 	const listeners = 10 + 10 // edges, what may be left free, and the rest
 	dir := t.TempDir()
-	var before allinone.Info
 	for try := 0; ; try++ { // somebody else may take a port meanwhile
 		args := []string{"--data-dir", dir, "--listen", fmt.Sprintf("127.0.0.1:%d", freePorts(t, listeners))}
-		cmd, stderr, info, ok := startDemo(t, args...)
-		if !ok {
-			t.Fatalf("no READY line: %s", stderr)
-		}
+		cmd, before := readyDemo(t, args...)
 		if out, err := exec.Command("vestibule", "demo", "--data-dir", dir, "--listen",
 			"127.0.0.1:0").CombinedOutput(); err == nil || !strings.Contains(string(out), "in use by another process") {
 			t.Errorf("a second demo in the same folder: %v: %s", err, out)
 		}
 		interrupt(t, cmd)
-		before = info
-		cmd, stderr, info, ok = startDemo(t, args...)
-		if !ok {
-			t.Fatalf("no READY line: %s", stderr)
-		}
+		cmd, info := readyDemo(t, args...)
 		interrupt(t, cmd)
 		if info.Control.Token == "" || info.Control.Token != before.Control.Token {
 			t.Errorf("the token is %q, before %q", info.Control.Token, before.Control.Token)
@@ -89,11 +81,8 @@ func TestDemoOfYourSite(t *testing.T) {
 		fmt.Fprintf(w, "my site at %s", r.Host)
 	}))
 	defer site.Close()
-	cmd, stderr, info, ok := startDemo(t, "--listen", "localhost:0", "--origin", site.URL, "--host", "shop.example",
+	cmd, info := readyDemo(t, "--listen", "localhost:0", "--origin", site.URL, "--host", "shop.example",
 		"--total-active-users", "100")
-	if !ok {
-		t.Fatalf("no READY line: %s", stderr)
-	}
 	if info.Busy != "" || info.Origin != site.URL {
 		t.Errorf("READY tells of %+v", info)
 	}

@@ -113,10 +113,9 @@ func listTokens(c *client) error {
 	if err != nil {
 		return err
 	}
-	return c.show(list, func(row func(...any)) {
-		row("ID", "NAME", "ROLE", "ROOMS", "ISSUED", "EXPIRES", "LAST USED")
-		for _, t := range list {
-			row(t.Id, t.Name, t.Role, cmp.Or(strings.Join(names(t.Rooms), " "), "all"), t.IssuedOn, t.ExpiresOn, t.LastUsedOn)
-		}
-	})
+	return showList(c, list, []any{"ID", "NAME", "ROLE", "ROOMS", "ISSUED", "EXPIRES", "LAST USED"},
+		func(t *api.Token) []any {
+			rooms := cmp.Or(strings.Join(names(t.Rooms), " "), "all")
+			return []any{t.Id, t.Name, t.Role, rooms, t.IssuedOn, t.ExpiresOn, t.LastUsedOn}
+		})
 }

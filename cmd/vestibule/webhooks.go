@@ -104,15 +104,12 @@ func listWebhooks(c *client) error {
 	if err != nil {
 		return err
 	}
-	return c.show(list, func(row func(...any)) {
-		row("ID", "NAME", "URL", "KINDS", "ROOMS", "STATE")
-		for _, w := range list {
-			state := "on"
-			if w.DisabledBecause != nil {
-				state = "off: " + *w.DisabledBecause
-			}
-			row(w.Id, w.Name, w.Url, orAll(w.Kinds), orAll(names(w.Rooms)), state)
+	return showList(c, list, []any{"ID", "NAME", "URL", "KINDS", "ROOMS", "STATE"}, func(w *api.Webhook) []any {
+		state := "on"
+		if w.DisabledBecause != nil {
+			state = "off: " + *w.DisabledBecause
 		}
+		return []any{w.Id, w.Name, w.Url, orAll(w.Kinds), orAll(names(w.Rooms)), state}
 	})
 }
 

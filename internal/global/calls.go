@@ -63,30 +63,27 @@ func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, heard *time.Ti
 }
 
 // calls returns the messages to publish; none unless this candidate leads.
-func (cur *currentTerm) calls() (out []push.Calls) {
+func (cur *currentTerm) calls() []push.Calls {
 	set := cur.fleet.Set()
 	if !set.Notifies() {
 		return nil
 	}
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	if cur.leading == nil {
-		return nil
-	}
-	now := cur.leading.alloc.Time(cur.mono.Now())
-	for _, r := range set.Rooms() {
-		if !r.Notifies() || r.Suspended || !stop.Of(&r.Settings, r.Control, r.Phase, now).OK() {
-			continue
+	return whileLeading(cur, func(l *leadership) (out []push.Calls) {
+		now := l.alloc.Time(cur.mono.Now())
+		for _, r := range set.Rooms() {
+			if !r.Notifies() || r.Suspended || !stop.Of(&r.Settings, r.Control, r.Phase, now).OK() {
+				continue
+			}
+			t := l.alloc.Totals(r.ID)
+			if t.View == nil || !t.Complete {
+				continue
+			}
+			if len(out) == 0 || len(out[len(out)-1].Rooms) == callsRooms {
+				out = append(out, push.Calls{At: now})
+			}
+			last := &out[len(out)-1]
+			last.Rooms = append(last.Rooms, push.CallOf(r.ID, t.View, now))
 		}
-		l := cur.leading.alloc.Totals(r.ID)
-		if l.View == nil || !l.Complete {
-			continue
-		}
-		if len(out) == 0 || len(out[len(out)-1].Rooms) == callsRooms {
-			out = append(out, push.Calls{At: now})
-		}
-		last := &out[len(out)-1]
-		last.Rooms = append(last.Rooms, push.CallOf(r.ID, l.View, now))
-	}
-	return out
+		return out
+	})
 }

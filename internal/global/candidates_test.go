@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 // Reports of data centres about their edges are shown with their age, and never more of them than fit a message.
@@ -106,9 +107,7 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 			if err == nil {
 				err = c.receive(data, time.Now())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		}
 		want := func(leader string, candidates, centres int) api.Fleet {
 			t.Helper()
@@ -143,10 +142,8 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		}
 		want("", maxCandidates, 0)
 		for i := range 3 * maxCandidates {
-			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d,"rooms":{"7":40}}`, i, i),
-				time.Now()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d,"rooms":{"7":40}}`, i, i),
+				time.Now()))
 		}
 		if n := c.view().Notifiers; len(n) != maxCandidates || n[1].Name != "n1" || n[1].Sent != 1 {
 			t.Errorf("%d notifiers: %+v", len(n), n[:2])

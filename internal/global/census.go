@@ -23,21 +23,18 @@ type census struct {
 }
 
 func (cur *currentTerm) census() census {
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	if cur.leading == nil {
-		return census{}
-	}
-	now, alloc := cur.mono.Now(), cur.leading.alloc
-	c := census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
-	for name, r := range cur.leading.reports {
-		if r.stop.Reason == stop.Uninitialized {
-			c.uninit = append(c.uninit, name)
+	return whileLeading(cur, func(l *leadership) census {
+		now, alloc := cur.mono.Now(), l.alloc
+		c := census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
+		for name, r := range l.reports {
+			if r.stop.Reason == stop.Uninitialized {
+				c.uninit = append(c.uninit, name)
+			}
 		}
-	}
-	slices.Sort(c.uninit)
-	c.unknown = slices.DeleteFunc(c.unknown, func(u root.Unknown) bool { return slices.Contains(c.uninit, u.Name) })
-	return c
+		slices.Sort(c.uninit)
+		c.unknown = slices.DeleteFunc(c.unknown, func(u root.Unknown) bool { return slices.Contains(c.uninit, u.Name) })
+		return c
+	})
 }
 
 // changes reports whether the leader has to change the list.
@@ -123,19 +120,16 @@ func (c *census) waits() []string {
 
 // beyond returns alarms for rooms that may have more sessions than they have permits; none if this candidate does not
 // lead.
-func (cur *currentTerm) beyond() (out []string) {
+func (cur *currentTerm) beyond() []string {
 	rooms := cur.fleet.Set().Rooms()
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	if cur.leading == nil {
-		return nil
-	}
-	for _, r := range rooms {
-		if l := cur.leading.alloc.Ledger(r.ID); len(out) < node.MaxStops {
-			out = append(out, beyondOf(r.Name, &l)...)
+	return whileLeading(cur, func(l *leadership) (out []string) {
+		for _, r := range rooms {
+			if all := l.alloc.Ledger(r.ID); len(out) < node.MaxStops {
+				out = append(out, beyondOf(r.Name, &all)...)
+			}
 		}
-	}
-	return out
+		return out
+	})
 }
 
 // beyondOf returns the alarm for a room with sessions beyond its permits, as after a wrong declaration of a loss; none

@@ -18,7 +18,7 @@ import (
 // TestChurnOutlivesATerm: a leader stores the churn that it learned, its successor reads it, and an unreadable
 // document is replaced.
 func TestChurnOutlivesATerm(t *testing.T) {
-	ctx, docs := context.Background(), &memoryStore{}
+	ctx, docs := context.Background(), newMemoryStore()
 	learned := map[room.ID]estimate.Churn{
 		1:       {Life: 5 * time.Minute, YoungFor: 240.5, Early: 4, Beyond: 17, Ended: 10},
 		1 << 63: {Life: 15 * time.Second, Beyond: 3, Ended: 1}, 3: {Life: time.Minute},
@@ -57,7 +57,7 @@ func TestChurnOutlivesATerm(t *testing.T) {
 		t.Errorf("%v recalled, want %v", recalled, learned)
 	}
 
-	testkit.Must(docs.Put(ctx, churnDocument, []byte(`[{"room":1}]`), docs.revisions[churnDocument]))(t)
+	testkit.Must(docs.Put(ctx, churnDocument, []byte(`[{"room":1}]`), docs.Written[churnDocument].Revision))(t)
 	third := leader()
 	if err := third.keep(ctx); err == nil {
 		t.Error("an unreadable document is not reported")
@@ -78,12 +78,12 @@ func TestChurnOutlivesATerm(t *testing.T) {
 // TestASilenceOutlivesATerm: a leader publishes for how long a data centre has been silent, and the next one recalls it
 // if it begins soon. A state that cannot be read is replaced.
 func TestASilenceOutlivesATerm(t *testing.T) {
-	ctx, docs, now := context.Background(), &memoryStore{}, time.Date(2026, 11, 26, 9, 59, 0, 0, time.UTC)
+	ctx, docs, now := context.Background(), newMemoryStore(), time.Date(2026, 11, 26, 9, 59, 0, 0, time.UTC)
 	var recalled map[string]time.Duration
 	leader := func(heard time.Duration) *publisher {
 		recalled = map[string]time.Duration{}
 		return &publisher{
-			docs: docs, recallSilence: func(dc string, silent time.Duration) { recalled[dc] = silent },
+			refill: refill{s: &Server{Options: Options{Docs: docs}}}, recallSilence: func(dc string, silent time.Duration) { recalled[dc] = silent },
 			census: func() census {
 				return census{leads: true, centres: []root.CentreTotals{
 					{Name: "dublin", Heard: time.Second},
@@ -106,7 +106,7 @@ func TestASilenceOutlivesATerm(t *testing.T) {
 	publish(leader(0), 37*time.Second, none) // it was
 
 	testkit.Must(docs.Put(ctx, node.MembersStatusDocument, []byte(`[]`),
-		docs.revisions[node.MembersStatusDocument]))(t)
+		docs.Written[node.MembersStatusDocument].Revision))(t)
 	p := leader(20 * time.Second)
 	if err := p.publishStatus(ctx, now.Add(time.Minute)); err == nil {
 		t.Error("a state that cannot be read is not reported")

@@ -13,34 +13,28 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/access"
 	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
-	"vestibule/internal/global/history"
 	"vestibule/internal/node"
 )
 
 // Control serves the API and the console of a candidate.
 type Control struct {
 	API      *control.Server
+	s        *Server
 	access   *access.Access
 	handler  http.Handler
 	end      func() // ends the streams of the console
-	folder   string // with requests for a new admin
-	url      string // "" for the address of the listener
 	listener net.Listener
 	scheme   string
-	file     string // the first token is written here
-	log      *slog.Logger
+	file     string        // the first token is written here
 	first    chan struct{} // closed once there is a token
-	expiry   *atomic.Pointer[control.Expiry]
 }
 
 // TokenFile is the name of the file with the first token.
@@ -53,9 +47,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 		return nil, err
 	}
 	c := &Control{
-		folder: s.Config.DataDir, url: strings.TrimSuffix(cfg.URL, "/"),
-		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
-		expiry: &s.expiry,
+		s: s, scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), first: make(chan struct{}),
 	}
 	c.access = access.New(access.Options{
 		Docs: docs, OIDC: provider, Log: s.log,
@@ -63,12 +55,16 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 			return c.API.Principal(ctx, id)
 		},
 	})
-	c.API = control.New(control.Options{
+	options := control.Options{
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
-		Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view,
+		Link: c.access.Link, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view,
 		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
 		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post, Refuses: s.poster.Refuses,
-	})
+	}
+	if s.history != nil {
+		options.History = s.history
+	}
+	c.API = control.New(options)
 	var secure *tls.Config
 	if cfg.Cert != "" {
 		cert, err := node.NewCertificates([]string{cfg.Cert}, []string{cfg.Key}, s.log, time.Now)
@@ -81,7 +77,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control.listen: %w", err)
 	}
-	c.handler = c.routes(s)
+	c.handler = c.routes()
 	if c.listener = l; secure != nil {
 		c.listener, c.scheme = tls.NewListener(l, secure), "https"
 	}
@@ -89,10 +85,10 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 }
 
 // routes serves the API, the console and its logins.
-func (c *Control) routes(s *Server) http.Handler {
+func (c *Control) routes() http.Handler {
 	mux := http.NewServeMux()
 	screens := console.New(console.Options{
-		API: c.API, Who: c.access.Who, Once: c.access.Once, Log: s.log, Live: s.lastMinute,
+		API: c.API, Who: c.access.Who, Once: c.access.Once, Log: c.s.log, Live: c.s.lastMinute,
 	})
 	c.end = screens.Stop
 	for _, path := range []string{"/console", "/console/", "/static/"} {
@@ -104,26 +100,6 @@ func (c *Control) routes(s *Server) http.Handler {
 	mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusSeeOther))
 	mux.Handle("/", c.API)
 	return mux
-}
-
-// statsHistory returns h for the API; nil for none.
-func statsHistory(h *history.History) control.History {
-	if h == nil {
-		return nil
-	}
-	return h
-}
-
-// page returns a stored waiting page, or nil if there is none of that name.
-func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
-	if page := s.fleet.Page(hash); page != nil {
-		return page, nil
-	}
-	data, _, err := s.Docs.Get(ctx, roomdoc.PageDocument(hash))
-	if err != nil || data == nil {
-		return nil, err
-	}
-	return roomdoc.DecodePage(hash, data)
 }
 
 // ControlInfo tells where the API of a candidate listens.
@@ -170,7 +146,7 @@ func (c *Control) Token(ctx context.Context) (string, error) {
 func (c *Control) run(ctx context.Context) error {
 	server := &http.Server{
 		Handler: c.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(c.s.log.Handler(), slog.LevelDebug),
 	}
 	server.RegisterOnShutdown(c.end)
 	g, ctx := errgroup.WithContext(ctx)
@@ -202,9 +178,9 @@ func (c *Control) watchTokens(ctx context.Context) {
 	node.Every(ctx, time.Minute, func() {
 		next, err := c.API.NextExpiry(ctx)
 		if err == nil {
-			c.expiry.Store(next)
+			c.s.expiry.Store(next)
 		} else if ctx.Err() == nil {
-			c.log.Warn("control: the ends of tokens cannot be read", slog.Any("error", err))
+			c.s.log.Warn("control: the ends of tokens cannot be read", slog.Any("error", err))
 		}
 	})
 }
@@ -220,7 +196,7 @@ func (c *Control) makeFirst(ctx context.Context) error {
 			if err = node.WriteFile(c.file, []byte(token+"\n")); err != nil {
 				return fmt.Errorf("control: the first token was made and cannot be kept, delete it from the store and start again: %w", err)
 			}
-			c.log.Info("control: the first token of the fleet was made", slog.String("file", c.file))
+			c.s.log.Info("control: the first token of the fleet was made", slog.String("file", c.file))
 		}
 		if err == nil {
 			close(c.first)
@@ -228,7 +204,7 @@ func (c *Control) makeFirst(ctx context.Context) error {
 		}
 		if !logged && time.Since(begun) > firstTokenLate && ctx.Err() == nil {
 			logged = true
-			c.log.Warn("control: it is not known whether the fleet has a token, and none can be made yet; retrying",
+			c.s.log.Warn("control: it is not known whether the fleet has a token, and none can be made yet; retrying",
 				slog.String("file", c.file), slog.Any("error", err))
 		}
 		select {
@@ -251,7 +227,7 @@ const (
 // Link makes a one-time link to the console for a token.
 func (c *Control) Link(ctx context.Context, token string) (string, error) {
 	path, _, err := c.access.Link(ctx, control.TokenID(token))
-	return cmp.Or(c.url, c.scheme+"://"+c.listener.Addr().String()) + path, err
+	return cmp.Or(strings.TrimSuffix(c.s.Config.Control.URL, "/"), c.scheme+"://"+c.listener.Addr().String()) + path, err
 }
 
 // recoverAdmins makes a new admin for each request in the data folder, until ctx ends.
@@ -260,7 +236,7 @@ func (c *Control) recoverAdmins(ctx context.Context) {
 	node.Every(ctx, 500*time.Millisecond, func() {
 		err := c.recoverAdmin(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			c.log.Warn("control: no admin can be made for the request in the data folder; trying again",
+			c.s.log.Warn("control: no admin can be made for the request in the data folder; trying again",
 				slog.String("file", RecoverFile), slog.Any("error", err))
 		}
 		failing = err != nil
@@ -269,7 +245,7 @@ func (c *Control) recoverAdmins(ctx context.Context) {
 
 // recoverAdmin answers a request in the data folder, if there is one.
 func (c *Control) recoverAdmin(ctx context.Context) error {
-	asked := filepath.Join(c.folder, RecoverFile)
+	asked := filepath.Join(c.s.Config.DataDir, RecoverFile)
 	if _, err := os.Stat(asked); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -286,10 +262,10 @@ func (c *Control) recoverAdmin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := node.WriteFile(filepath.Join(c.folder, RecoveredFile), []byte(token+"\n"+link+"\n")); err != nil {
+	if err := node.WriteFile(filepath.Join(c.s.Config.DataDir, RecoveredFile), []byte(token+"\n"+link+"\n")); err != nil {
 		return err
 	}
-	c.log.Warn("control: a new admin was made for a request in the data folder",
+	c.s.log.Warn("control: a new admin was made for a request in the data folder",
 		slog.String("token", control.TokenID(token)))
 	return os.Remove(asked)
 }

@@ -42,13 +42,13 @@ func restore[T any](
 // ensureControls restores this node's controls if the store lost them.
 func (p *publisher) ensureControls(ctx context.Context) error {
 	version := func(c *room.Controls) uint64 { return c.Version }
-	return restore(ctx, p.docs, node.ControlsDocument, p.fleet.Controls(), version, room.DecodeControls, room.EncodeControls)
+	return restore(ctx, p.s.Docs, node.ControlsDocument, p.s.fleet.Controls(), version, room.DecodeControls, room.EncodeControls)
 }
 
 // takeReleases marks in the store the operators' releases that no global has taken. The ledger lends a release once
 // this node reads the mark, so nothing unstored is lent.
 func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error {
-	known := p.fleet.Controls()
+	known := p.s.fleet.Controls()
 	if known == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
+	stored, revision, err := p.s.Docs.Get(ctx, node.ControlsDocument)
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error 
 	if err != nil {
 		return err
 	}
-	if _, err = p.docs.Put(ctx, node.ControlsDocument, data, revision); err == nil {
-		p.log.Info("releases taken", slog.Int("releases", n), slog.Uint64("controls", next.Version))
+	if _, err = p.s.Docs.Put(ctx, node.ControlsDocument, data, revision); err == nil {
+		p.s.log.Info("releases taken", slog.Int("releases", n), slog.Uint64("controls", next.Version))
 	} else if errors.Is(err, wire.ErrChanged) {
 		err = nil // another writer was first: read again
 	}

@@ -17,13 +17,13 @@ import (
 
 // A node announces newer rooms while a leader publishes those of an older store: these do not get a newer version.
 func TestRoomsThatComeDuringAPublication(t *testing.T) {
-	docs, quiet := &memoryStore{}, slog.New(slog.DiscardHandler)
+	docs, quiet := newMemoryStore(), slog.New(slog.DiscardHandler)
 	c := &copies{log: quiet, offers: map[string]offer{}}
 	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: c.roomsVersion})
 	stored, err := rooms.Change(t.Context(), func(d *roomstore.Draft) error { d.Merge(testkit.Rooms(2)); return nil })
 	testkit.NoError(t, err)
 	f := testkit.Must(node.NewFleet(t.TempDir(), docs, quiet, prometheus.NewRegistry(), func() {}))(t)
-	p := &publisher{refill: refill{rooms: rooms, copies: c, fleet: f, log: quiet}}
+	p := &publisher{refill: refill{copies: c, s: &Server{rooms: rooms, log: quiet, currentTerm: currentTerm{fleet: f}}}}
 	docs.interrupt = func() {
 		data, err := json.Marshal(wire.Copy{From: "global-1", Version: stored.Version + 100})
 		if err != nil {

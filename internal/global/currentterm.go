@@ -28,6 +28,16 @@ func (cur *currentTerm) setLeading(l *leadership) {
 	cur.leading = l
 }
 
+// whileLeading returns what read finds in the current leadership, under its lock; the zero value if there is none.
+func whileLeading[T any](cur *currentTerm, read func(l *leadership) T) (out T) {
+	cur.mu.Lock()
+	defer cur.mu.Unlock()
+	if cur.leading != nil {
+		out = read(cur.leading)
+	}
+	return out
+}
+
 // time returns fleet time if this process leads and knows it, else the machine's estimate of it.
 func (cur *currentTerm) time() fleettime.Time {
 	t, _ := cur.clock()
@@ -48,49 +58,39 @@ func (cur *currentTerm) clock() (fleettime.Time, time.Duration) {
 
 // known returns fleet time for the data folder; the zero value if this process does not lead or know it.
 func (cur *currentTerm) known(now fleettime.Mono) fleettime.Known {
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	if cur.leading == nil {
-		return fleettime.Known{}
-	}
-	return cur.leading.alloc.Known(now)
+	return whileLeading(cur, func(l *leadership) fleettime.Known { return l.alloc.Known(now) })
 }
 
 // Leaving reports whether a regional has announced its shutdown; false if this global does not lead. It is safe for
 // concurrent use.
 func (cur *currentTerm) Leaving() bool {
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	return cur.leading != nil && cur.leading.alloc.Leaving(cur.mono.Now())
+	return whileLeading(cur, func(l *leadership) bool { return l.alloc.Leaving(cur.mono.Now()) })
 }
 
 // waiting returns how many visitors wait in a room, as far as this leader knows.
 func (cur *currentTerm) waiting(public string) uint64 {
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	for _, r := range cur.fleet.Set().Rooms() {
-		if cur.leading != nil && room.PublicID(r.TicketName()) == public {
-			return uint64(max(0, numbersOf(cur.leading.alloc.Totals(r.ID)).Waiting))
+	return whileLeading(cur, func(l *leadership) uint64 {
+		for _, r := range cur.fleet.Set().Rooms() {
+			if room.PublicID(r.TicketName()) == public {
+				return uint64(max(0, numbersOf(l.alloc.Totals(r.ID)).Waiting))
+			}
 		}
-	}
-	return 0
+		return 0
+	})
 }
 
 // stops returns why nobody enters anywhere, also by operators; none if this candidate does not lead.
-func (cur *currentTerm) stops() (out []stop.Stop) {
+func (cur *currentTerm) stops() []stop.Stop {
 	rooms := cur.fleet.Set().Rooms()
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	if cur.leading == nil {
-		return nil
-	}
-	now := cur.leading.alloc.Time(cur.mono.Now())
-	out = slices.Clone(cur.leading.stopped[""])
-	for _, r := range rooms {
-		if why := stop.Of(&r.Settings, r.Control, r.Phase, now); !why.OK() {
-			out = append(out, why)
+	return whileLeading(cur, func(l *leadership) []stop.Stop {
+		now := l.alloc.Time(cur.mono.Now())
+		out := slices.Clone(l.stopped[""])
+		for _, r := range rooms {
+			if why := stop.Of(&r.Settings, r.Control, r.Phase, now); !why.OK() {
+				out = append(out, why)
+			}
+			out = append(out, l.stopped[r.Name]...)
 		}
-		out = append(out, cur.leading.stopped[r.Name]...)
-	}
-	return out
+		return out
+	})
 }

@@ -3,11 +3,8 @@ package global
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
-	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
@@ -25,49 +21,30 @@ import (
 // memoryStore is a store of documents in memory. interrupt, called between the read and the write of one, may write
 // others.
 type memoryStore struct {
-	mu        sync.Mutex
-	docs      map[string][]byte
-	revisions map[string]uint64
+	*testkit.Documents
 	fails     bool // it takes nothing
 	interrupt func()
 }
 
+func newMemoryStore() *memoryStore { return &memoryStore{Documents: testkit.NewDocuments()} }
+
 func (s *memoryStore) Current(context.Context) error { return nil }
 
-func (s *memoryStore) Get(_ context.Context, key string) ([]byte, uint64, error) {
-	s.mu.Lock()
-	data, revision := s.docs[key], s.revisions[key]
-	interrupt := s.interrupt
-	s.interrupt = nil
-	s.mu.Unlock()
-	if interrupt != nil {
+func (s *memoryStore) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	data, revision, err := s.Documents.Get(ctx, key)
+	if interrupt := s.interrupt; interrupt != nil {
+		s.interrupt = nil
 		interrupt()
 	}
-	return slices.Clone(data), revision, nil
+	return data, revision, err
 }
 
-func (s *memoryStore) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *memoryStore) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	if s.fails {
 		return 0, errors.New("the store takes nothing")
 	}
-	if s.revisions[key] != revision {
-		return 0, fmt.Errorf("%s: %w", key, wire.ErrChanged)
-	}
-	if s.docs == nil {
-		s.docs, s.revisions = map[string][]byte{}, map[string]uint64{}
-	}
-	s.docs[key] = slices.Clone(data)
-	s.revisions[key]++
-	return s.revisions[key], nil
+	return s.Documents.Put(ctx, key, data, revision)
 }
-
-func (*memoryStore) Limit() int { return 400_000 }
-
-func (*memoryStore) List(context.Context, string) (map[string]wire.Written, error) { return nil, nil }
-
-func (*memoryStore) Delete(context.Context, string, uint64) error { return errors.New("not here") }
 
 func (*memoryStore) Watch(ctx context.Context, _ func(string, []byte)) error {
 	<-ctx.Done()
@@ -86,7 +63,7 @@ type hall struct {
 
 func openHall(t *testing.T) *hall {
 	return &hall{
-		t: t, docs: &memoryStore{}, secrets: &memoryStore{},
+		t: t, docs: newMemoryStore(), secrets: newMemoryStore(),
 		now: fleettime.TimeOf(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)), bound: 20 * time.Millisecond, waiting: 3,
 	}
 }
@@ -167,7 +144,7 @@ func TestADrawIsAnnouncedAndPublished(t *testing.T) {
 	if n == nil || n.Drawn() != nil || n.Committed != h.now || n.Commit == (draw.Hash{}) {
 		t.Fatalf("announced: %+v", n)
 	}
-	for key := range h.docs.docs {
+	for key := range h.docs.Data {
 		if key != node.DrawsDocument {
 			t.Errorf("%s is where every node reads", key)
 		}
@@ -257,7 +234,7 @@ func TestAChangedEventHasADrawOfItsOwn(t *testing.T) {
 	if n := h.notice(); n.Commit == before.Commit || n.Start != start.Add(time.Minute) {
 		t.Errorf("moved: %+v", n)
 	}
-	h.docs.docs, h.docs.revisions = nil, nil
+	h.docs.Documents = testkit.NewDocuments()
 	if err := d.runDue(t.Context()); err != nil {
 		t.Errorf("nothing is due: %v", err)
 	}
@@ -285,7 +262,7 @@ func TestAnEventWithoutItsDraw(t *testing.T) {
 	start := h.now.Add(10 * time.Minute)
 	d = h.leader(draw.BeaconNone, launchAt(start))
 	testkit.NoError(t, h.tend(d))
-	h.secrets.docs, h.secrets.revisions = nil, nil
+	h.secrets.Documents = testkit.NewDocuments()
 	h.now = start
 	if err := h.tend(d); err == nil || h.notice().Void != "" {
 		t.Errorf("a secret that is not there is lost at once: %v", err)

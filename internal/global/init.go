@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/jsondoc"
 	"vestibule/internal/global/members"
 	"vestibule/internal/node"
 )
@@ -33,14 +34,14 @@ var errUninitialized = errors.New("this fleet has never admitted anybody: vestib
 // new reports whether nothing shows that this fleet has ever begun.
 func (p *publisher) new(c *census) bool {
 	return c.leads && !p.fresh && c.Members == 0 && c.Newest == 0 && !c.Unfounded &&
-		p.copies.newest(p.fleet.Members()) == nil
+		p.copies.newest(p.s.fleet.Members()) == nil
 }
 
 // initialize handles the request of an operator to initialize the fleet, if there is one.
 func (p *publisher) initialize(ctx context.Context, wall time.Time, c *census) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	r, revision, err := members.ReadRequest(ctx, p.docs)
+	r, revision, err := jsondoc.Read[members.Request](ctx, p.s.Docs, node.InitDocument)
 	if err != nil || r == nil || r.Answered() {
 		return err
 	}
@@ -58,8 +59,8 @@ func (p *publisher) initialize(ctx context.Context, wall time.Time, c *census) e
 	default:
 		r.Done = "the fleet is initialized: its data centres " + strings.Join(names(c), ", ") + " admit visitors"
 	}
-	p.log.Warn("an operator initializes the fleet", slog.String("done", r.Done), slog.String("refused", r.Error))
-	return r.Write(ctx, p.docs, revision)
+	p.s.log.Warn("an operator initializes the fleet", slog.String("done", r.Done), slog.String("refused", r.Error))
+	return jsondoc.Write(ctx, p.s.Docs, node.InitDocument, r, revision)
 }
 
 // mayBegin returns why the fleet cannot be initialized yet, or an error if it must not be.
@@ -67,7 +68,7 @@ func (p *publisher) mayBegin(ctx context.Context, wall time.Time, c *census) (wa
 	for doc, what := range map[string]string{
 		node.KeysDocument: "ticket keys", node.MembersDocument: "a list of data centres",
 	} {
-		data, _, err := p.docs.Get(ctx, doc)
+		data, _, err := p.s.Docs.Get(ctx, doc)
 		if err != nil {
 			return "the store does not answer: " + err.Error(), nil //nolint:nilerr // it is tried again
 		}
@@ -76,7 +77,7 @@ func (p *publisher) mayBegin(ctx context.Context, wall time.Time, c *census) (wa
 		}
 	}
 	heard, _ := p.copies.keys()
-	if len(heard.Keys)+len(p.fleet.Ring().Keys) > 0 {
+	if len(heard.Keys)+len(p.s.fleet.Ring().Keys) > 0 {
 		return "", errors.New("a node has ticket keys: visitors may have been admitted")
 	}
 	if !p.asked(wall, askFor) {
@@ -103,7 +104,7 @@ func (p *publisher) mayBegin(ctx context.Context, wall time.Time, c *census) (wa
 func (p *publisher) beginAll(ctx context.Context, c *census) (waits string, _ error) {
 	p.begun()
 	for _, dc := range c.uninit {
-		if err := p.begin(ctx, dc); err != nil {
+		if err := p.s.Orders.Begin(ctx, dc); err != nil {
 			if errors.Is(err, errNoResult) || ctx.Err() != nil {
 				return err.Error(), nil
 			}

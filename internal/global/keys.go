@@ -21,13 +21,13 @@ import (
 func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time, c *census) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	stored, revision, err := p.docs.Get(ctx, node.KeysDocument)
+	stored, revision, err := p.s.Docs.Get(ctx, node.KeysDocument)
 	if err != nil {
 		return err
 	}
 	have := ticket.Keyring{}
 	if stored != nil {
-		if have, err = ticket.DecodeKeyring(stored); err != nil && len(p.fleet.Ring().Keys) == 0 {
+		if have, err = ticket.DecodeKeyring(stored); err != nil && len(p.s.fleet.Ring().Keys) == 0 {
 			return fmt.Errorf("the store holds no keys that can be read: %w", err)
 		}
 	}
@@ -36,13 +36,13 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time, c *censu
 		return err
 	}
 	publish := !ring.Equal(have)
-	if ring.Due(now, p.rotate) {
-		if ring, err = ring.Rotate(now, p.rotate, rand.Reader); err != nil {
+	if ring.Due(now, p.s.Config.KeyRotation) {
+		if ring, err = ring.Rotate(now, p.s.Config.KeyRotation, rand.Reader); err != nil {
 			return err
 		}
 		publish = true
 	}
-	if ring.Push == (ticket.Secret{}) && p.fleet.Set().Notifies() {
+	if ring.Push == (ticket.Secret{}) && p.s.fleet.Set().Notifies() {
 		if ring.Push, err = push.NewSecret(); err != nil {
 			return err
 		}
@@ -55,10 +55,10 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time, c *censu
 	if err != nil {
 		return err
 	}
-	if _, err := p.docs.Put(ctx, node.KeysDocument, data, revision); err != nil {
+	if _, err := p.s.Docs.Put(ctx, node.KeysDocument, data, revision); err != nil {
 		return err
 	}
-	p.log.Info("keys published", slog.Uint64("version", ring.Version))
+	p.s.log.Info("keys published", slog.Uint64("version", ring.Version))
 	return p.tellNotifiers(ctx, ring.Push)
 }
 
@@ -67,8 +67,8 @@ func (p *publisher) tellNotifiers(ctx context.Context, secret ticket.Secret) err
 	if secret == (ticket.Secret{}) {
 		return nil
 	}
-	if p.ensurePushes != nil {
-		if err := p.ensurePushes(ctx); err != nil {
+	if p.s.EnsurePushes != nil {
+		if err := p.s.EnsurePushes(ctx); err != nil {
 			return err
 		}
 	}
@@ -76,11 +76,11 @@ func (p *publisher) tellNotifiers(ctx context.Context, secret ticket.Secret) err
 	if err != nil {
 		return err
 	}
-	have, revision, err := p.docs.Get(ctx, node.NotifierDocument)
+	have, revision, err := p.s.Docs.Get(ctx, node.NotifierDocument)
 	if err != nil || bytes.Equal(have, want) {
 		return err
 	}
-	_, err = p.docs.Put(ctx, node.NotifierDocument, want, revision)
+	_, err = p.s.Docs.Put(ctx, node.NotifierDocument, want, revision)
 	return err
 }
 
@@ -91,7 +91,7 @@ var errAsking = errors.New("waiting for the fleet's keys from the nodes")
 // answered. A fleet that may never have admitted anybody gets its first ones once it is initialized.
 func (p *publisher) known(stored ticket.Keyring, now fleettime.Time, c *census) (ticket.Keyring, error) {
 	heard, since := p.copies.keys()
-	own := p.fleet.Ring().Join(stored, now)
+	own := p.s.fleet.Ring().Join(stored, now)
 	switch {
 	case len(own.Keys) > 0 || p.fresh:
 	case len(heard.Keys) == 0 && !p.asked(time.Now(), askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
@@ -99,13 +99,13 @@ func (p *publisher) known(stored ticket.Keyring, now fleettime.Time, c *census) 
 	case len(heard.Keys) == 0 && p.new(c):
 		return own, errUninitialized
 	case len(heard.Keys) == 0:
-		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones",
+		p.s.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones",
 			slog.Duration("asked", askFor))
 	}
 	ring := own.Join(heard, now)
-	if v := ring.Version; v >= max(p.fleet.Ring().Version, stored.Version, heard.Version)+ticket.MaxKeys && v != p.joined {
+	if v := ring.Version; v >= max(p.s.fleet.Ring().Version, stored.Version, heard.Version)+ticket.MaxKeys && v != p.joined {
 		p.joined = v
-		p.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid",
+		p.s.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid",
 			slog.Uint64("version", v))
 	}
 	return ring, nil

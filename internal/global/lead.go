@@ -75,14 +75,8 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		refill: refill{
-			rooms: s.rooms, fleet: s.fleet, bus: s.Bus, copies: heard, log: s.log, fresh: fresh, filed: s.Config.Rooms != "",
-			restoring: &s.restoring,
-		},
-		name: s.Config.Name, lender: l.lender(), docs: s.Docs, file: roomsFile{name: s.Config.Rooms}, metrics: s.metrics,
-		draws: s.drawer(), churn: l.churn(), census: s.census, founders: s.Config.DataCenters,
-		begin: s.Orders.Begin, begun: l.begun, recallSilence: l.recallSilence,
-		rotate: s.Config.KeyRotation, ensurePushes: s.EnsurePushes,
+		refill: refill{s: s, copies: heard, fresh: fresh}, lender: l.lender(), file: roomsFile{name: s.Config.Rooms},
+		draws: s.drawer(), churn: l.churn(), census: s.census, begun: l.begun, recallSilence: l.recallSilence,
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -20,7 +20,7 @@ const statusEvery = 2 * time.Second
 func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	stored, revision, err := p.docs.Get(ctx, node.MembersDocument)
+	stored, revision, err := p.s.Docs.Get(ctx, node.MembersDocument)
 	if err != nil {
 		return err
 	}
@@ -30,11 +30,11 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 			return fmt.Errorf("the store holds no list of data centres that can be read: %w", err)
 		}
 	}
-	own := p.copies.newest(p.fleet.Members())
+	own := p.copies.newest(p.s.fleet.Members())
 	next := own
 	switch {
 	case own == nil && have == nil && c.Unfounded:
-		next = node.NewMembers(now, p.founders)
+		next = node.NewMembers(now, p.s.Config.DataCenters)
 		for _, d := range c.Enrolled {
 			if i := next.Find(d.Name); i >= 0 {
 				next.List[i].ClusterID = d.ClusterID
@@ -49,15 +49,15 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 			if next, err = next.Remove(now, name); err != nil {
 				return err
 			}
-			p.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
+			p.s.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
 		}
 		for _, d := range c.Enrolled {
 			next = next.Enrol(now, d.Name, d.ClusterID)
-			p.log.Info("the list of data centres holds a cluster ID", slog.String("dc", d.Name), node.ClusterID(d.ClusterID))
+			p.s.log.Info("the list of data centres holds a cluster ID", slog.String("dc", d.Name), node.ClusterID(d.ClusterID))
 		}
 		for _, name := range c.Released {
 			next = next.Release(now, name)
-			p.log.Info("data centre that was removed by force has no permits any more, and leaves the list",
+			p.s.log.Info("data centre that was removed by force has no permits any more, and leaves the list",
 				slog.String("dc", name))
 		}
 	case have != nil && have.Version == own.Version:
@@ -67,10 +67,10 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	if err != nil {
 		return err
 	}
-	if _, err := p.docs.Put(ctx, node.MembersDocument, data, revision); err != nil {
+	if _, err := p.s.Docs.Put(ctx, node.MembersDocument, data, revision); err != nil {
 		return err
 	}
-	p.log.Info("list of data centres published",
+	p.s.log.Info("list of data centres published",
 		slog.Uint64("version", next.Version), slog.Int("data_centers", len(next.List)))
 	return nil
 }
@@ -81,7 +81,7 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if !p.recalled {
-		last, revision, err := jsondoc.Read[node.MembersStatus](ctx, p.docs, node.MembersStatusDocument)
+		last, revision, err := jsondoc.Read[node.MembersStatus](ctx, p.s.Docs, node.MembersStatusDocument)
 		p.recalled = err == nil || revision != 0
 		if err != nil && p.recalled {
 			return fmt.Errorf("the state that a predecessor published cannot be read, it is replaced: %w", err)
@@ -112,11 +112,11 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 		return err
 	}
 	st.At = now
-	_, revision, err := p.docs.Get(ctx, node.MembersStatusDocument)
+	_, revision, err := p.s.Docs.Get(ctx, node.MembersStatusDocument)
 	if err != nil {
 		return err
 	}
-	if err := jsondoc.Write(ctx, p.docs, node.MembersStatusDocument, st, revision); err != nil {
+	if err := jsondoc.Write(ctx, p.s.Docs, node.MembersStatusDocument, st, revision); err != nil {
 		return err
 	}
 	p.status = same

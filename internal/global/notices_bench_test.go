@@ -22,7 +22,7 @@ func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n, " rooms"), func(b *testing.B) {
 			log := slog.New(slog.DiscardHandler)
-			f := testkit.Must(node.NewFleet(b.TempDir(), &memoryStore{}, log, prometheus.NewRegistry(), func() {}))(b)
+			f := testkit.Must(node.NewFleet(b.TempDir(), newMemoryStore(), log, prometheus.NewRegistry(), func() {}))(b)
 			var d room.Document
 			for i := range n {
 				d.Rooms = append(d.Rooms, room.Settings{
@@ -34,8 +34,9 @@ func BenchmarkLook(b *testing.B) {
 			if f.Offer(b.Context(), node.RoomsDocument, data); len(f.Set().Rooms()) != n {
 				b.Fatal(f.Alarm(node.RoomsDocument))
 			}
-			s := &Server{currentTerm: currentTerm{fleet: f}}
-			s.Clock = node.NewClock()
+			clock := node.NewClock()
+			s := &Server{currentTerm: currentTerm{mono: clock, fleet: f}}
+			s.Clock = clock
 			now := s.Clock.Now()
 			l := &leadership{
 				s:     s,

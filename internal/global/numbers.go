@@ -79,31 +79,27 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 // numbersMessages returns the messages to publish; none unless this candidate leads.
 func (cur *currentTerm) numbersMessages(now time.Time) []numbersMessage {
 	rooms := cur.fleet.Set().Rooms()
-	cur.mu.Lock()
-	defer cur.mu.Unlock()
-	if cur.leading == nil {
-		return nil
-	}
-	leader := cur.leading.lender()
-	stops := cur.leading.stops(rooms)
-	out := []numbersMessage{{At: now, First: true, Leader: leader, Stops: stops[:min(len(stops), numbersRooms)]}}
-	for rest := range slices.Chunk(stops[len(out[0].Stops):], numbersRooms) {
-		out = append(out, numbersMessage{At: now, Leader: leader, Stops: rest})
-	}
-	for _, r := range rooms {
-		x := cur.leading.numbers(r.ID)
-		if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
-			continue
+	return whileLeading(cur, func(l *leadership) []numbersMessage {
+		leader, stops := l.lender(), l.stops(rooms)
+		out := []numbersMessage{{At: now, First: true, Leader: leader, Stops: stops[:min(len(stops), numbersRooms)]}}
+		for rest := range slices.Chunk(stops[len(out[0].Stops):], numbersRooms) {
+			out = append(out, numbersMessage{At: now, Leader: leader, Stops: rest})
 		}
-		m := &out[len(out)-1]
-		if len(m.Rooms) == numbersRooms {
-			out = append(out, numbersMessage{At: now, Leader: leader})
-			m = &out[len(out)-1]
+		for _, r := range rooms {
+			x := l.numbers(r.ID)
+			if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
+				continue
+			}
+			m := &out[len(out)-1]
+			if len(m.Rooms) == numbersRooms {
+				out = append(out, numbersMessage{At: now, Leader: leader})
+				m = &out[len(out)-1]
+			}
+			m.Rooms = append(m.Rooms, roomNumbers{r.ID, x})
 		}
-		m.Rooms = append(m.Rooms, roomNumbers{r.ID, x})
-	}
-	out[len(out)-1].Last = true
-	return out
+		out[len(out)-1].Last = true
+		return out
+	})
 }
 
 // stopsOf returns the stops of a room, and those of all rooms before them.

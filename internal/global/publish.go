@@ -15,7 +15,7 @@ const fileEvery = 250 * time.Millisecond
 func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 	tick := time.NewTicker(fileEvery)
 	defer tick.Stop()
-	defer p.metrics.trouble.end()
+	defer p.s.metrics.trouble.end()
 	type checks struct{ keys, rooms, members, controls time.Time }
 	var next checks
 	var initAt, repaired time.Time
@@ -25,7 +25,7 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 		if p.copies.takeNews() {
 			next = checks{}
 		}
-		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
+		if wall.Sub(repaired) > repairEvery && len(p.s.fleet.Alarms()) > 0 {
 			next, repaired = checks{}, wall
 		}
 		c := p.census()

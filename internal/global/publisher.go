@@ -7,22 +7,16 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
 
 // publisher keeps the rooms in the store equal to the rooms file, if there is one, and makes the first keys. Only a
 // leader runs one.
 type publisher struct {
-	refill // with the rooms and documents that this node has
-
-	name    string      // of this candidate
-	lender  room.Lender // its term
-	docs    wire.Documents
-	metrics *metrics
+	refill
+	lender room.Lender // the term
 
 	census   func() census // of the data centres
-	founders []string      // the first list of them
 	status   []byte        // last published state of them
 	statusAt time.Time
 
@@ -32,17 +26,12 @@ type publisher struct {
 	churn   *churnKeeper
 	churnAt time.Time // when it was last stored
 
-	begin func(ctx context.Context, dc string) error // orders a data centre to begin
-	begun func()                                     // tells the allocator
+	begun func() // tells the allocator that nobody was ever admitted
 
 	draws   *drawer
 	drawsAt time.Time // when to check them again
 
 	joined uint64 // version of the newest ring logged as merged
-
-	ensurePushes func(ctx context.Context) error // makes the streams of notifications; nil for none
-
-	rotate time.Duration // age of the newest key at which the next is made, 0 for never
 
 	file      roomsFile
 	again     bool   // the file as read may be unpublished
@@ -64,7 +53,7 @@ func (p *publisher) recordResult(doc string, err error) {
 	if errors.Is(err, context.Canceled) { // the term ends
 		return
 	}
-	if text, news := p.metrics.trouble.note(doc, err); news {
-		p.log.Warn("not published yet", slog.String("document", doc), slog.String("error", text))
+	if text, news := p.s.metrics.trouble.note(doc, err); news {
+		p.s.log.Warn("not published yet", slog.String("document", doc), slog.String("error", text))
 	}
 }

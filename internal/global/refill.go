@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"vestibule/internal/core/compress"
@@ -13,7 +12,6 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/roomstore"
 	"vestibule/internal/node"
 )
 
@@ -45,32 +43,27 @@ const (
 
 // refill restores lost documents from the copies of nodes.
 type refill struct {
-	rooms  *roomstore.Store
-	fleet  *node.Fleet
-	bus    wire.Bus
+	s      *Server
 	copies *copies
-	log    *slog.Logger
 	fresh  bool // the operator says that the fleet is new
-	filed  bool // there is a rooms file
 
 	askedAt time.Time // when nodes were last asked
 	asking  time.Time // since when nodes are asked, 0 while disconnected
 
-	restoring *atomic.Bool // changes of rooms wait
-	lost      bool         // the rooms came from an edge: so may the rest
-	empty     bool         // the store was seen without rooms, and this leader knows none
-	settled   bool         // the nodes have been asked for long enough
+	lost    bool // the rooms came from an edge: so may the rest
+	empty   bool // the store was seen without rooms, and this leader knows none
+	settled bool // the nodes have been asked for long enough
 }
 
 // versions are those that this leader has.
 type versions struct{ rooms, controls, draws uint64 }
 
 func (r *refill) have() (v versions) {
-	v.rooms = r.rooms.KnownVersion()
-	if c := r.fleet.Controls(); c != nil {
+	v.rooms = r.s.rooms.KnownVersion()
+	if c := r.s.fleet.Controls(); c != nil {
 		v.controls = c.Version
 	}
-	if b := r.fleet.Board(); b != nil {
+	if b := r.s.fleet.Board(); b != nil {
 		v.draws = b.Version
 	}
 	return v
@@ -80,7 +73,7 @@ func (r *refill) have() (v versions) {
 func (r *refill) requestCopies(wall time.Time, c *census) {
 	every := storeEvery
 	have := r.have()
-	if len(r.fleet.Ring().Keys) == 0 || c.outdated() || len(r.fleet.Alarms()) > 0 || have.rooms == 0 {
+	if len(r.s.fleet.Ring().Keys) == 0 || c.outdated() || len(r.s.fleet.Alarms()) > 0 || have.rooms == 0 {
 		every = askSoon
 	}
 	send := r.nextFetch(wall, have)
@@ -89,20 +82,20 @@ func (r *refill) requestCopies(wall time.Time, c *census) {
 	}
 	r.askedAt = wall
 	q := wire.CopyAsk{Rooms: have.rooms, Controls: have.controls, Draws: have.draws, Send: send}
-	if m := r.fleet.Members(); m != nil {
+	if m := r.s.fleet.Members(); m != nil {
 		q.Members = m.Version
 	}
 	var err error
-	if q.Keys, err = r.fleet.Ring().Sum(); err == nil {
+	if q.Keys, err = r.s.fleet.Ring().Sum(); err == nil {
 		var data []byte
 		if data, err = json.Marshal(q); err == nil {
-			err = r.bus.Publish(wire.AskSubject, data)
+			err = r.s.Bus.Publish(wire.AskSubject, data)
 		}
 	}
 	switch {
 	case err != nil:
 		r.asking = time.Time{} // silence while disconnected does not prove that there are no keys
-		r.log.Debug("nodes not asked", slog.Any("error", err))
+		r.s.log.Debug("nodes not asked", slog.Any("error", err))
 	case r.asking.IsZero():
 		r.asking = wall
 	}
@@ -122,7 +115,7 @@ func (r *refill) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
 		if f.left == 0 && f.parts != nil || wall.Sub(f.begun) < fetchFor {
 			return nil
 		}
-		r.log.Warn("a node did not send a document that it has announced",
+		r.s.log.Warn("a node did not send a document that it has announced",
 			slog.String("document", f.document), slog.String("dc", f.dc), slog.String("node", f.from))
 		c.drop()
 	}
@@ -136,14 +129,14 @@ func (r *refill) nextFetch(wall time.Time, have versions) *wire.CopyWanted {
 
 // choose returns the announcement to follow next; the zero value for none.
 func (r *refill) choose(wall time.Time, have versions) offer {
-	c, known := r.copies, r.rooms.Known()
+	c, known := r.copies, r.s.rooms.Known()
 	switch {
 	case known == nil && r.fresh:
-	case known == nil && r.filed: // the file is published unless a global knows of another authority
+	case known == nil && r.s.Config.Rooms != "": // the file is published unless a global knows of another authority
 		if o := c.best(0, ownedCopy); o.version > 0 && !r.settled {
 			return o
 		}
-	case known != nil && known.FromFile && r.filed: // the file is published again
+	case known != nil && known.FromFile && r.s.Config.Rooms != "": // the file is published again
 	default:
 		if o := c.best(have.rooms, ownedCopy, node.RoomsDocument); o.version > 0 {
 			return o
@@ -185,10 +178,10 @@ func (r *refill) takeCopy(ctx context.Context) {
 		slog.Uint64("version", f.version),
 	}
 	if err != nil {
-		r.log.Error("the document of a node cannot be used", append(attrs, slog.Any("error", err))...)
+		r.s.log.Error("the document of a node cannot be used", append(attrs, slog.Any("error", err))...)
 		return
 	}
-	r.log.Warn("the store had lost a document: a node returned it", attrs...)
+	r.s.log.Warn("the store had lost a document: a node returned it", attrs...)
 }
 
 func (r *refill) use(ctx context.Context, f *fetch) error {
@@ -206,9 +199,9 @@ func (r *refill) use(ctx context.Context, f *fetch) error {
 	doc, edge := wire.IsEdgeCopy(f.document)
 	switch doc {
 	case ownedCopy:
-		return r.rooms.Adopt(data)
+		return r.s.rooms.Adopt(data)
 	case node.RoomsDocument:
-		if err = r.rooms.AdoptRooms(data); err == nil {
+		if err = r.s.rooms.AdoptRooms(data); err == nil {
 			r.lost = edge
 		}
 		return err
@@ -218,7 +211,7 @@ func (r *refill) use(ctx context.Context, f *fetch) error {
 		_, err = draw.DecodeBoard(data)
 	}
 	if err == nil {
-		r.fleet.Offer(ctx, doc, data)
+		r.s.fleet.Offer(ctx, doc, data)
 	}
 	return err
 }
@@ -228,20 +221,20 @@ func (r *refill) use(ctx context.Context, f *fetch) error {
 // asks for keys.
 func (r *refill) searched(ctx context.Context, wall time.Time) bool {
 	coming := r.coming(wall)
-	defer func() { r.restoring.Store(coming || r.empty && !r.settled) }()
+	defer func() { r.s.restoring.Store(coming || r.empty && !r.settled) }()
 	switch {
 	case r.fresh:
 		return true
 	case coming, !r.asked(wall, gatherFor):
 		return false
-	case r.settled || r.rooms.Known() != nil:
+	case r.settled || r.s.rooms.Known() != nil:
 		r.empty = false
 		return true
 	}
 	if !r.empty {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		state, err := r.rooms.Read(ctx)
+		state, err := r.s.rooms.Read(ctx)
 		if err != nil {
 			return true // publishing fails too, and says why
 		}

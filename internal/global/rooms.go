@@ -42,7 +42,7 @@ func (p *publisher) checkFile(ctx context.Context) {
 	if p.file.name != "" {
 		p.readFile()
 	}
-	if known := p.rooms.Known(); known != nil && known.Version != p.published {
+	if known := p.s.rooms.Known(); known != nil && known.Version != p.published {
 		p.again = true // another writer changed rooms: nodes may not know yet
 	}
 	if !p.again {
@@ -58,22 +58,22 @@ func (p *publisher) checkFile(ctx context.Context) {
 	_, large := errors.AsType[*roomstore.TooLargeError](err)
 	faults, refused := errors.AsType[room.Faults](err)
 	if held {
-		p.metrics.trouble.refuse(differs)
+		p.s.metrics.trouble.refuse(differs)
 	} else if p.file.good {
-		p.metrics.trouble.refuse(nil)
+		p.s.metrics.trouble.refuse(nil)
 	}
 	if p.file.good && (large || refused || held) != p.rejected {
 		p.rejected = !p.rejected // not in force, and retries do not help
-		p.metrics.roomsValid.Set(1)
+		p.s.metrics.roomsValid.Set(1)
 		if p.rejected {
-			p.metrics.roomsValid.Set(0)
-			p.metrics.roomsRefused.Inc()
+			p.s.metrics.roomsValid.Set(0)
+			p.s.metrics.roomsRefused.Inc()
 		}
 		if held {
-			p.log.Error("rooms refused, those in the store stay", slog.String("file", p.file.name), slog.Any("error", differs))
+			p.s.log.Error("rooms refused, those in the store stay", slog.String("file", p.file.name), slog.Any("error", differs))
 		}
 		for _, f := range faults {
-			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file.name), slog.Any("error", f))
+			p.s.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file.name), slog.Any("error", f))
 		}
 	}
 }
@@ -88,28 +88,28 @@ func (p *publisher) readFile() {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", p.file.name, err)
 	}
-	p.metrics.trouble.refuse(err)
+	p.s.metrics.trouble.refuse(err)
 	if err != nil {
-		p.metrics.roomsValid.Set(0)
-		p.metrics.roomsRefused.Inc()
-		p.log.Error("rooms refused, the last good ones stay", slog.Any("error", err))
+		p.s.metrics.roomsValid.Set(0)
+		p.s.metrics.roomsRefused.Inc()
+		p.s.log.Error("rooms refused, the last good ones stay", slog.Any("error", err))
 		return
 	}
 	for _, d := range doubts {
-		p.log.Warn("a waiting page may not do what it is there for", slog.String("page", d))
+		p.s.log.Warn("a waiting page may not do what it is there for", slog.String("page", d))
 	}
-	p.metrics.roomsValid.Set(1)
+	p.s.metrics.roomsValid.Set(1)
 }
 
 // publish makes the rooms equal to the file, if it is valid, and restores lost parts of the store. Without a file the
 // store is the authority. The error is a [*roomstore.DiffersError] if the store is still the authority and the file
 // differs.
 func (p *publisher) publish(ctx context.Context) error {
-	before := p.rooms.Known()
-	renamed := p.fleet.Set().Renamed(p.file.doc)
-	ctx = roomstore.By(ctx, audit.By{Name: "rooms file", From: p.name, Operation: "publish"})
+	before := p.s.rooms.Known()
+	renamed := p.s.fleet.Set().Renamed(p.file.doc)
+	ctx = roomstore.By(ctx, audit.By{Name: "rooms file", From: p.s.Config.Name, Operation: "publish"})
 	var differs *roomstore.DiffersError
-	state, err := p.rooms.Publish(ctx, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
+	state, err := p.s.rooms.Publish(ctx, p.s.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
 		differs = nil
 		switch {
 		case p.coming(time.Now()): // since the last look: these rooms must not get a newer version
@@ -136,24 +136,24 @@ func (p *publisher) publish(ctx context.Context) error {
 		return differs
 	}
 	if before != nil && before.FromFile != state.FromFile {
-		p.log.Info("rooms have another authority", slog.Bool("file", state.FromFile))
+		p.s.log.Info("rooms have another authority", slog.Bool("file", state.FromFile))
 	}
 	if before != nil && before.Version == state.Version {
 		return nil
 	}
 	for name, old := range renamed {
-		p.log.Warn("a room was renamed: its tickets are void, and all its visitors begin again",
+		p.s.log.Warn("a room was renamed: its tickets are void, and all its visitors begin again",
 			slog.String("room", name), slog.String("before", old))
 	}
 	changed := len(state.Rooms)
 	if before != nil {
 		changed = len(roomstore.Changes(before, state))
 		if gone := roomstore.Unserved(before, state); len(gone) > 0 {
-			p.log.Warn("hosts are served no longer, edges answer 421: to serve their sites without a room, list them under hosts in the file",
+			p.s.log.Warn("hosts are served no longer, edges answer 421: to serve their sites without a room, list them under hosts in the file",
 				slog.Int("hosts", len(gone)), slog.String("first", gone[0]), slog.String("file", p.file.name))
 		}
 	}
-	p.log.Info("rooms published",
+	p.s.log.Info("rooms published",
 		slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
 	return nil
 }

@@ -47,9 +47,7 @@ func entries(t testing.TB, n int) [][]byte {
 			}
 			e.Rooms = []audit.Room{{ID: "f", Name: "fair", After: json.RawMessage(fmt.Sprintf(`{"v":%d}`, i))}}
 		}
-		if err := j.Add(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, j.Add(t.Context(), e))
 	}
 	return stream.Entries()
 }
@@ -119,9 +117,7 @@ func TestChangesWithoutAnEntryAreReported(t *testing.T) {
 	stream := &testkit.Stream{}
 	j := audit.NewJournal(stream)
 	for _, v := range [][2]uint64{{0, 5}, {5, 6}, {9, 10}} {
-		if err := j.Add(t.Context(), audit.Entry{ID: fmt.Sprint(v), Base: v[0], Version: v[1]}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, j.Add(t.Context(), audit.Entry{ID: fmt.Sprint(v), Base: v[0], Version: v[1]}))
 	}
 	if n, gaps, err := verify(stream.Entries()); n != 3 || err != nil || len(gaps) != 1 ||
 		!strings.Contains(gaps[0], "before entry 3: changes of the rooms from version 6 to 9") {
@@ -171,9 +167,7 @@ func TestManyJournalsMakeOneChain(t *testing.T) {
 	seen := map[string]int{}
 	for _, data := range all {
 		var e audit.Entry
-		if err := json.Unmarshal(data, &e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(data, &e))
 		if seen[e.ID]++; seen[e.ID] > 1 {
 			t.Errorf("%s stands there twice", e.ID)
 		}
@@ -195,9 +189,7 @@ func TestALargeChangeIsRecordedInParts(t *testing.T) {
 		})
 	}
 	for range 2 { // the second time it is there already
-		if err := j.Add(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, j.Add(t.Context(), e))
 	}
 	if n, _, err := verify(stream.Entries()); err != nil || n < 10 || n > 20 {
 		t.Errorf("%d parts, %v", n, err)

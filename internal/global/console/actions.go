@@ -17,12 +17,11 @@ import (
 
 // action is something that an operator does to a room.
 type action struct {
-	Name    string // in addresses
-	Title   string
-	Verb    string // of the button that confirms it
-	Careful bool   // it stops or lets in visitors
-	needs   control.Role
-	plan    func(*reading, url.Values) (*plan, error)
+	Name  string // in addresses
+	Title string
+	Verb  string // of the button that confirms it
+	needs control.Role
+	plan  func(*reading, url.Values) (*plan, error)
 }
 
 // plan is the effect of an action with its form.
@@ -57,14 +56,14 @@ func patchControls(rd *reading, name string, value any) change {
 var actions = func() map[string]*action {
 	all := map[string]*action{}
 	for _, a := range []action{
-		{"pause", "Pause the room", "Pause the room", true, control.Operator, planPause},
-		{"resume", "Resume the room", "Resume the room", true, control.Operator, planResume},
-		{"message", "Show a message", "Show the message", false, control.Operator, planMessage},
-		{"end-message", "Remove the message", "Remove the message", false, control.Operator, planEndMessage},
-		{"release", "Let in the next visitors", "Let them in", true, control.Operator, planRelease},
-		{"limits", "Change the limits", "Change the limits", true, control.Operator, planLimits},
-		{"end-limits", "End the temporary limits", "End the temporary limits", true, control.Operator, planEndLimits},
-		{"end-queue", "Let visitors enter again", "Let visitors enter again", true, control.Operator, planEndQueue},
+		{"pause", "Pause the room", "Pause the room", control.Operator, planPause},
+		{"resume", "Resume the room", "Resume the room", control.Operator, planResume},
+		{"message", "Show a message", "Show the message", control.Operator, planMessage},
+		{"end-message", "Remove the message", "Remove the message", control.Operator, planEndMessage},
+		{"release", "Let in the next visitors", "Let them in", control.Operator, planRelease},
+		{"limits", "Change the limits", "Change the limits", control.Operator, planLimits},
+		{"end-limits", "End the temporary limits", "End the temporary limits", control.Operator, planEndLimits},
+		{"end-queue", "Let visitors enter again", "Let visitors enter again", control.Operator, planEndQueue},
 	} {
 		all[a.Name] = &a
 	}

@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/core/stop"
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestTheListShowsEveryRoom(t *testing.T) {
@@ -111,20 +112,14 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 			f.count("sale", c.numbers)
 			f.play(func() { f.leader, f.heard = !c.silent, c.heard })
 			if c.controls != nil {
-				if err := f.api.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", c.controls, nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, f.api.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", c.controls, nil))
 			}
 			contains(t, f.see("/console/rooms/"+id), c.want...)
 		})
 	}
 	f := start(t)
-	if a := f.get("/console/rooms/" + room.PublicID("nothing")); a.code != http.StatusNotFound {
-		t.Errorf("an unknown room: %d", a.code)
-	}
-	if a := f.get("/console/nothing"); a.code != http.StatusNotFound {
-		t.Errorf("an unknown page: %d", a.code)
-	}
+	f.get("/console/rooms/"+room.PublicID("nothing")).is(t, http.StatusNotFound) // an unknown room
+	f.get("/console/nothing").is(t, http.StatusNotFound)                         // an unknown page
 }
 
 // Every action works without script, shows its consequence before it is made, and tells how to undo it.
@@ -271,9 +266,7 @@ func TestFormsNameTheirFaults(t *testing.T) {
 			t.Errorf("%s: %d %s", c.path, a.code, a.body)
 		}
 	}
-	if a := f.get(at + "explode"); a.code != http.StatusNotFound {
-		t.Errorf("an unknown action: %d", a.code)
-	}
+	f.get(at+"explode").is(t, http.StatusNotFound) // an unknown action
 	if c := f.api.controls(id); c.Version != 0 {
 		t.Errorf("controls: %+v", c)
 	}
@@ -340,21 +333,13 @@ func TestRoles(t *testing.T) {
 		lacks(t, page, "/actions/", `method="get"`)
 	}
 	contains(t, f.see(at), "You have the role viewer")
-	if a := f.get(at + "/actions/pause"); a.code != http.StatusForbidden {
-		t.Errorf("a viewer confirms: %d", a.code)
-	}
-	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusForbidden {
-		t.Errorf("a viewer pauses: %d", a.code)
-	}
+	f.get(at+"/actions/pause").is(t, http.StatusForbidden)         // a viewer confirms
+	f.post(at+"/actions/pause", pause).is(t, http.StatusForbidden) // a viewer pauses
 	pause.Del("once")
 	f.as(control.Operator)
 	lacks(t, f.see(at), "until somebody changes them")
-	if a := f.post(at+"/actions/limits", always); a.code != http.StatusForbidden {
-		t.Errorf("an operator changes the room: %d", a.code)
-	}
-	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusSeeOther {
-		t.Errorf("an operator pauses: %d", a.code)
-	}
+	f.post(at+"/actions/limits", always).is(t, http.StatusForbidden) // an operator changes the room
+	f.post(at+"/actions/pause", pause).is(t, http.StatusSeeOther)    // an operator pauses
 	f.play(func() { f.who = control.Principal{} })
 	for _, path := range []string{
 		"/console/", at, at + "/stream", "/console/stream", at + "/actions/pause",
@@ -411,11 +396,9 @@ func TestHostileTextIsEscaped(t *testing.T) {
 		"pause": map[string]any{"message": evil}, "message": map[string]any{"text": evil},
 		"reason": evil,
 	}
-	if err := f.api.server.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "",
+	testkit.NoError(t, f.api.server.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "",
 		http.MethodPatch,
-		"/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
-		t.Fatal(err)
-	}
+		"/vestibule/rooms/"+id+"/controls", body, nil))
 	f.play(func() { f.fleet.Candidates[0].Name, f.fleet.Candidates[0].Alarms = evil, []string{evil} })
 	at := "/console/rooms/" + id
 	for _, path := range []string{

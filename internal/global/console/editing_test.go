@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 // sent follows a form, and the redirect after it.
@@ -61,9 +62,7 @@ func TestRules(t *testing.T) {
 	page = f.sent(page, at, map[string]string{"expression": `ip.src in {192.0.2.0/24}`, "description": ""})
 	var rules []api.Rule
 	read := func() []api.Rule {
-		if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/rules", nil, &rules); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/rules", nil, &rules))
 		return rules
 	}
 	second := read()[1]
@@ -91,9 +90,7 @@ func TestRules(t *testing.T) {
 		f.get(at + "/" + rules[0].Id), f.post(at, map[string][]string{"expression": {"ssl"}}),
 		f.post(at+"/"+rules[0].Id, map[string][]string{"do": {"delete"}}),
 	} {
-		if a.code != http.StatusForbidden {
-			t.Errorf("an operator changes rules: %d", a.code)
-		}
+		a.is(t, http.StatusForbidden) // an operator changes rules
 	}
 	if len(read()) != 1 {
 		t.Errorf("an operator changed rules: %+v", rules)
@@ -134,10 +131,8 @@ func TestEvents(t *testing.T) {
 		"Entries to the draw close", "in 2 days", "5,000 inside, 800 let in per minute")
 	var events []api.Event
 	read := func() []api.Event {
-		if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/events", nil,
-			&events); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id+"/events", nil,
+			&events))
 		return events
 	}
 	e := read()[0]
@@ -171,9 +166,7 @@ func TestEvents(t *testing.T) {
 	if contains(t, page, "The event is deleted."); len(read()) != 0 {
 		t.Errorf("%+v", events)
 	}
-	if a := f.get(at + "/" + e.Id); a.code != http.StatusNotFound {
-		t.Errorf("a deleted event: %d", a.code)
-	}
+	f.get(at+"/"+e.Id).is(t, http.StatusNotFound) // a deleted event
 }
 
 // A waiting page is checked and previewed in each state and language before it is published.
@@ -187,9 +180,7 @@ func TestWaitingPage(t *testing.T) {
 	if contains(t, a, "custom_html"); a.code != http.StatusUnprocessableEntity {
 		t.Errorf("a faulty page: %d", a.code)
 	}
-	if a := f.sent(page, at, map[string]string{"html": " "}); a.code != http.StatusUnprocessableEntity {
-		t.Errorf("no page: %d", a.code)
-	}
+	f.sent(page, at, map[string]string{"html": " "}).is(t, http.StatusUnprocessableEntity) // no page
 	const own = "<!doctype html><title>Sale</title>\n<p>Hello {{waitTimeFormatted}}</p></textarea><script>alert(1)</script>"
 	a = f.sent(page, at, map[string]string{"html": strings.ReplaceAll(own, "\n", "\r\n")})
 	contains(t, a, "New visitors get this page. 0 people who wait", "Publish this page")
@@ -197,9 +188,7 @@ func TestWaitingPage(t *testing.T) {
 	f.preview(a, "Hello 10 minutes")
 	publish := a.form(t, at, "html").fields
 	publish.Set("do", "publish")
-	if done := f.post(at, publish); done.code != http.StatusSeeOther {
-		t.Fatalf("%d %s", done.code, done.text())
-	}
+	f.post(at, publish).is(t, http.StatusSeeOther)
 	contains(t, f.see(at+"?done=published"), "The page is published.", "own page, ")
 	var r api.Room
 	if err := f.api.call(http.MethodGet, "/zones/"+control.Zone+"/waiting_rooms/"+id, nil, &r); err != nil ||
@@ -224,23 +213,17 @@ func TestWaitingPage(t *testing.T) {
 	if err == nil {
 		err = parts.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	r2 := httptest.NewRequest(http.MethodPost, at, &body)
 	r2.Header.Set("Content-Type", parts.FormDataContentType())
 	contains(t, f.do(r2), "<p>of a file", "Publish this page")
 
 	f.as(control.Viewer)
 	lacks(t, f.see(at), `method="post" action="/console`)
-	if a := f.post(at, map[string][]string{"do": {"check"}, "html": {"<p>"}}); a.code != http.StatusForbidden {
-		t.Errorf("a viewer previews: %d", a.code)
-	}
+	f.post(at, map[string][]string{"do": {"check"}, "html": {"<p>"}}).is(t, http.StatusForbidden) // a viewer previews
 	f.as(control.Operator)
 	publish.Del("once")
-	if a := f.post(at, publish); a.code != http.StatusForbidden {
-		t.Errorf("an operator publishes: %d", a.code)
-	}
+	f.post(at, publish).is(t, http.StatusForbidden) // an operator publishes
 }
 
 // preview opens the preview of a page in German, which must have a text.

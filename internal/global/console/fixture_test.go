@@ -21,7 +21,6 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/access"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/console"
@@ -80,13 +79,7 @@ func start(t testing.TB) *fixture {
 	rooms := roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: journal})
 	server := control.New(control.Options{
 		Name: "global-1", Audit: journal, Rooms: rooms, Docs: f.docs, Log: log, Origin: "http://10.0.0.1",
-		Page: func(ctx context.Context, hash string) ([]byte, error) {
-			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
-			if err != nil || data == nil {
-				return nil, err
-			}
-			return roomdoc.DecodePage(hash, data)
-		},
+		Page: func(string) []byte { return nil },
 		Fleet: func() api.Fleet {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -188,6 +181,14 @@ type answer struct {
 	code   int
 	header http.Header
 	body   string
+}
+
+// is reports an answer with another status.
+func (a answer) is(t testing.TB, code int) {
+	t.Helper()
+	if a.code != code {
+		t.Errorf("status %d, want %d: %s", a.code, code, a.text())
+	}
 }
 
 // text returns the words of a page, without its tags.

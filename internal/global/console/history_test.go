@@ -88,9 +88,7 @@ func TestChartsOfARoom(t *testing.T) {
 		len(news.Times) > 5 || strings.Contains(fmt.Sprint(news.Marks), opens) {
 		t.Errorf("%d new rows, marks %v", len(news.Times), news.Marks)
 	}
-	if a := f.get("/console/rooms/" + id + "/charts?from=x"); a.code != http.StatusBadRequest {
-		t.Errorf("a faulty range: %d", a.code)
-	}
+	f.get("/console/rooms/"+id+"/charts?from=x").is(t, http.StatusBadRequest) // a faulty range
 }
 
 // The history of a range or an event is a report with totals, tables of at most 60 rows, and a file.
@@ -130,9 +128,7 @@ func TestHistoryIsAReport(t *testing.T) {
 		!strings.Contains(file.header.Get("Content-Disposition"), `filename="autumn-sale.csv"`) {
 		t.Errorf("%d rows, %v, %v", len(rows), err, file.header)
 	}
-	if a := f.get(at + ".csv?event=nothing"); a.code != http.StatusNotFound {
-		t.Errorf("the file of an unknown event: %d", a.code)
-	}
+	f.get(at+".csv?event=nothing").is(t, http.StatusNotFound) // the file of an unknown event
 	contains(t, f.see("/console/rooms/"+id+"/events/"+event), "Report")
 }
 

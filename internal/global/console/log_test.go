@@ -46,15 +46,11 @@ func TestChangesAreShownAndRestored(t *testing.T) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	contains(t, f.see("/console/audit"), "Ana restored a revision", "too early")
-	if a := f.get(at + "/7"); a.code != http.StatusNotFound {
-		t.Errorf("an unknown revision: %d", a.code)
-	}
+	f.get(at+"/7").is(t, http.StatusNotFound) // an unknown revision
 	f.as(control.Operator)
 	lacks(t, f.see("/console/rooms/"+id), "/changes")
 	for _, a := range []answer{f.get(at), f.get(first), f.post(first, nil)} {
-		if a.code != http.StatusForbidden {
-			t.Errorf("an operator: %d", a.code)
-		}
+		a.is(t, http.StatusForbidden) // an operator
 	}
 }
 
@@ -65,10 +61,8 @@ func TestAuditInWords(t *testing.T) {
 	f.act(id, "pause", map[string]string{"message": "<i>soon"})
 	testkit.NoError(t, f.api.call(http.MethodPatch, "/zones/"+control.Zone+"/waiting_rooms/"+id,
 		map[string]any{"total_active_users": 1500}, nil))
-	if err := f.api.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"},
-		nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.api.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"},
+		nil))
 	page := f.see("/console/audit")
 	contains(t, page, "Ana changed the controls", "a test", "<i>soon", "Ben changed the settings",
 		"total_active_users 2000 → 1500", "Ben created the room", "room sale : new",
@@ -84,9 +78,7 @@ func TestAuditInWords(t *testing.T) {
 	contains(t, f.see(strings.ReplaceAll(older[1], "&amp;", "&")), "Ben created the room")
 	f.as(control.Editor)
 	lacks(t, f.see("/console/"), "/console/audit", "/console/access")
-	if a := f.get("/console/audit"); a.code != http.StatusForbidden {
-		t.Errorf("an editor reads the audit log: %d", a.code)
-	}
+	f.get("/console/audit").is(t, http.StatusForbidden) // an editor reads the audit log
 }
 
 // Tokens are created, shown once, and revoked, by admins alone.
@@ -118,9 +110,7 @@ func TestTokens(t *testing.T) {
 		f.get(at), f.post(tokens, map[string][]string{"name": {"x"}, "role": {"admin"}}),
 		f.post(revoke, nil),
 	} {
-		if a.code != http.StatusForbidden {
-			t.Errorf("an editor: %d", a.code)
-		}
+		a.is(t, http.StatusForbidden) // an editor
 	}
 }
 
@@ -209,12 +199,10 @@ func TestWebhooks(t *testing.T) {
 func (f *fixture) login(role control.Role, rooms ...string) *http.Cookie {
 	f.Helper()
 	var made api.Token
-	if err := f.api.call(http.MethodPost, "/vestibule/tokens", map[string]any{
+	testkit.NoError(f, f.api.call(http.MethodPost, "/vestibule/tokens", map[string]any{
 		"name": string(role), "role": role,
 		"rooms": rooms,
-	}, &made); err != nil {
-		f.Fatal(err)
-	}
+	}, &made))
 	path, _, err := f.logins.Link(f.Context(), made.Id)
 	testkit.NoError(f, err)
 	w := httptest.NewRecorder()

@@ -39,26 +39,15 @@ func streamFleet(q *request) error {
 	return stream(q, "fleet", readFleet, func(f *api.Fleet) values { return viewFleet(time.Now(), f).Values })
 }
 
-// stream streams the values of readings under a key.
+// stream sends the values of readings under a key each second: all at first, then those that differ. All streams send
+// at the begin of a second, so that they share one reading.
 func stream[T any](q *request, key string, read func(caller) (T, error), view func(T) values) error {
 	if _, err := read(q.call); err != nil { // may this operator see it?
 		return err
 	}
-	return q.c.stream(q, func() (values, []string, error) {
-		got, notes, err := newest(q, key, read)
-		if err != nil {
-			return nil, nil, err
-		}
-		return view(got), notes, nil
-	})
-}
-
-// stream sends the values of a page each second: all at first, then those that differ. All streams send at the begin
-// of a second, so that they share one reading.
-func (c *Console) stream(q *request, read func() (values, []string, error)) error {
 	select {
-	case c.streams <- struct{}{}:
-		defer func() { <-c.streams }()
+	case q.c.streams <- struct{}{}:
+		defer func() { <-q.c.streams }()
 	default:
 		return errStreams
 	}
@@ -76,14 +65,16 @@ func (c *Console) stream(q *request, read func() (values, []string, error)) erro
 			http.ErrNotSupported) {
 			return nil // the client disconnected
 		}
-		now, notes, err := read()
-		news := values{"trouble": oldWords(notes)}
+		got, notes, err := newest(q, key, read)
+		news := values{}
 		if err != nil {
 			news["trouble"] = "These numbers are old: " + failureOf(err).Notes[0]
-		}
-		for name, value := range now {
-			if old, ok := sent[name]; !ok || old != value {
-				news[name], sent[name] = value, value
+		} else {
+			news["trouble"] = oldWords(notes)
+			for name, value := range view(got) {
+				if old, ok := sent[name]; !ok || old != value {
+					news[name], sent[name] = value, value
+				}
 			}
 		}
 		data, err := json.Marshal(news)
@@ -102,7 +93,7 @@ func (c *Console) stream(q *request, read func() (values, []string, error)) erro
 			continue
 		case <-q.Context().Done():
 		case <-end.C:
-		case <-c.stopped:
+		case <-q.c.stopped:
 		}
 		next.Stop()
 		return nil

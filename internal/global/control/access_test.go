@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 // with asks with a header.
@@ -47,7 +48,7 @@ func TestOperationsOfTheDocument(t *testing.T) {
 		}
 	}
 	have := map[string]string{}
-	for _, o := range newServices(Options{}).operations() {
+	for _, o := range New(Options{}).operations() {
 		have[o.id] = o.route
 	}
 	if !maps.Equal(have, want) {
@@ -62,9 +63,7 @@ func readDocument(t *testing.T, into any) {
 	if err == nil {
 		err = yaml.Unmarshal(data, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 func TestWhoMayDoWhat(t *testing.T) {
@@ -111,7 +110,7 @@ func TestAPrincipalWithSomeRooms(t *testing.T) {
 	ask := func(method, path string) answer {
 		return f.with(method, path, "Authorization", "Bearer "+value)
 	}
-	for _, o := range newServices(Options{}).operations() {
+	for _, o := range New(Options{}).operations() {
 		method, path, _ := strings.Cut(o.route, " ")
 		fill := strings.NewReplacer("{zone_id}", Zone, "{account_id}", Account, "{waiting_room_id}", theirs, "{event_id}",
 			"e", "{rule_id}", "r", "{host}", "h", "{token_id}", "t", "{revision}", "1", "{user}", "u", "{name}", "n")
@@ -129,9 +128,7 @@ func TestAPrincipalWithSomeRooms(t *testing.T) {
 			t.Errorf("%s on all rooms: %+v", o.id, a)
 		}
 	}
-	if a := ask("GET", "{z}/"+id); a.code != 200 {
-		t.Errorf("its room: %+v", a)
-	}
+	ask("GET", "{z}/"+id).is(t, 200) // its room
 	if a := ask("GET", "{z}"); a.code != 200 || !strings.Contains(fmt.Sprint(a.Result), "mine.example") ||
 		strings.Contains(fmt.Sprint(a.Result), "theirs.example") {
 		t.Errorf("its rooms: %+v", a)
@@ -141,9 +138,7 @@ func TestAPrincipalWithSomeRooms(t *testing.T) {
 func TestTokensThatAreNotGood(t *testing.T) {
 	f := start(t)
 	good := f.token[Viewer]
-	if a := f.with("GET", "{z}", "X-Auth-Email", "a@b.example", "X-Auth-Key", good); a.code != 200 {
-		t.Errorf("the older headers: %+v", a)
-	}
+	f.with("GET", "{z}", "X-Auth-Email", "a@b.example", "X-Auth-Key", good).is(t, 200) // the older headers
 	last := "A"
 	if strings.HasSuffix(good, last) {
 		last = "B"
@@ -171,9 +166,7 @@ func TestExpiredAndRevokedTokens(t *testing.T) {
 	if made.code != 200 || made.field("role") != "editor" {
 		t.Fatalf("%+v", made)
 	}
-	if a := f.with("GET", "{z}", "Authorization", "Bearer "+value); a.code != 200 {
-		t.Errorf("%+v", a)
-	}
+	f.with("GET", "{z}", "Authorization", "Bearer "+value).is(t, 200)
 	list, _ := f.ask(Admin, "GET", "/vestibule/tokens", "").Result.([]any)
 	if len(list) != 5 || strings.Contains(string(f.docs.Data[tokenKeys+id]), value[len(value)-43:]) {
 		t.Errorf("%v, stored %s", list, f.docs.Data[tokenKeys+id])
@@ -184,18 +177,12 @@ func TestExpiredAndRevokedTokens(t *testing.T) {
 		}
 	}
 	f.api.tokens.now = func() time.Time { return time.Now().Add(61 * time.Minute) }
-	if a := f.with("GET", "{z}", "Authorization", "Bearer "+value); a.code != 401 {
-		t.Errorf("expired: %+v", a)
-	}
+	f.with("GET", "{z}", "Authorization", "Bearer "+value).is(t, 401) // expired
 	f.api.tokens.now = time.Now
 	f.expect(200, Admin, "DELETE", "/vestibule/tokens/"+id, "")
-	if a := f.with("GET", "{z}", "Authorization", "Bearer "+value); a.code != 401 {
-		t.Errorf("revoked: %+v", a)
-	}
-	bad := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"","role":"root","expires_on":"2020-01-01T00:00:00Z"}`)
-	if !slices.Equal(bad.pointers(), []string{"/expires_on", "/name", "/role"}) {
-		t.Errorf("%+v", bad)
-	}
+	f.with("GET", "{z}", "Authorization", "Bearer "+value).is(t, 401) // revoked
+	f.refused(Admin, "POST", "/vestibule/tokens", `{"name":"","role":"root","expires_on":"2020-01-01T00:00:00Z"}`,
+		"/expires_on", "/name", "/role")
 }
 
 func TestItIsNotedSeldomThatATokenIsUsed(t *testing.T) {
@@ -221,9 +208,7 @@ func TestOtherSitesAreRefused(t *testing.T) {
 		a.Errors[0].Code != 10000 {
 		t.Errorf("%+v", a)
 	}
-	if a := f.with("POST", "{z}", "Authorization", token, "Origin", "https://evil.example"); a.code != 403 {
-		t.Errorf("%+v", a)
-	}
+	f.with("POST", "{z}", "Authorization", token, "Origin", "https://evil.example").is(t, 403)
 }
 
 func TestTheFirstTokenIsMadeOnce(t *testing.T) {
@@ -269,7 +254,7 @@ func TestAnEdgeIsForgotten(t *testing.T) {
 	f := start(t)
 	var asked []wire.ForgetAsk
 	said, away := wire.ForgetAnswer{Done: "1 process has ended"}, error(nil)
-	f.parts.members.forget = func(_ context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error) {
+	f.api.Forget = func(_ context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error) {
 		if asked = append(asked, ask); dc != "nairobi" {
 			t.Errorf("asked of %s", dc)
 		}
@@ -304,8 +289,6 @@ func TestAnEdgeIsForgotten(t *testing.T) {
 		`{}`: {"/edge"}, `{"edge":"A","instance":"x","alll":true}`: {"/alll", "/edge", "/instance"},
 		`{"edge":"a","all":true}`: {"/all"},
 	} {
-		if a := f.ask(Admin, "POST", path, body); a.code != 400 || !slices.Equal(a.pointers(), pointers) {
-			t.Errorf("%s: %d %v", body, a.code, a.pointers())
-		}
+		f.refused(Admin, "POST", path, body, pointers...)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/notices"
@@ -30,7 +29,6 @@ import (
 type fixture struct {
 	testing.TB
 	api   *Server
-	parts *services
 	rooms *roomstore.Store
 	docs  *testkit.Documents
 	audit *testkit.Stream
@@ -59,13 +57,7 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 	o := Options{
 		Refuses: notices.NewPoster(nil).Refuses,
 		Name:    "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
-		Page: func(ctx context.Context, hash string) ([]byte, error) {
-			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
-			if err != nil || data == nil {
-				return nil, err
-			}
-			return roomdoc.DecodePage(hash, data)
-		},
+		Page: func(string) []byte { return nil },
 		Fleet: func() api.Fleet {
 			return api.Fleet{
 				Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}},
@@ -84,16 +76,16 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 		},
 		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board },
 		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
+		Count: func(operation string, status int) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.count[fmt.Sprint(operation, " ", status)]++
+		},
 	}
 	for _, edit := range edits {
 		edit(&o)
 	}
-	f.parts = newServices(o)
-	f.api = serve(f.parts, &envelope{count: func(operation string, status int) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.count[fmt.Sprint(operation, " ", status)]++
-	}, log: log})
+	f.api = New(o)
 	for _, role := range roles {
 		f.token[role] = testkit.Must(f.api.Make(t.Context(), "a "+string(role), role))(t)
 	}
@@ -116,6 +108,14 @@ type answer struct {
 	Messages []api.Note
 	Result   any
 	Info     api.ResultInfo `json:"result_info"`
+}
+
+// is reports an answer with another status.
+func (a answer) is(t testing.TB, code int) {
+	t.Helper()
+	if a.code != code {
+		t.Errorf("status %d, want %d: %+v", a.code, code, a)
+	}
 }
 
 // pointers lists the JSON pointers of the faults.
@@ -163,6 +163,37 @@ func (f *fixture) expect(code int, role Role, method, path, body string) answer 
 		f.Errorf("%s %s %.200s by %s: %+v, want status %d", method, path, body, role, a, code)
 	}
 	return a
+}
+
+// refused asks like ask, and reports an answer without faults at exactly these places.
+func (f *fixture) refused(role Role, method, path, body string, pointers ...string) answer {
+	f.Helper()
+	a := f.expect(400, role, method, path, body)
+	if !slices.Equal(a.pointers(), pointers) {
+		f.Errorf("%s %s %.200s: %v, want faults at %v", method, path, body, a.Errors, pointers)
+	}
+	return a
+}
+
+// A refusal is a request that is refused for faults at these places.
+type refusal struct {
+	method, path, body string
+	pointers           []string // in order, each once
+	says               string   // a part of what is said of them
+}
+
+func (f *fixture) refuse(all []refusal) {
+	f.Helper()
+	for _, c := range all {
+		a := f.expect(400, Editor, c.method, c.path, c.body)
+		said := ""
+		for _, e := range a.Errors {
+			said += e.Message + "\n"
+		}
+		if !slices.Equal(slices.Compact(a.pointers()), c.pointers) || !strings.Contains(said, c.says) {
+			f.Errorf("%s %.200s: %q %s", c.method, c.body, a.pointers(), said)
+		}
+	}
 }
 
 // ok asks for what the test depends on.
@@ -274,9 +305,7 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 		made.field("path") != "/" {
 		t.Fatalf("%+v", made)
 	}
-	if again := f.ask(Editor, "POST", "{z}", shop+"}"); again.code != 400 || !slices.Contains(again.pointers(), "/name") {
-		t.Errorf("a second room of that name: %+v", again)
-	}
+	f.refused(Editor, "POST", "{z}", shop+"}", "/name")
 	patched := f.ask(Editor, "PATCH", "{z}/"+id,
 		`{"total_active_users":400,"vestibule":{"grace":"2m","session_duration":"90s"}}`)
 	own, _ := patched.field("vestibule").(map[string]any)
@@ -301,10 +330,7 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 	if other.code != 200 || other.field("id") == id {
 		t.Errorf("a room of the name that the renamed one had: %+v", other)
 	}
-	back := f.ask(Editor, "PUT", "{z}/"+id, shop+"}")
-	if back.code != 400 || !slices.Contains(back.pointers(), "/name") {
-		t.Errorf("a name that is another room's now: %+v", back)
-	}
+	f.refused(Editor, "PUT", "{z}/"+id, shop+"}", "/name") // another room's now
 	if list := f.ask(Viewer, "GET", "{z}?per_page=1&page=2", ""); list.Info.TotalCount != 2 || list.Info.Count != 1 ||
 		list.Info.TotalPages != 2 {
 		t.Errorf("%+v", list.Info)
@@ -343,17 +369,14 @@ func TestEveryFaultOfABodyIsNamed(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	for body, pointer := range map[string]string{
-		"": "", "[]": "", "null": "", `"x"`: "", "{": "",
+	const all = " /host /host /name /new_users_per_minute /total_active_users"
+	for body, pointers := range map[string]string{
+		"": all, "[]": all, "null": all, `"x"`: all, "{": "",
 		strings.Replace(shop, "shop.example", "elsewhere.example", 1) + "}": "/host",
 	} {
-		if a := f.ask(Editor, "POST", "{z}", body); a.code != 400 || !slices.Contains(a.pointers(), pointer) {
-			t.Errorf("%s: %+v", body, a)
-		}
+		f.refused(Editor, "POST", "{z}", body, strings.Split(pointers, " ")...)
 	}
-	if a := f.ask(Editor, "POST", "{z}", `{"description":"`+strings.Repeat("x", maxBody)+`"}`); a.code != 413 {
-		t.Errorf("a body that is too long: %d", a.code)
-	}
+	f.expect(413, Editor, "POST", "{z}", `{"description":"`+strings.Repeat("x", maxBody)+`"}`) // a body that is too long
 }
 
 // follow makes a rooms file the authority, as a leader does that has it.
@@ -442,10 +465,7 @@ func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 	id := f.made()
 	f.ask(Editor, "POST", "{z}",
 		`{"name":"own","host":"shop.example","path":"/own","total_active_users":3,"new_users_per_minute":5,"vestibule":{"origin":"http://10.9.9.9"}}`)
-	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"ftp://x"}`); a.code != 400 ||
-		!slices.Equal(a.pointers(), []string{"/origin"}) {
-		t.Errorf("%+v", a)
-	}
+	f.refused(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"ftp://x"}`, "/origin")
 	f.ok(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.8"}`)
 	state, err := f.rooms.Read(t.Context())
 	if err != nil || state.Room("shop").Origin != "http://10.0.0.8" || state.Room("own").Origin != "http://10.9.9.9" {
@@ -464,10 +484,8 @@ func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 	f := start(t)
 	const other = `{"name":"other","host":"other.example","total_active_users":3,"new_users_per_minute":5}`
-	if a := f.ask(Editor, "POST", "{z}", other); a.code != 400 || !slices.Equal(a.pointers(), []string{"/host"}) {
-		t.Errorf("%+v", a)
-	}
-	f.parts.rooms.origin = "http://10.0.0.7"
+	f.refused(Editor, "POST", "{z}", other, "/host")
+	f.api.Origin = "http://10.0.0.7"
 	f.ok(Editor, "POST", "{z}", other)
 	f.ask(Editor, "POST", "{z}", shop+"}")
 	origins := func(want ...string) {
@@ -590,7 +608,7 @@ func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 		!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("%d %s %v", w.Code, body, w.Header())
 	}
-	f.parts.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	f.api.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	w = httptest.NewRecorder()
 	if f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil)); w.Code != 404 {
 		t.Errorf("after two hours: %d", w.Code)

@@ -17,17 +17,9 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// eventService serves the events of rooms, and their draws.
-type eventService struct {
-	*catalog
-	clock
-	board func() *draw.Board // public state of draws, nil for none
-	draws *drawRules
-}
-
-// show returns an event as the API shows it, with every field. Settings that it does not override are null.
-func (s *eventService) show(ctx context.Context, r *roomstore.Room, e *room.Event) (map[string]any, error) {
-	own, out := map[string]*field{}, s.head(r, e)
+// showEvent returns an event as the API shows it, with every field. Settings that it does not override are null.
+func (s *Server) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (map[string]any, error) {
+	own, out := map[string]*field{}, s.eventHead(r, e)
 	for at, f := range overrides() {
 		if _, overridden := e.Overrides[f.Key]; overridden {
 			own[at] = f
@@ -39,8 +31,8 @@ func (s *eventService) show(ctx context.Context, r *roomstore.Room, e *room.Even
 	return out, s.shown(ctx, out, &over, own)
 }
 
-// head returns an event without its settings.
-func (s *eventService) head(r *roomstore.Room, e *room.Event) map[string]any {
+// eventHead returns an event without its settings.
+func (s *Server) eventHead(r *roomstore.Room, e *room.Event) map[string]any {
 	created, changed := e.Created, e.Changed
 	if created == 0 { // of a rooms file
 		created, changed = r.Created, r.Changed
@@ -64,8 +56,8 @@ func eventOf(r *roomstore.Room, id string) *room.Event {
 	return nil
 }
 
-// find returns a room, and one of its events.
-func (s *eventService) find(ctx context.Context, q *request) (*roomstore.Room, *room.Event, error) {
+// findEvent returns a room, and one of its events.
+func (s *Server) findEvent(ctx context.Context, q *request) (*roomstore.Room, *room.Event, error) {
 	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, nil, err
@@ -76,56 +68,45 @@ func (s *eventService) find(ctx context.Context, q *request) (*roomstore.Room, *
 	return nil, nil, errNotFound
 }
 
-func (s *eventService) list(ctx context.Context, q *request) (any, error) {
+func (s *Server) listEvents(ctx context.Context, q *request) (any, error) {
 	r, err := s.look(ctx, q.room())
-	if err != nil {
-		return nil, err
-	}
-	from, to, info, err := q.page(len(r.Events))
 	if err != nil {
 		return nil, err
 	}
 	events := slices.SortedFunc(slices.Values(r.Events),
 		func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
-	out := []any{}
-	for i := range events[from:to] {
-		shown, err := s.show(ctx, r, &events[from+i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, shown)
-	}
-	return tagged{listPage{out, info}, r.Revision, nil}, nil
-}
-
-func (s *eventService) get(ctx context.Context, q *request) (any, error) {
-	r, e, err := s.find(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	shown, err := s.show(ctx, r, e)
+	shown, err := pageOf(q, events, func(e *room.Event) (any, error) { return s.showEvent(ctx, r, e) })
 	return tagged{shown, r.Revision, nil}, err
 }
 
-// details shows an event with all settings in force while it is active.
-func (s *eventService) details(ctx context.Context, q *request) (any, error) {
-	r, e, err := s.find(ctx, q)
+func (s *Server) getEvent(ctx context.Context, q *request) (any, error) {
+	r, e, err := s.findEvent(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	out, in := s.head(r, e), r.In(room.Phase{Kind: room.Active, Event: e})
+	shown, err := s.showEvent(ctx, r, e)
+	return tagged{shown, r.Revision, nil}, err
+}
+
+// eventDetails shows an event with all settings in force while it is active.
+func (s *Server) eventDetails(ctx context.Context, q *request) (any, error) {
+	r, e, err := s.findEvent(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out, in := s.eventHead(r, e), r.In(room.Phase{Kind: room.Active, Event: e})
 	return out, s.shown(ctx, out, &in, overrides())
 }
 
-func (s *eventService) create(ctx context.Context, q *request) (any, error) {
-	return s.change(ctx, q, newRuleID(), func(_ *room.Event, id string) (*givenEvent, error) {
+func (s *Server) createEvent(ctx context.Context, q *request) (any, error) {
+	return s.changeEvent(ctx, q, newRuleID(), func(_ *room.Event, id string) (*givenEvent, error) {
 		return readEvent(q, room.Event{ID: id}, true), nil
 	})
 }
 
-// update changes an existing event. By PUT, missing fields go back to their defaults.
-func (s *eventService) update(ctx context.Context, q *request) (any, error) {
-	return s.change(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
+// updateEvent changes an existing event. By PUT, missing fields go back to their defaults.
+func (s *Server) updateEvent(ctx context.Context, q *request) (any, error) {
+	return s.changeEvent(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
 		}
@@ -133,8 +114,8 @@ func (s *eventService) update(ctx context.Context, q *request) (any, error) {
 	})
 }
 
-func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
-	_, err := s.change(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
+func (s *Server) deleteEvent(ctx context.Context, q *request) (any, error) {
+	_, err := s.changeEvent(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
 		}
@@ -143,13 +124,13 @@ func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
 	return deleted(q.event()), err
 }
 
-// change replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit is
-// called again after a concurrent write.
-func (s *eventService) change(
+// changeEvent replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit
+// is called again after a concurrent write.
+func (s *Server) changeEvent(
 	ctx context.Context, q *request, event string, edit func(old *room.Event, id string) (*givenEvent, error),
 ) (any, error) {
 	name, there := "", false
-	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
+	state, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, q)
 		if err != nil {
 			return err
@@ -173,7 +154,7 @@ func (s *eventService) change(
 			g.event.Changed = s.now().UnixMilli()
 			settings.Events = append(settings.Events, g.event)
 			g.judge(&settings)
-			if s.draws.judge(g, old); len(g.faults) > 0 {
+			if s.judgeDraw(g, old); len(g.faults) > 0 {
 				return g.faults.err()
 			}
 			if len(g.page) > 0 {
@@ -187,7 +168,7 @@ func (s *eventService) change(
 		return nil, err
 	}
 	e := eventOf(r, event)
-	shown, err := s.show(ctx, r, e)
+	shown, err := s.showEvent(ctx, r, e)
 	over := e.Overrides.Over(room.Settings{})
 	return tagged{shown, r.Revision, kept(&over)}, err
 }
@@ -209,9 +190,9 @@ func makeRoom(events []room.Event, now int64) []room.Event {
 	return events
 }
 
-// draw shows the draw of an event, also of a deleted one.
-func (s *eventService) draw(_ context.Context, q *request) (any, error) {
-	n := s.board().Latest(q.room(), q.event())
+// getDraw shows the draw of an event, also of a deleted one.
+func (s *Server) getDraw(_ context.Context, q *request) (any, error) {
+	n := s.Board().Latest(q.room(), q.event())
 	if n == nil {
 		return nil, errNotFound
 	}

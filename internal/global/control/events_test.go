@@ -112,11 +112,7 @@ func TestFaultsOfEvents(t *testing.T) {
 	id := f.made()
 	at := "{z}/" + id + "/events"
 	one, _ := f.ask(Editor, "POST", at, eventBody("launch", 24*time.Hour, 25*time.Hour, "")).field("id").(string)
-	for _, tc := range []struct {
-		method, path, body string
-		pointers           []string
-		says               string
-	}{
+	f.refuse([]refusal{
 		{"POST", at, `{}`, []string{"/event_end_time", "/event_start_time", "/name"}, "is required"},
 		{"POST", at, `5`, []string{"", "/event_end_time", "/event_start_time", "/name"}, "must be an object"},
 		{
@@ -170,17 +166,7 @@ func TestFaultsOfEvents(t *testing.T) {
 			"1m or more after",
 		},
 		{"PUT", at + "/" + one, `{"name":"launch"}`, []string{"/event_end_time", "/event_start_time"}, "is required"},
-	} {
-		a := f.ask(Editor, tc.method, tc.path, tc.body)
-		said := ""
-		for _, e := range a.Errors {
-			said += e.Message + "\n"
-		}
-		got := slices.Sorted(slices.Values(a.pointers()))
-		if a.code != 400 || !slices.Equal(slices.Compact(got), tc.pointers) || !strings.Contains(said, tc.says) {
-			t.Errorf("%s %.200s: %d %q %s", tc.method, tc.body, a.code, a.pointers(), said)
-		}
-	}
+	})
 	last := ""
 	for i := range room.MaxEvents - 1 {
 		a := f.ask(Editor, "POST", at, eventBody(fmt.Sprint("e", i), time.Duration(100+10*i)*time.Hour,
@@ -253,9 +239,7 @@ func TestOverridesThatTheHostedProductHasNot(t *testing.T) {
 		`{"vestibule":{"probation":"2m"}}`: "/vestibule/probation",
 		`{"vestibule":5}`:                  "/vestibule",
 	} {
-		if a := f.ask(Editor, "PATCH", at, body); a.code != 400 || !slices.Equal(a.pointers(), []string{pointer}) {
-			t.Errorf("%s: %+v", body, a)
-		}
+		f.refused(Editor, "PATCH", at, body, pointer)
 	}
 	if put := f.ask(Editor, "PUT", at, eventBody("launch", 24*time.Hour, 25*time.Hour, "")); put.code != 200 ||
 		put.field("vestibule") != nil {
@@ -301,11 +285,8 @@ func TestAnEventWithADraw(t *testing.T) {
 		a.field("shuffle_at_event_start") != true {
 		t.Errorf("what was announced is not asked again: %+v", a)
 	}
-	if a := f.ask(Editor, "PATCH", at+"/"+event,
-		`{"event_start_time":"`+in(time.Hour+10*time.Second)+`"}`); a.code != 400 ||
-		!slices.Equal(a.pointers(), []string{"/shuffle_at_event_start"}) {
-		t.Errorf("another start is another draw: %+v", a)
-	}
+	f.refused(Editor, "PATCH", at+"/"+event, `{"event_start_time":"`+in(time.Hour+10*time.Second)+`"}`,
+		"/shuffle_at_event_start") // another start is another draw
 	show := "/vestibule/rooms/" + id + "/events/" + event + "/draw"
 	f.expect(404, Viewer, "GET", show, "") // before anything is public
 	start := fleettime.TimeOf(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC))
@@ -375,9 +356,7 @@ func TestDrawsOfFilesAndRevisions(t *testing.T) {
 	id, _ := f.ask(Viewer, "GET", "{z}", "").list()[1]["id"].(string)
 	path := "/vestibule/rooms/" + id + "/revisions"
 	revision := f.ask(Editor, "GET", path, "").list()[0]["revision"]
-	if a := f.apply("rooms: []\n", map[string]any{"prune": true}); a.code != 200 {
-		t.Fatalf("%+v", a)
-	}
+	f.apply("rooms: []\n", map[string]any{"prune": true}).is(t, 200)
 	restore := func() answer { return f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, revision), "") }
 	f.ahead = soon
 	if a := restore(); a.code != 400 || !slices.Equal(a.pointers(), []string{"/events/0/shuffle_at_event_start"}) ||
@@ -385,7 +364,5 @@ func TestDrawsOfFilesAndRevisions(t *testing.T) {
 		t.Errorf("a revision with a draw: %+v", a)
 	}
 	f.ahead = 0
-	if a := restore(); a.code != 200 {
-		t.Errorf("while there is time for the draw: %+v", a)
-	}
+	restore().is(t, 200) // while there is time for the draw
 }

@@ -61,9 +61,7 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-type previewHost struct{}
-
-func (p *previews) create(ctx context.Context, q *request) (any, error) {
+func (p *previews) create(_ context.Context, q *request) (any, error) {
 	var f faults
 	text, ok := f.text("/custom_html", f.object("", q.body, "custom_html")["custom_html"])
 	shown := page.Builtin()
@@ -81,6 +79,12 @@ func (p *previews) create(ctx context.Context, q *request) (any, error) {
 	}
 	id := strings.ToLower(rand.Text())
 	p.pages.Add(id, preview{shown, p.now().Add(previewFor)})
-	base, _ := ctx.Value(previewHost{}).(string)
+	base := ""
+	switch {
+	case q.TLS != nil:
+		base = "https://" + q.Host
+	case q.Host != "": // "" in this process
+		base = "http://" + q.Host
+	}
 	return map[string]string{"preview_url": base + "/preview/" + id}, nil
 }

@@ -125,5 +125,22 @@ func (q *request) page(total int) (from, to int, info api.ResultInfo, err error)
 	return from, to, info, nil
 }
 
+// pageOf shows the requested page of a list.
+func pageOf[T, S any](q *request, all []T, show func(*T) (S, error)) (listPage, error) {
+	from, to, info, err := q.page(len(all))
+	if err != nil {
+		return listPage{}, err
+	}
+	out := []S{}
+	for i := range all[from:to] {
+		shown, err := show(&all[from+i])
+		if err != nil {
+			return listPage{}, err
+		}
+		out = append(out, shown)
+	}
+	return listPage{out, info}, nil
+}
+
 // csvTable is a result that is written as it is.
 type csvTable []byte

@@ -16,31 +16,24 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// revisionService serves earlier settings of rooms, and restores them.
-type revisionService struct {
-	log   *auditService
-	rooms *roomService
-	draws *drawRules
-}
-
-// room returns the ID of the room of a request. A room may be named by its ID or its name, also after its deletion.
-func (s *revisionService) room(ctx context.Context, q *request) (string, error) {
+// revised returns the ID of the room of a request. A room may be named by its ID or its name, also after its deletion.
+func (s *Server) revised(ctx context.Context, q *request) (string, error) {
 	text := q.room()
 	if len(text) == len(Zone) && strings.Trim(text, "0123456789abcdef") == "" {
 		return text, nil
 	}
-	state, err := s.rooms.current(ctx)
+	state, err := s.current(ctx)
 	if err != nil {
 		return "", err
 	}
 	if r := state.Room(text); r != nil {
 		return room.PublicID(r.TicketName()), nil
 	}
-	first, last, err := s.log.journal.Bounds(ctx)
+	first, last, err := s.journal.Bounds(ctx)
 	if err != nil {
 		return "", err
 	}
-	found, err := s.log.search(ctx, auditFilter{room: text}, first, last+1, 1)
+	found, err := s.searchAudit(ctx, auditFilter{room: text}, first, last+1, 1)
 	if err != nil {
 		return "", err
 	}
@@ -66,13 +59,13 @@ type revision struct {
 }
 
 // revisions returns the ID of the room of a request and the entries about it, the oldest first.
-func (s *revisionService) revisions(ctx context.Context, q *request) (id string, out []revision, err error) {
-	if id, err = s.room(ctx, q); err != nil {
+func (s *Server) revisions(ctx context.Context, q *request) (id string, out []revision, err error) {
+	if id, err = s.revised(ctx, q); err != nil {
 		return "", nil, err
 	}
 	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
 		for from := uint64(1); ; {
-			some, err := s.log.journal.Read(ctx, from, 1000, subject)
+			some, err := s.journal.Read(ctx, from, 1000, subject)
 			if err != nil {
 				return "", nil, err
 			}
@@ -100,39 +93,34 @@ func (s *revisionService) revisions(ctx context.Context, q *request) (id string,
 	return id, out, nil
 }
 
-func (s *revisionService) list(ctx context.Context, q *request) (any, error) {
+func (s *Server) listRevisions(ctx context.Context, q *request) (any, error) {
 	_, all, err := s.revisions(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(all)
-	from, to, info, err := q.page(len(all))
-	if err != nil {
-		return nil, err
-	}
-	out := []api.RoomRevision{}
-	for i := range all[from:to] {
-		r := &all[from+i]
-		after, err := alone(r.room.After)
-		if err != nil {
-			return nil, err
-		}
-		before, err := alone(r.room.Before)
-		if err != nil {
-			return nil, err
-		}
-		shown := api.RoomRevision{
-			At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number),
-			Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after),
-		}
-		shown.By.Id, shown.By.Name, shown.By.Role = r.By.ID, r.By.Name, r.By.Role
-		shown.By.From, shown.By.Operation = r.By.From, r.By.Operation
-		out = append(out, shown)
-	}
-	return listPage{out, info}, nil
+	return pageOf(q, all, (*revision).show)
 }
 
-func (s *revisionService) restore(ctx context.Context, q *request) (any, error) {
+func (r *revision) show() (shown api.RoomRevision, err error) {
+	after, err := alone(r.room.After)
+	if err != nil {
+		return shown, err
+	}
+	before, err := alone(r.room.Before)
+	if err != nil {
+		return shown, err
+	}
+	shown = api.RoomRevision{
+		At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number),
+		Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after),
+	}
+	shown.By.Id, shown.By.Name, shown.By.Role = r.By.ID, r.By.Name, r.By.Role
+	shown.By.From, shown.By.Operation = r.By.From, r.By.Operation
+	return shown, nil
+}
+
+func (s *Server) restoreRevision(ctx context.Context, q *request) (any, error) {
 	id, all, err := s.revisions(ctx, q)
 	if err == nil {
 		err = q.empty()
@@ -155,7 +143,7 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 	}
 	var pages [][]byte
 	for name := range settings.EachPage {
-		page, err := s.rooms.page(ctx, name)
+		page, err := s.page(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -166,15 +154,15 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 		pages = append(pages, page)
 	}
 	name := settings.Name
-	state, err := s.rooms.store.Change(ctx, func(d *roomstore.Draft) error {
+	state, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
 		for _, page := range pages {
 			d.AddPage("custom_page_html", page)
 		}
-		r := s.rooms.find(d.Base(), id)
+		r := s.find(d.Base(), id)
 		if other := d.Room(name); other != nil && other != r {
 			return refusef(http.StatusBadRequest, codeInvalid, "%s is the name of another room now: invalid data", name)
 		}
-		if err := s.draws.ofRoom("", settings, settingsOf(r)).Err(); err != nil {
+		if err := s.roomDraws("", settings, settingsOf(r)).Err(); err != nil {
 			return err
 		}
 		if r == nil {
@@ -186,5 +174,5 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 		}
 		return d.Replace(r.Name, *settings)
 	})
-	return s.rooms.begun(ctx, state, name, err)
+	return s.begun(ctx, state, name, err)
 }

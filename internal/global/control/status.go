@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -14,26 +13,16 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// statusService serves the state of rooms and of the fleet.
-type statusService struct {
-	*catalog
-	clock
-	controls *controls
-	numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool)
-	board    func() *draw.Board
-	nodes    func() api.Fleet
-}
-
-func (s *statusService) get(ctx context.Context, q *request) (any, error) {
-	r, c, err := s.controls.look(ctx, q.room())
+func (s *Server) getStatus(ctx context.Context, q *request) (any, error) {
+	r, c, err := s.lookControls(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	return s.show(ctx, r, c)
+	return s.showStatus(ctx, r, c)
 }
 
-// list shows the state of all rooms, or of those that the query names.
-func (s *statusService) list(ctx context.Context, q *request) (any, error) {
+// listStatus shows the state of all rooms, or of those that the query names.
+func (s *Server) listStatus(ctx context.Context, q *request) (any, error) {
 	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
@@ -41,30 +30,30 @@ func (s *statusService) list(ctx context.Context, q *request) (any, error) {
 	who := principal(q.Context())
 	rooms := who.only(state.Rooms)
 	if names := q.URL.Query()["room"]; len(names) > 0 {
-		if rooms, err = s.named(who, state, names); err != nil {
+		if rooms, err = s.namedRooms(who, state, names); err != nil {
 			return nil, err
 		}
 	}
-	c, err := s.controls.current(ctx)
+	c, err := s.currentControls(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*api.Status, len(rooms))
 	for i, r := range rooms {
-		if out[i], err = s.show(ctx, r, c); err != nil {
+		if out[i], err = s.showStatus(ctx, r, c); err != nil {
 			return nil, err
 		}
 	}
 	return complete(out), nil
 }
 
-// named returns the rooms of names or IDs, or all that the principal has not.
-func (s *statusService) named(
+// namedRooms returns the rooms of names or IDs, or all that the principal has not.
+func (s *Server) namedRooms(
 	who Principal, state *roomstore.State, names []string,
 ) (rooms []*roomstore.Room, err error) {
 	missing := &RefusalError{Status: http.StatusNotFound}
 	for _, name := range names {
-		r := s.catalog.named(state, name)
+		r := s.named(state, name)
 		if r != nil && !who.mayIn(room.PublicID(r.TicketName()), "list-status") {
 			r = nil
 		}
@@ -83,8 +72,8 @@ func (s *statusService) named(
 	return rooms, nil
 }
 
-func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Controls) (*api.Status, error) {
-	n, ok := s.numbers(ctx, room.IDOf(r.TicketName()))
+func (s *Server) showStatus(ctx context.Context, r *roomstore.Room, c *room.Controls) (*api.Status, error) {
+	n, ok := s.Numbers(ctx, room.IDOf(r.TicketName()))
 	age := mayBeOld(ctx)
 	if !ok && (n.At.IsZero() || age == nil) {
 		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no leading global has published numbers lately")
@@ -99,8 +88,8 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
 		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
 	}
-	now, id, own := s.clock.fleet(), room.PublicID(r.TicketName()), &out.Vestibule
-	plan := r.PlanBy(s.board())
+	now, id, own := s.fleet(), room.PublicID(r.TicketName()), &out.Vestibule
+	plan := r.PlanBy(s.Board())
 	on := plan.At(now)
 	if on.Event != nil {
 		out.EventId, own.Event = on.Event.ID, on.Event.Name
@@ -173,4 +162,4 @@ func nextPhase(plan room.Plan, now int64) *api.NextPhase {
 	return out
 }
 
-func (s *statusService) fleet(context.Context, *request) (any, error) { return s.nodes(), nil }
+func (s *Server) getFleet(context.Context, *request) (any, error) { return s.Fleet(), nil }

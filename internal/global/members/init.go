@@ -23,16 +23,6 @@ type Request struct {
 // Answered reports whether a leader has carried out or refused the request.
 func (r *Request) Answered() bool { return r.Done != "" || r.Error != "" }
 
-// ReadRequest returns the stored request, nil for none.
-func ReadRequest(ctx context.Context, docs wire.DocumentStore) (*Request, uint64, error) {
-	return jsondoc.Read[Request](ctx, docs, node.InitDocument)
-}
-
-// Write writes the request over the one of a revision.
-func (r *Request) Write(ctx context.Context, docs wire.DocumentStore, revision uint64) error {
-	return jsondoc.Write(ctx, docs, node.InitDocument, r, revision)
-}
-
 // ErrInitialized means that there is nothing to initialize.
 var ErrInitialized = errors.New("the fleet is initialized already: nothing was changed; vestibule status says why nobody enters")
 
@@ -64,7 +54,7 @@ func (l *List) Init(ctx context.Context) (done string, err error) {
 		return "", err
 	}
 	own := &Request{ID: rand.Text(), At: time.Now()}
-	if err := own.Write(ctx, l.Docs, revision); err != nil {
+	if err := jsondoc.Write(ctx, l.Docs, node.InitDocument, own, revision); err != nil {
 		if errors.Is(err, wire.ErrChanged) {
 			err = &RefusedError{errors.New("somebody else initializes the fleet now")}
 		}
@@ -75,7 +65,7 @@ func (l *List) Init(ctx context.Context) (done string, err error) {
 		if data, _, err := l.Docs.Get(ctx, node.MembersDocument); err == nil {
 			founded = data != nil
 		}
-		r, _, err := ReadRequest(ctx, l.Docs)
+		r, _, err := jsondoc.Read[Request](ctx, l.Docs, node.InitDocument)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return "", err

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // BenchmarkStep prints the cost of one second of 10,000 rooms, a tenth of which queue, and of their document.
@@ -26,10 +27,7 @@ func BenchmarkStep(b *testing.B) {
 	b.Run("encode", func(b *testing.B) {
 		d := &document{Watch: *w}
 		for range b.N {
-			data, err := d.encode()
-			if err != nil {
-				b.Fatal(err)
-			}
+			data := testkit.Must(d.encode())(b)
 			b.ReportMetric(float64(len(data)), "bytes")
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"vestibule/internal/core/compress"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // t0 is when the tables begin.
@@ -227,14 +228,8 @@ func TestASuccessorTellsNothingTwice(t *testing.T) {
 				return w
 			}
 			d := &document{Watch: *w}
-			data, err := d.encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d, err = decodeDocument(data); err != nil {
-				t.Fatal(err)
-			}
-			return &d.Watch
+			data := testkit.Must(d.encode())(t)
+			return &testkit.Must(decodeDocument(data))(t).Watch
 		})
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("leaders change after second %d: %s", turn, diff)

@@ -200,18 +200,9 @@ func manageRules(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, id
 // result.
 func own[T any](t *testing.T, x *allinone.Tree, h *held, method, path, body string) (result T) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, x.Info.Control.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
-	r.Header.Set("Content-Type", "application/json")
-	res, err := h.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := testkit.Must(h.RoundTrip(request(t, x, method, path, body)))(t)
 	a := struct{ Result *T }{&result}
-	err = json.NewDecoder(res.Body).Decode(&a)
+	err := json.NewDecoder(res.Body).Decode(&a)
 	if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("%s %s: %d %v", method, path, res.StatusCode, err)
 	}
@@ -247,10 +238,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 	if !strings.Contains(exported.File, `name: "shop"`) {
 		t.Errorf("%s", exported.File)
 	}
-	dry, err := json.Marshal(map[string]any{"rooms_yaml": "rooms: []\n", "dry_run": true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dry := testkit.Must(json.Marshal(map[string]any{"rooms_yaml": "rooms: []\n", "dry_run": true}))(t)
 	own[any](t, x, h, "POST", "/vestibule/apply", string(dry))
 	testkit.Eventually(t, "the fleet is shown", func() bool {
 		fleet := own[struct {
@@ -265,13 +253,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 			fleet.DataCenters[0].Told && fleet.DataCenters[0].Permits > 0
 	})
 	testkit.Eventually(t, "the list of data centres is made", func() bool {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.Info.Control.URL+"/vestibule/data_centers", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
-		res, err := h.RoundTrip(r)
-		return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
+		return good(h.RoundTrip(request(t, x, "GET", "/vestibule/data_centers", "")))
 	})
 	own[any](t, x, h, "PUT", "/vestibule/data_centers/lima", `{"state":"active"}`)
 	own[any](t, x, h, "DELETE", "/vestibule/data_centers/lima?force=true", "")
@@ -311,10 +293,7 @@ func TestTheClientsSayThatRoomsComeFromAFile(t *testing.T) {
 		!strings.Contains(err.Error(), says) {
 		t.Errorf("%v, want %s", err, says)
 	}
-	old, err := v0.NewWithAPIToken(api.Token, v0.BaseURL(api.URL), v0.HTTPClient(&http.Client{Transport: h}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testkit.Must(v0.NewWithAPIToken(api.Token, v0.BaseURL(api.URL), v0.HTTPClient(&http.Client{Transport: h})))(t)
 	if err := old.DeleteWaitingRoom(ctx, api.Zone, id); err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("%v, want %s", err, says)
 	}
@@ -337,9 +316,7 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 		if key {
 			client, err = v0.New(api.Token, "ops@shop.example", opts...)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		want := v0.WaitingRoom{
 			Name: "shop", Host: "shop.example", TotalActiveUsers: 300, NewUsersPerMinute: 200,
 			QueueingMethod: "FIFO",
@@ -437,9 +414,7 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 	}
 	ctx := testkit.Within(t)
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("npm")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(dir, os.DirFS("npm")))
 	install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
@@ -449,10 +424,7 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 	api := x.Info.Control
 	h := newHeld(t, api.URL)
 	site(t, x, h, "shop.example")
-	to, err := url.Parse(api.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(url.Parse(api.URL))(t)
 	between := httptest.NewServer(&httputil.ReverseProxy{
 		Transport: h,
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Header.Del("Accept-Encoding") },

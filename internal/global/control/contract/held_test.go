@@ -34,18 +34,10 @@ type held struct {
 
 func newHeld(t *testing.T, base string) *held {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromFile("../openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := doc.Validate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(openapi3.NewLoader().LoadFromFile("../openapi.yaml"))(t)
+	testkit.NoError(t, doc.Validate(t.Context()))
 	doc.Servers = openapi3.Servers{{URL: base}}
-	router, err := gorillamux.NewRouter(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(gorillamux.NewRouter(doc))(t)
 	h := &held{t: t, router: router, calls: map[string]int{}}
 	t.Cleanup(func() { t.Logf("%d of %d requests were answered as the document says", h.asked-h.faulty, h.asked) })
 	return h
@@ -115,23 +107,11 @@ func tree(t *testing.T) *allinone.Tree {
 	x := begin(t, func(o *allinone.Options) { o.StoreRooms = true })
 	ask := fmt.Sprintf(`{"name":"demo","host":"localhost","total_active_users":3,"new_users_per_minute":60,"session_duration":1,"vestibule":{"origin":%q}}`, x.Info.Origin)
 	testkit.Eventually(t, "the API makes a room", func() bool {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-			x.Info.Control.URL+"/zones/"+x.Info.Control.Zone+"/waiting_rooms", strings.NewReader(ask))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return false
-		}
-		return res.Body.Close() == nil && res.StatusCode == http.StatusOK
+		return good(http.DefaultTransport.RoundTrip(request(t, x, "POST", "/zones/"+x.Info.Control.Zone+"/waiting_rooms", ask)))
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := x.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, x.WaitReady(ctx))
 	return x
 }
 
@@ -144,10 +124,7 @@ func begin(t *testing.T, change func(*allinone.Options)) *allinone.Tree {
 		TotalActiveUsers: 3, NewUsersPerMinute: 60, SessionDuration: time.Minute,
 	}
 	change(&o)
-	x, err := allinone.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := testkit.Must(allinone.Start(o))(t)
 	t.Cleanup(func() {
 		if err := x.Stop(); err != nil {
 			t.Error(err)
@@ -155,29 +132,28 @@ func begin(t *testing.T, change func(*allinone.Options)) *allinone.Tree {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := x.TakeToken(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, x.TakeToken(ctx))
 	return x
 }
 
 // site says which site is behind a host, as no client of the hosted product can.
 func site(t *testing.T, x *allinone.Tree, h *held, host string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, x.Info.Control.URL+"/vestibule/hosts/"+host,
-		strings.NewReader(`{"origin":"`+x.Info.Origin+`"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	own[any](t, x, h, "PUT", "/vestibule/hosts/"+host, `{"origin":"`+x.Info.Origin+`"}`)
+}
+
+// request is a request to the API, with the token of the fleet.
+func request(t *testing.T, x *allinone.Tree, method, path, body string) *http.Request {
+	t.Helper()
+	r := testkit.Must(http.NewRequestWithContext(t.Context(), method, x.Info.Control.URL+path, strings.NewReader(body)))(t)
 	r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
 	r.Header.Set("Content-Type", "application/json")
-	res, err := h.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := res.Body.Close(); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%d %v", res.StatusCode, err)
-	}
+	return r
+}
+
+// good reports whether a request was answered with success.
+func good(res *http.Response, err error) bool {
+	return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
 }
 
 // params are those of a call of the new client. Its root package has a function for each value,
@@ -202,20 +178,12 @@ func set[T any](p *T, values ...any) {
 // visit asks an edge for a host, and returns whether the site answered.
 func visit(t *testing.T, x *allinone.Tree, host string) (code int, ticket bool) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.Info.Edges[0].URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, x.Info.Edges[0].URL, nil))(t)
 	r.Host = host
-	res, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := testkit.Must(http.DefaultTransport.RoundTrip(r))(t)
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		t.Fatal(err)
 	}
-	if err := res.Body.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, res.Body.Close())
 	return res.StatusCode, strings.Contains(strings.Join(res.Header["Set-Cookie"], ""), "vestibule-")
 }

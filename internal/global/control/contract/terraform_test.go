@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"vestibule/internal/allinone"
+	"vestibule/internal/global/control"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -109,25 +110,9 @@ func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
 // ask sends a request of the provider to the API, and returns the answer.
 func (s *sent) ask(t *testing.T, x *allinone.Tree, h http.RoundTripper, n ids) (status int, result any) {
 	t.Helper()
-	to, err := url.Parse(x.Info.Control.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, body := to.Scheme+"://"+to.Host+n.put(s.Path, false), strings.NewReader(n.put(string(s.Body), false))
-	r, err := http.NewRequestWithContext(t.Context(), s.Method, at, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
-	r.Header.Set("Content-Type", "application/json")
-	res, err := h.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := whole(&res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := strings.TrimPrefix(n.put(s.Path, false), control.Prefix)
+	res := testkit.Must(h.RoundTrip(request(t, x, s.Method, path, n.put(string(s.Body), false))))(t)
+	answer := testkit.Must(whole(&res.Body))(t)
 	if s.Method == http.MethodPost {
 		n.learn(answer)
 	}
@@ -161,14 +146,9 @@ func keeps(was, is any) bool {
 // What the official Terraform provider sends, as TestTerraformManagesRooms has recorded it. An answer that lacks what
 // it sent is a fault to it, and a read that differs from its last change is somebody else's change.
 func TestTerraformRequests(t *testing.T) {
-	text, err := os.ReadFile(requestsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(requestsFile))(t)
 	var all []sent
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &all))
 	x := tree(t)
 	h := newHeld(t, x.Info.Control.URL)
 	site(t, x, h, "shop.example")
@@ -177,9 +157,7 @@ func TestTerraformRequests(t *testing.T) {
 	for _, s := range all {
 		var was any
 		if len(s.Body) > 0 {
-			if err := json.Unmarshal([]byte(n.put(string(s.Body), false)), &was); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(n.put(string(s.Body), false)), &was))
 		}
 		status, is := s.ask(t, x, h, n)
 		at := n.put(s.Path, false)
@@ -233,16 +211,11 @@ func TestTerraformManagesRooms(t *testing.T) {
 	if *record && !t.Failed() {
 		var text bytes.Buffer
 		for i := range all {
-			line, err := json.Marshal(&all[i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			line := testkit.Must(json.Marshal(&all[i]))(t)
 			text.WriteString("[,"[min(i, 1):min(i, 1)+1] + "\n" + string(line))
 		}
 		text.WriteString("\n]\n")
-		if err := os.WriteFile(requestsFile, text.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(requestsFile, text.Bytes(), 0o600))
 	}
 }
 
@@ -250,10 +223,7 @@ func TestTerraformManagesRooms(t *testing.T) {
 func manageByTerraform(t *testing.T, program, provider string) []sent {
 	t.Helper()
 	ctx, dir := testkit.Within(t), t.TempDir()
-	text, err := os.ReadFile("terraform/v" + provider[:1] + ".tf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("terraform/v" + provider[:1] + ".tf"))(t)
 	env := os.Environ()
 	terraform := func(args ...string) error {
 		c := exec.CommandContext(ctx, program, args...)
@@ -265,9 +235,7 @@ func manageByTerraform(t *testing.T, program, provider string) []sent {
 	}
 	write := func(name string, text []byte) string {
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, text, 0o600))
 		return name
 	}
 	conf := strings.ReplaceAll(string(text), "VERSION", provider)
@@ -279,10 +247,7 @@ func manageByTerraform(t *testing.T, program, provider string) []sent {
 	x := tree(t)
 	h := newHeld(t, x.Info.Control.URL)
 	site(t, x, h, "shop.example")
-	to, err := url.Parse(x.Info.Control.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(url.Parse(x.Info.Control.URL))(t)
 	r := &recorder{next: h, provider: provider, ids: ids{"$ZONE": x.Info.Control.Zone}, read: map[string]bool{}}
 	between := httptest.NewTLSServer(&httputil.ReverseProxy{Transport: r, Rewrite: func(q *httputil.ProxyRequest) {
 		q.Out.URL.Scheme, q.Out.URL.Host, q.Out.Host = to.Scheme, to.Host, to.Host
@@ -307,9 +272,7 @@ func manageByTerraform(t *testing.T, program, provider string) []sent {
 		if err != nil && strings.Contains(err.Error(), "\ncloudflare_waiting_room_rules.sale.id.") { // never set by version 5
 			err = errors.Join(take("_room_rules.sale", "$ZONE/$sale"), terraform(put...))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if err := terraform("plan", "-detailed-exitcode", "-no-color"); err != nil {
 			t.Errorf("something is left to change: %v", err)
 		}
