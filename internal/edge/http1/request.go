@@ -137,23 +137,15 @@ func isPlainTarget[T string | []byte](target T) bool {
 	return true
 }
 
+// methods are the accepted methods.
+var methods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
 // methodOf returns the accepted method in a text, or "".
 func methodOf[T string | []byte](b T) string {
-	switch string(b) {
-	case "GET":
-		return "GET"
-	case "HEAD":
-		return "HEAD"
-	case "POST":
-		return "POST"
-	case "PUT":
-		return "PUT"
-	case "PATCH":
-		return "PATCH"
-	case "DELETE":
-		return "DELETE"
-	case "OPTIONS":
-		return "OPTIONS"
+	for _, m := range methods {
+		if string(b) == m {
+			return m
+		}
 	}
 	return ""
 }
