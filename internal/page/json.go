@@ -293,7 +293,9 @@ func appendMoment(dst []byte, t fleettime.Time) []byte {
 }
 
 // appendSecond is appendMoment in seconds.
-func appendSecond(dst []byte, t fleettime.Time) []byte { return t.Std().AppendFormat(dst, time.RFC3339) }
+func appendSecond(dst []byte, t fleettime.Time) []byte {
+	return t.Std().AppendFormat(dst, time.RFC3339)
+}
 
 // appendClock writes hours and minutes.
 func appendClock(dst []byte, t fleettime.Time) []byte {
