@@ -175,7 +175,7 @@ func newPack(texts []string, sample []byte) *pack {
 			t.blocks = f.blocks(i, text)
 			p.bits += 8 * len(t.blocks)
 		} else {
-			short = append(short, f.text(i))
+			short = append(short, f.texts[i])
 			p.bits += 2 * maxBits * len(text)
 		}
 		p.texts = append(p.texts, t)
@@ -229,7 +229,7 @@ func (f *finder) encode(t *packed, c *code, from int, tokens []token) {
 // finder finds the parts that texts can copy from each other.
 type finder struct {
 	all    []uint16 // the texts, each with barrier after it
-	starts []int    // of the texts in all
+	texts  []span   // their places in all
 	before []int32  // for each position the one before that begins with the same three bytes, or -1
 }
 
@@ -239,10 +239,11 @@ func newFinder(texts []string) *finder {
 	f := &finder{}
 	last := map[[minCopy]uint16]int32{}
 	for _, text := range texts {
-		f.starts = append(f.starts, len(f.all))
+		begin := len(f.all)
 		for i := range len(text) {
 			f.all = append(f.all, uint16(text[i]))
 		}
+		f.texts = append(f.texts, span{begin, len(f.all)})
 		f.all = append(f.all, barrier)
 	}
 	f.before = make([]int32, len(f.all))
@@ -263,20 +264,13 @@ func newFinder(texts []string) *finder {
 // span is a part of a text, by positions.
 type span struct{ from, to int }
 
-func (f *finder) text(i int) span {
-	if i+1 < len(f.starts) {
-		return span{f.starts[i], f.starts[i+1] - 1}
-	}
-	return span{f.starts[i], len(f.all) - 1}
-}
-
 // place returns the number of the text at a position, from 1, and the offset in it.
 func (f *finder) place(at int) (text, offset int) {
-	i, found := slices.BinarySearch(f.starts, at)
+	i, found := slices.BinarySearchFunc(f.texts, at, func(x span, at int) int { return x.from - at })
 	if !found {
 		i--
 	}
-	return i + 1, at - f.starts[i]
+	return i + 1, at - f.texts[i].from
 }
 
 // token is a literal, or a copy of n bytes.
@@ -388,7 +382,7 @@ const maxBlock = 64 << 10
 
 // deflate compresses the parts of a text, each into blocks of its own.
 func (f *finder) deflate(i int, parts ...string) string {
-	all := f.text(i)
+	all := f.texts[i]
 	var w bitWriter
 	at := all.from
 	for _, part := range parts {
