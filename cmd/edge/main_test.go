@@ -15,8 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vestibule/internal/edge"
+	"vestibule/internal/lab/nodetest"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node/nodetest"
 )
 
 func TestMain(m *testing.M) {

@@ -10,8 +10,8 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global"
+	"vestibule/internal/lab/nodetest"
 	"vestibule/internal/lab/testkit"
-	"vestibule/internal/node/nodetest"
 )
 
 func TestMain(m *testing.M) {

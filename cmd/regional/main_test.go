@@ -6,7 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"vestibule/internal/node/nodetest"
+	"vestibule/internal/lab/nodetest"
 	"vestibule/internal/regional"
 )
 

@@ -158,9 +158,7 @@ func (o *Origin) visit(id string, sent time.Time) (_ string, pages, active int) 
 	o.requests++
 	if id == "" {
 		var b [8]byte
-		if _, err := crand.Read(b[:]); err != nil {
-			panic(err) // documented never to happen
-		}
+		crand.Read(b[:]) // documented never to fail
 		id = hex.EncodeToString(b[:])
 	}
 	g := o.seen[id]

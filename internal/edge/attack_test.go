@@ -523,9 +523,9 @@ func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
 		}
 		eventually(t, "no connection is taken", func() bool {
 			if front == frontFast {
-				return metric1(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
+				return metric(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
 			}
-			return metric1(t, st, "vestibule_edge_origin_connections") <= 2
+			return metric(t, st, "vestibule_edge_origin_connections") <= 2
 		})
 	})
 }
@@ -584,7 +584,7 @@ func TestBytesBehindAStreamsRequest(t *testing.T) {
 			c.Close() // as in dial
 		}
 		eventually(t, "no connection and no stream is left", func() bool {
-			return metric1(t, st, "vestibule_edge_connections") == 0 && metric1(t, st, "vestibule_edge_event_streams") == 0
+			return metric(t, st, "vestibule_edge_connections") == 0 && metric(t, st, "vestibule_edge_event_streams") == 0
 		})
 		st.counts(0, "vestibule_edge_panics_total")
 	})

@@ -7,12 +7,8 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"path"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/match"
@@ -28,24 +24,6 @@ func (st *stage) withRules(site string, all ...room.Rule) {
 	d.Rooms[0].Rules = all
 	st.docs.offer(node.RoomsDocument, roomsDocument(st.t, 2, d))
 	eventually(st.t, "the rules are there", func() bool { return st.server.gate.Rooms().Version() == 2 })
-}
-
-// counted returns the value of a metric.
-func counted(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
-	t.Helper()
-	families := testkit.Must(reg.Gather())(t)
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if !slices.ContainsFunc(m.GetLabel(),
-				func(l *dto.LabelPair) bool { return !slices.Contains(labels, l.GetValue()) }) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return 0
 }
 
 // A visitor that matches a rule reaches the site though the room admits nobody: without a ticket, not counted and not
@@ -103,10 +81,10 @@ func TestRule10Rules(t *testing.T) {
 		t.Errorf("%d sessions are counted", n)
 	}
 	id := st.server.gate.Rooms().ByName("sale").Rules[0].ID
-	if n := counted(t, st.reg, "vestibule_edge_rule_matches_total", "sale", id); n != 3 {
+	if n := metric(t, st, "vestibule_edge_rule_matches_total", "room", "sale", "rule", id); n != 3 {
 		t.Errorf("the rule by path let %v requests past", n)
 	}
-	if n := counted(t, st.reg, "vestibule_edge_rules_unusable"); n != 3 {
+	if n := metric(t, st, "vestibule_edge_rules_unusable"); n != 3 {
 		t.Errorf("%v rules cannot be evaluated", n)
 	}
 }
@@ -380,7 +358,7 @@ func TestRulesGoByCountries(t *testing.T) {
 			t.Errorf("%s: %q", path, a.Header.Get(gate.DecisionHeader))
 		}
 	}
-	if n := counted(t, st.reg, "vestibule_edge_rules_unusable"); n != 0 {
+	if n := metric(t, st, "vestibule_edge_rules_unusable"); n != 0 {
 		t.Errorf("%v rules cannot be evaluated", n)
 	}
 }

@@ -66,7 +66,6 @@ type checked struct {
 	source, method, path, host, scheme string
 	size                               int64
 	header                             http.Header
-	names                              []string // of its header fields, in the original spelling
 }
 
 // errMessage is the error of a message that cannot be decoded.
@@ -174,7 +173,6 @@ func (c *checked) read(message []byte) error {
 	}
 	c.header = http.Header{}
 	for _, line := range headers {
-		c.names = append(c.names, line[0])
 		c.header.Add(line[0], line[1])
 	}
 	return nil

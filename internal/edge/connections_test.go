@@ -148,7 +148,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	for _, c := range conns {
 		c.Close() // as in dial
 	}
-	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+	eventually(t, "no place is taken", func() bool { return metric(t, st, "vestibule_edge_connections") == 0 })
 }
 
 // Sixty visitors want a stream at an edge with few files: half get one, the others poll, and pages are answered
@@ -204,7 +204,7 @@ func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 		"connections": 3, "connections_limit": 3, "waits_total": 1, "full_total": 1,
 		"errors_total": 0,
 	} {
-		if got := metric1(t, st, "vestibule_edge_origin_"+name); got != want {
+		if got := metric(t, st, "vestibule_edge_origin_"+name); got != want {
 			t.Errorf("vestibule_edge_origin_%s: %v, want %v", name, got, want)
 		}
 	}
@@ -220,19 +220,6 @@ func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 		}
 	}
 	st.door.visitor().get("http://shop.example/about").has(t, http.StatusOK, "afterwards")
-}
-
-// metric1 returns the value of a metric without labels.
-func metric1(t testing.TB, st *stage, name string) float64 {
-	t.Helper()
-	families := testkit.Must(st.reg.Gather())(t)
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.Metric[0].GetCounter().GetValue() + f.Metric[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }
 
 // Peers of front_auth.listen that are not listed are told so, and take no place of a visitor.
@@ -253,7 +240,7 @@ func TestUnlistedPeersTakeNoPlace(t *testing.T) {
 			if n := metric(t, st, "vestibule_edge_requests_total", "result", "refused_front"); n != 21 {
 				t.Errorf("%s: %v are counted", form, n)
 			}
-			if n := metric1(t, st, "vestibule_edge_connections"); n != 0 {
+			if n := metric(t, st, "vestibule_edge_connections"); n != 0 {
 				t.Errorf("%s: %v connections of visitors", form, n)
 			}
 		})

@@ -92,7 +92,7 @@ func TestAnEdgeDrainsHTTP2(t *testing.T) {
 	st.cancel(node.ErrTerminated)
 	testkit.Receive(t, "the edge drains", draining)
 	v.get("https://sale.example/").enters(t, "on the old connection")
-	eventually(t, "the connection ends", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+	eventually(t, "the connection ends", func() bool { return metric(t, st, "vestibule_edge_connections") == 0 })
 	v.get("https://sale.example/").enters(t, "on a new one")
 	close(over)
 }

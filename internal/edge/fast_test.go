@@ -48,19 +48,8 @@ const maxFastBody = 16 << 10
 // handed over.
 func byFront(t testing.TB, st *stage) (fast, netHTTP, handed float64) {
 	t.Helper()
-	families := testkit.Must(st.reg.Gather())(t)
-	for _, f := range families {
-		if f.GetName() == "vestibule_edge_front_requests_total" {
-			for _, m := range f.Metric {
-				if m.Label[0].GetValue() == frontFast {
-					fast = m.GetCounter().GetValue()
-				} else {
-					netHTTP = m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return fast, netHTTP, metric1(t, st, "vestibule_edge_handovers_total")
+	const requests = "vestibule_edge_front_requests_total"
+	return metric(t, st, requests, "front", frontFast), metric(t, st, requests, "front", frontNetHTTP), metric(t, st, "vestibule_edge_handovers_total")
 }
 
 // The fast front reads only requests that it fully understands. net/http reads any other, and the rest of that
@@ -254,7 +243,7 @@ func TestHostileAnswers(t *testing.T) {
 				!strings.HasPrefix(string(out), "HTTP/1.1 502 ") {
 				t.Errorf("%s: the visitor gets %q", name, out)
 			}
-			if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
+			if n := metric(t, st, "vestibule_edge_panics_total"); n > 0 {
 				t.Errorf("%s: %v panics", name, n)
 			}
 			for range 3 {

@@ -363,7 +363,7 @@ func (st *stage) start() *stage {
 			"vestibule_edge_connections", "vestibule_edge_origin_connections",
 			"vestibule_edge_event_streams",
 		} {
-			eventually(st.t, name+" is 0 after the end", func() bool { return metric1(st.t, st, name) == 0 })
+			eventually(st.t, name+" is 0 after the end", func() bool { return metric(st.t, st, name) == 0 })
 		}
 	})
 	return st

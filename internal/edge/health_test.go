@@ -75,7 +75,7 @@ func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 		for begun := time.Now(); n < 10 || time.Since(begun) < 1500*time.Millisecond; n++ {
 			half()
 		}
-		if failed := metric1(t, st, "vestibule_edge_origin_errors_total"); failed != 0 ||
+		if failed := metric(t, st, "vestibule_edge_origin_errors_total"); failed != 0 ||
 			st.server.Status().Rooms["sale"].Paused {
 			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, failed,
 				st.server.Status().Rooms["sale"].Paused)

@@ -153,7 +153,7 @@ func TestFloodsOverHTTP2(t *testing.T) {
 	}
 	close(over)
 	eventually(t, "no connection but those of visitors is left", func() bool {
-		return metric1(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
+		return metric(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
 	})
 	st.counts(0, "vestibule_edge_panics_total")
 }
@@ -207,7 +207,7 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 			t.Errorf("a form, window %d: %q %v", window, status, err)
 		}
 		eventually(t, "no connection to the site is taken", func() bool {
-			return metric1(t, st, "vestibule_edge_origin_connections") <= float64(st.server.pool.Idle())+1 // of net/http
+			return metric(t, st, "vestibule_edge_origin_connections") <= float64(st.server.pool.Idle())+1 // of net/http
 		})
 	}
 }
@@ -267,7 +267,7 @@ func TestIdleConnectionsOverHTTP2(t *testing.T) {
 			t.Errorf("%q: a goodbye %v, %v", half, goodbye, err)
 		}
 	}
-	eventually(t, "no connection is left", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+	eventually(t, "no connection is left", func() bool { return metric(t, st, "vestibule_edge_connections") == 0 })
 }
 
 // Requests and answers in any number of frames pass: bodies both ways, windows, trailers, a wait for 100 Continue.

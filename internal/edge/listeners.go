@@ -179,10 +179,8 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 
 // renewSessionKeys gives TLS the keys of session tickets, until ctx ends.
 func (s *Server) renewSessionKeys(ctx context.Context) {
-	tick := time.NewTicker(sessionKeysEvery)
-	defer tick.Stop()
 	var had [][32]byte
-	for {
+	node.Every(ctx, sessionKeysEvery, func() {
 		keys, err := s.fleet.Ring().SessionKeys(s.gate.Engine.Time())
 		switch {
 		case err != nil:
@@ -191,12 +189,7 @@ func (s *Server) renewSessionKeys(ctx context.Context) {
 			s.secure.SetSessionTicketKeys(keys)
 			had = keys
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // sessionKeysEvery is the time between two looks at the keys of session tickets, which change daily and with the ring.

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 	"time"
+
+	"vestibule/internal/node"
 )
 
 // memoryUse is what this process uses of its memory limit.
@@ -43,16 +45,9 @@ func (x *connections) watchMemory(ctx context.Context, m *memoryUse) {
 	if m.limit == math.MaxInt64 {
 		return
 	}
-	tick := time.NewTicker(memoryEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if part := m.percent(); part >= shedAt {
-				x.shed(wantMemory, part >= fullMemory)
-			}
+	node.Every(ctx, memoryEvery, func() {
+		if part := m.percent(); part >= shedAt {
+			x.shed(wantMemory, part >= fullMemory)
 		}
-	}
+	})
 }

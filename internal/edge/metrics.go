@@ -40,49 +40,28 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	results := func(name, help string, all ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
-		for _, r := range all {
-			v.WithLabelValues(r)
-		}
-		return v
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
+	meter := node.Meter{Registerer: reg}
+	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 	m := &metrics{
-		reports: results("vestibule_edge_reports_total", "Reports to the regional, by result.", node.Results...),
-		grants:  results("vestibule_edge_grants_total", "Grants from the regional, by result.", "applied", "invalid"),
-		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vestibule_edge_sync_duration_seconds", Help: "Round trip of a report and the grant that answers it.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
-		}),
-		snapshots: results("vestibule_edge_snapshots_total", "Snapshots for data_dir, by which the next process settles this one if it is killed, by result.", "written", node.Failed),
-		snapshotTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vestibule_edge_snapshot_duration_seconds", Help: "Time to take and write a snapshot.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
-		}),
-		snapshotBytes:      gauge("vestibule_edge_snapshot_bytes", "Size of the newest snapshot."),
-		panics:             counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
-		connections:        gauge("vestibule_edge_connections", "Connections of visitors that are open."),
-		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
-		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused at the limit, while none was idle."),
+		reports:            meter.Counters("vestibule_edge_reports_total", "Reports to the regional, by result.", "result", node.Results...),
+		grants:             meter.Counters("vestibule_edge_grants_total", "Grants from the regional, by result.", "result", "applied", "invalid"),
+		sync:               meter.Histogram("vestibule_edge_sync_duration_seconds", "Round trip of a report and the grant that answers it.", buckets...),
+		snapshots:          meter.Counters("vestibule_edge_snapshots_total", "Snapshots for data_dir, by which the next process settles this one if it is killed, by result.", "result", "written", node.Failed),
+		snapshotTime:       meter.Histogram("vestibule_edge_snapshot_duration_seconds", "Time to take and write a snapshot.", buckets...),
+		snapshotBytes:      meter.Gauge("vestibule_edge_snapshot_bytes", "Size of the newest snapshot."),
+		panics:             meter.Counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
+		connections:        meter.Gauge("vestibule_edge_connections", "Connections of visitors that are open."),
+		connectionsMax:     meter.Gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
+		connectionsRefused: meter.Counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused at the limit, while none was idle."),
+		connectionsCut:     meter.Counter("vestibule_edge_connections_cut_total", "Websockets that were cut because the session of their visitor had ended."),
+		shed:               meter.Counters("vestibule_edge_connections_shed_total", "Connections of visitors without progress that were closed for want of free ones, by what was short.", "short_of", wantNames[:]...),
+		handedOver:         meter.Counter("vestibule_edge_handovers_total", "Connections passed from the fast front to net/http, because of a request that it does not parse."),
 	}
-	m.connectionsCut = counter("vestibule_edge_connections_cut_total", "Websockets that were cut because the session of their visitor had ended.")
-	m.shed = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_connections_shed_total", Help: "Connections of visitors without progress that were closed for want of free ones, by what was short."}, []string{"short_of"})
-	for _, what := range wantNames {
-		m.shed.WithLabelValues(what)
-	}
-	fronts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_front_requests_total", Help: "Requests of visitors, by the front that read them."}, []string{"front"})
+	fronts := meter.Counters("vestibule_edge_front_requests_total", "Requests of visitors, by the front that read them.", "front")
 	m.byFast, m.byNetHTTP = fronts.WithLabelValues(frontFast), fronts.WithLabelValues(frontNetHTTP)
-	m.handedOver = counter("vestibule_edge_handovers_total", "Connections passed from the fast front to net/http, because of a request that it does not parse.")
-	headers := results("vestibule_edge_proxy_headers_total", "Connections at listeners that take PROXY headers, by what they began with.", headerResultNames[:]...)
+	headers := meter.Counters("vestibule_edge_proxy_headers_total", "Connections at listeners that take PROXY headers, by what they began with.", "result", headerResultNames[:]...)
 	for i, name := range headerResultNames {
 		m.proxyHeaders[i] = headers.WithLabelValues(name)
 	}
-	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused, m.shed, m.connectionsCut, m.snapshots, m.snapshotTime, m.snapshotBytes)
 	return m
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
@@ -32,14 +32,13 @@ const (
 
 // preflights answers preflights with the CORS headers of sites. It is safe for concurrent use.
 type preflights struct {
-	proxy *proxy
-	log   *slog.Logger
-	asked *clientaddr.Rate
-
+	proxy  *proxy
+	log    *slog.Logger
+	asked  *clientaddr.Rate
 	asking *clientaddr.Shares // questions in progress
+	kept   *lru.Cache[preflightKey, keptPreflight]
 
-	mu   sync.Mutex
-	kept *simplelru.LRU[preflightKey, keptPreflight]
+	mu sync.Mutex // of mayAsk
 }
 
 // preflightKey is the hash of everything that a site is asked with.
@@ -52,19 +51,14 @@ type keptPreflight struct {
 }
 
 func newPreflights(p *proxy, log *slog.Logger) (*preflights, error) {
-	asked, err := clientaddr.NewRate(preflightsOfPrefix)
+	kept, err := lru.New[preflightKey, keptPreflight](preflightsKept)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := simplelru.NewLRU[preflightKey, keptPreflight](preflightsKept, nil)
-	if err != nil {
-		return nil, err
-	}
-	asking, err := clientaddr.NewShares(preflightsAtOnce)
-	if err != nil {
-		return nil, err
-	}
-	return &preflights{proxy: p, log: log, asked: asked, kept: kept, asking: asking}, nil
+	return &preflights{
+		proxy: p, log: log, asked: clientaddr.NewRate(preflightsOfPrefix), kept: kept,
+		asking: clientaddr.NewShares(preflightsAtOnce),
+	}, nil
 }
 
 // answer sets the answer to a preflight: which pages of other origins may send a request. The site gets only path,
@@ -72,8 +66,9 @@ func newPreflights(p *proxy, log *slog.Logger) (*preflights, error) {
 // (decision 62). A timeout does not count against the site, since a visitor could choose a slow path.
 func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 	now, key := time.Now(), keyOf(r, o)
-	fields, known := p.recall(key, now)
-	if !known {
+	had, known := p.kept.Get(key)
+	fields := had.fields
+	if !known || !now.Before(had.until) {
 		from := clientaddr.Prefix(o.Client)
 		if !p.mayAsk(now, from) {
 			o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "2"})
@@ -88,7 +83,7 @@ func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 		if err != nil {
 			p.log.Debug("preflight not answered by the site", slog.String("host", r.Host), slog.Any("error", err))
 		} else {
-			p.keep(key, keptPreflight{fields, now.Add(preflightKeptFor)})
+			p.kept.Add(key, keptPreflight{fields, now.Add(preflightKeptFor)})
 		}
 	}
 	if fields == nil {
@@ -108,19 +103,6 @@ func (p *preflights) mayAsk(now time.Time, from netip.Prefix) bool {
 	}
 	p.asked.Add(minute, from)
 	return true
-}
-
-func (p *preflights) recall(key preflightKey, now time.Time) (fields []gate.Field, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	k, ok := p.kept.Get(key)
-	return k.fields, ok && now.Before(k.until)
-}
-
-func (p *preflights) keep(key preflightKey, k keptPreflight) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kept.Add(key, k)
 }
 
 // corsHeaders are the header fields of a preflight that reach the site.

@@ -268,5 +268,5 @@ func TestAPROXYHeaderThatDoesNotCome(t *testing.T) {
 		}
 	}
 	st.counts(3, "vestibule_edge_proxy_headers_total", "result", "late")
-	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+	eventually(t, "no place is taken", func() bool { return metric(t, st, "vestibule_edge_connections") == 0 })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/node"
 )
 
 // pushes stores the subscriptions of visitors to notifications. Requests never wait for the store: they go through a
@@ -41,13 +42,9 @@ var pushResults = []string{"stored", "full", "lost"}
 func newPushes(
 	store func(context.Context, uint64, uint64, []byte) error, log *slog.Logger, reg prometheus.Registerer,
 ) *pushes {
-	p := &pushes{store: store, log: log, after: time.After, state: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "vestibule_edge_push_changes_total", Help: "Changes of subscriptions to notifications, by result.",
-	}, []string{"result"})}
-	for _, r := range pushResults {
-		p.state.WithLabelValues(r)
-	}
-	reg.MustRegister(p.state)
+	p := &pushes{store: store, log: log, after: time.After}
+	p.state = node.Meter{Registerer: reg}.Counters("vestibule_edge_push_changes_total",
+		"Changes of subscriptions to notifications, by result.", "result", pushResults...)
 	for i := range p.lanes {
 		p.lanes[i] = make(chan pushed, pushQueue)
 	}

@@ -116,12 +116,9 @@ func New(o Options) (_ *Server, err error) {
 	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
 	s.files.logLimit(s.log, &s.cfg)
 	s.conns = newConnections(s.files.visitors, s.files.origins, s.metrics, s.log)
-	hub, err := sse.New(sse.Options{
+	hub := sse.New(sse.Options{
 		Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("events.per_prefix: %w", err)
-	}
 	clock := node.NewClock()
 	s.up = &uplink{
 		cfg: &s.cfg, certificates: o.Certificates, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder,
@@ -142,9 +139,7 @@ func New(o Options) (_ *Server, err error) {
 	s.streams = &streams{hub, s.gate, s.log}
 	s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
-	if s.dials, err = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics); err != nil {
-		return nil, err
-	}
+	s.dials = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
 	s.dials.Short = func(full bool) { s.conns.shed(wantSites, full) }
 	transport := origin.NewTransport(s.dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
@@ -196,9 +191,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 	chance := o.Rand
 	if chance == nil {
 		var seed [32]byte
-		if _, err := crand.Read(seed[:]); err != nil {
-			return nil, fmt.Errorf("random seed: %w", err)
-		}
+		crand.Read(seed[:]) // documented never to fail
 		chance = rand.NewChaCha8(seed)
 	}
 	sources, err := ruleSources(&o.Config)
@@ -228,7 +221,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 		Proofs: proofs, ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix,
 		NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add,
 		Reg: o.Reg, Log: s.log,
-	})
+	}), nil
 }
 
 // Run serves visitors until ctx ends. If the cause is [node.ErrTerminated], it first serves for drain_delay more

@@ -112,35 +112,16 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	again.adopted()
 }
 
-// metric sums the samples of a metric that have this label.
-func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
+// metric is [testkit.Metric] of an edge.
+func metric(t testing.TB, st *stage, name string, labels ...string) float64 {
 	t.Helper()
-	families := testkit.Must(st.reg.Gather())(t)
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.Metric {
-			for _, l := range m.Label {
-				if l.GetName() == label && l.GetValue() == value {
-					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-				}
-			}
-		}
-	}
-	return sum
+	return testkit.Metric(t, st.reg, name, labels...)
 }
 
 // counts fails if the sum of a metric's samples, or of those with a label and its value, is not n.
 func (st *stage) counts(n float64, name string, label ...string) {
 	st.t.Helper()
-	got := 0.
-	if len(label) == 0 {
-		got = metric1(st.t, st, name)
-	} else {
-		got = metric(st.t, st, name, label[0], label[1])
-	}
-	if got != n {
+	if got := metric(st.t, st, name, label...); got != n {
 		st.t.Errorf("%s %q is %v, want %v", name, label, got, n)
 	}
 }

@@ -262,7 +262,7 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 					}
 				}()
 				eventually(t, "connections are closed",
-					func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 100 })
+					func() bool { return metric(t, st, "vestibule_edge_connections_shed_total") > 100 })
 				for i := range 40 {
 					url, host := "/", "sale.example"
 					if i%2 == 1 {
@@ -284,7 +284,7 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 				}
 				close(stop)
 				<-done
-				eventually(t, "no connection is left", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+				eventually(t, "no connection is left", func() bool { return metric(t, st, "vestibule_edge_connections") == 0 })
 			})
 		}
 	})
@@ -322,7 +322,7 @@ func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
 				}
 			}()
 			eventually(t, "connections are closed",
-				func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 0 })
+				func() bool { return metric(t, st, "vestibule_edge_connections_shed_total") > 0 })
 			for range 5 {
 				x := dialHTTP2(t, st.door.entrance())
 				stream := testkit.Must(x.ask("GET", "shop.example", "/about"))(t)
@@ -352,20 +352,6 @@ func (d *door) stall(ctx context.Context, first, others []string) {
 	for err == nil || errors.As(err, new(http2.StreamError)) {
 		_, err = x.ReadFrame()
 	}
-}
-
-// sum returns the sum of a counter over its labels.
-func sum(t testing.TB, st *stage, name string) (n float64) {
-	t.Helper()
-	families := testkit.Must(st.reg.Gather())(t)
-	for _, f := range families {
-		if f.GetName() == name {
-			for _, m := range f.Metric {
-				n += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return n
 }
 
 // Above the part of the memory limit connections without progress are closed; below it, and without a limit, none.

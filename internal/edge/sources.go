@@ -31,7 +31,7 @@ func ruleSources(cfg *Config) (s gate.Sources, err error) {
 		}
 	}
 	if len(all) > 0 {
-		s.Places = all
+		s.Places = all.locate
 	}
 	if cfg.Rules.Lists != "" {
 		texts, err := readLists(cfg.Rules.Lists)
@@ -108,8 +108,8 @@ type record struct {
 	ASN uint32 `maxminddb:"autonomous_system_number"`
 }
 
-// Locate implements [gate.Locator]. A location that cannot be read is unknown.
-func (p geoFiles) Locate(a netip.Addr, r *rules.Request) {
+// locate is [gate.Sources.Places]. A location that cannot be read is unknown.
+func (p geoFiles) locate(a netip.Addr, r *rules.Request) {
 	if !a.IsValid() {
 		return
 	}
@@ -132,5 +132,3 @@ func (p geoFiles) Locate(a netip.Addr, r *rules.Request) {
 		}
 	}
 }
-
-var _ gate.Locator = geoFiles(nil)

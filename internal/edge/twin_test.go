@@ -310,7 +310,7 @@ func TestFrontsAgreeAboutAnswers(t *testing.T) {
 				want = tc.fast
 			}
 			x.site[i].answer = tc.answer
-			before := metric1(t, x.st[i], "vestibule_edge_origin_unreadable_total")
+			before := metric(t, x.st[i], "vestibule_edge_origin_unreadable_total")
 			c := newQuietConn([]byte(last))
 			x.enter[i](c)
 			<-c.done
@@ -318,10 +318,10 @@ func TestFrontsAgreeAboutAnswers(t *testing.T) {
 				t.Errorf("%.80q, %s: %.80q, want %.80q", tc.answer, front, got, want)
 			}
 			if faulty, n := strings.HasPrefix(want, "502") || strings.HasSuffix(want, " cut"),
-				metric1(t, x.st[i], "vestibule_edge_origin_unreadable_total")-before; (n == 1) != faulty || n > 1 {
+				metric(t, x.st[i], "vestibule_edge_origin_unreadable_total")-before; (n == 1) != faulty || n > 1 {
 				t.Errorf("%.80q, %s: counted %v times", tc.answer, front, n)
 			}
-			if n := metric1(t, x.st[i], "vestibule_edge_origin_errors_total"); n != 0 {
+			if n := metric(t, x.st[i], "vestibule_edge_origin_errors_total"); n != 0 {
 				t.Errorf("%.80q, %s: the site counts as silent", tc.answer, front)
 			}
 		}

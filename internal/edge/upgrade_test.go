@@ -181,7 +181,7 @@ func TestALongConnectionRenewsItsSession(t *testing.T) {
 			if lasts := err == nil; lasts != tc.lasts {
 				t.Fatalf("lasts: %v, %v", lasts, err)
 			}
-			if n := metric1(t, st, "vestibule_edge_connections_cut_total"); (n == 0) != tc.lasts {
+			if n := metric(t, st, "vestibule_edge_connections_cut_total"); (n == 0) != tc.lasts {
 				t.Errorf("%v were cut", n)
 			}
 			st.up.queue(sale, 10, 1)

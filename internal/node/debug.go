@@ -176,14 +176,6 @@ func (d *Debug) URL() string {
 	return "http://" + d.listener.Addr().String()
 }
 
-// ProfilesURL returns the address of the listener of profiles, empty for none.
-func (d *Debug) ProfilesURL() string {
-	if d.profiles == nil {
-		return ""
-	}
-	return "http://" + d.profiles.Addr().String()
-}
-
 // Listeners returns the addresses of the listeners.
 func (d *Debug) Listeners() (out []net.Addr) {
 	if d.shared != nil {

@@ -140,9 +140,8 @@ func NewFleet(
 	log = log.With(slog.String("component", "fleet"))
 	f := &Fleet{
 		dir: dir, docs: docs, log: log, changed: changed, alarms: newAlarms(log, reg),
-		version: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "vestibule_document_version", Help: "Version of the document in use, 0 for none.",
-		}, []string{"document"}),
+		version: Meter{reg}.Gauges("vestibule_document_version", "Version of the document in use, 0 for none.", "document",
+			followed...),
 		pages:           pageCache{dir: dir, docs: docs, log: log},
 		keyConfirmation: keyConfirmation{doubts: make(chan struct{}, 1), begun: time.Now()},
 		keys: document[ticket.Keyring]{
@@ -166,10 +165,6 @@ func NewFleet(
 	f.inUse = map[string]inUse{
 		RoomsDocument: roomsInUse{f}, KeysDocument: &f.keys, MembersDocument: &f.members, ControlsDocument: &f.controls,
 		DrawsDocument: &f.board,
-	}
-	reg.MustRegister(f.version)
-	for _, doc := range followed {
-		f.version.WithLabelValues(doc).Set(0)
 	}
 	f.Tell(func() (fleettime.Time, time.Duration) { return fleettime.TimeOf(time.Now()), 0 })
 	f.pages.byHash.Store(&map[string][]byte{})

@@ -66,14 +66,12 @@ func newAlarms(log *slog.Logger, reg prometheus.Registerer) *alarms {
 			Name: "vestibule_documents_refused_total",
 			Help: "Documents from the store that were refused, by document and reason.",
 		}, []string{"document", "reason"}),
-		raised: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "vestibule_document_alarm",
-			Help: "1 while what the store holds of the document is refused, 0 while it is what this node uses.",
-		}, []string{"document"}),
+		raised: Meter{reg}.Gauges("vestibule_document_alarm",
+			"1 while what the store holds of the document is refused, 0 while it is what this node uses.", "document",
+			followed...),
 	}
-	reg.MustRegister(a.refused, a.raised)
+	reg.MustRegister(a.refused)
 	for _, doc := range followed {
-		a.raised.WithLabelValues(doc).Set(0)
 		for _, why := range []refusal{older, missing, differs, foreign, invalid} {
 			a.refused.WithLabelValues(doc, string(why))
 		}

@@ -13,20 +13,13 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// Link is the observed state of a NATS connection.
-type Link interface {
-	Connected() bool
-	Refused() string // why the server refuses this node, "" if it does not or is not reached
-	Fault() string   // why NATS cannot be used, "" if it can or for unknown
-}
-
 // Links are a node's connections. They are safe for concurrent use.
 type Links struct {
 	connected *prometheus.Desc
 
 	mu   sync.Mutex
 	keys []string // of the configuration, in order of Add
-	all  []Link
+	all  []*natsbus.Conn
 }
 
 // NewLinks returns an empty set with its metrics on reg.
@@ -38,7 +31,7 @@ func NewLinks(reg prometheus.Registerer) *Links {
 }
 
 // Add adds a connection under its configuration key.
-func (l *Links) Add(key string, link Link) {
+func (l *Links) Add(key string, link *natsbus.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keys, l.all = append(l.keys, key), append(l.all, link)

@@ -242,11 +242,12 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 			t.Errorf("%s: %d %.80q, want %d with %q", c.path, code, body, c.code, c.has)
 		}
 	}
-	if r, err := client.Get(d.ProfilesURL() + "/debug/pprof/"); err != nil || r.StatusCode != 200 ||
+	profiles := "http://" + d.Listeners()[1].String()
+	if r, err := client.Get(profiles + "/debug/pprof/"); err != nil || r.StatusCode != 200 ||
 		r.Body.Close() != nil {
 		t.Errorf("profiles: %v, %v", r, err)
 	}
-	if r, err := client.Get(d.ProfilesURL() + "/metrics"); err != nil || r.StatusCode != 404 || r.Body.Close() != nil {
+	if r, err := client.Get(profiles + "/metrics"); err != nil || r.StatusCode != 404 || r.Body.Close() != nil {
 		t.Errorf("metrics at the listener of profiles: %v, %v", r, err)
 	}
 	// Isolation from the parent does not make a node unready.

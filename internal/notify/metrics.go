@@ -3,6 +3,8 @@ package notify
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"vestibule/internal/node"
 )
 
 // Metrics are the counters of a worker.
@@ -18,36 +20,21 @@ type Metrics struct {
 
 // NewMetrics registers the metrics on reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	vec := func(name, help, label string, values []string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-		for _, x := range values {
-			v.WithLabelValues(x)
-		}
-		return v
-	}
-	m := &Metrics{
-		subscribed: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "vestibule_notify_subscribed",
-			Help: "Visitors that are subscribed to notifications and wait.",
-		}),
-		due: counter("vestibule_notify_due_total", "Notifications that became due."),
-		skipped: counter("vestibule_notify_skipped_total",
+	m := node.Meter{Registerer: reg}
+	return &Metrics{
+		subscribed: m.Gauge("vestibule_notify_subscribed",
+			"Visitors that are subscribed to notifications and wait."),
+		due: m.Counter("vestibule_notify_due_total", "Notifications that became due."),
+		skipped: m.Counter("vestibule_notify_skipped_total",
 			"Notifications whose visitor had entered, left, withdrawn or been notified."),
-		dead: counter("vestibule_notify_dead_total", "Notifications that were given up."),
-		sent: vec("vestibule_notify_sent_total", "Notifications that a push service has taken, by stage.", "stage",
-			[]string{"confirm", "soon", "turn"}),
-		failed: vec("vestibule_notify_failed_total", "Attempts that failed, by cause.", "cause", causes),
-		age: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "vestibule_notify_age_seconds",
-			Help:    "Time from when a notification was due to when the push service took it.",
-			Buckets: []float64{.1, .25, .5, 1, 2, 5, 10, 30, 60, 300},
-		}),
+		dead: m.Counter("vestibule_notify_dead_total", "Notifications that were given up."),
+		sent: m.Counters("vestibule_notify_sent_total", "Notifications that a push service has taken, by stage.", "stage",
+			"confirm", "soon", "turn"),
+		failed: m.Counters("vestibule_notify_failed_total", "Attempts that failed, by cause.", "cause", causes...),
+		age: m.Histogram("vestibule_notify_age_seconds",
+			"Time from when a notification was due to when the push service took it.",
+			.1, .25, .5, 1, 2, 5, 10, 30, 60, 300),
 	}
-	reg.MustRegister(m.subscribed, m.due, m.skipped, m.dead, m.sent, m.failed, m.age)
-	return m
 }
 
 // total returns the sum of the counters of c.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,92 +40,6 @@ func (l Lang) Code() string { return room.Languages[l] }
 // Dir returns the direction in which the language is written, "ltr" or "rtl".
 func (l Lang) Dir() string { return catalogs[l].dir }
 
-// messages are all texts of the page. A text with a number has one form for each plural category of the language
-// (zero, one, two, few, many, other). The others have no number, so that no language needs to inflect them.
-type messages struct {
-	Language       string `json:"language"`
-	Languages      string `json:"languages"`
-	Queued         string `json:"queued"`
-	QueuedText     string `json:"queued_text"`
-	QueuedRandom   string `json:"queued_random"`
-	QueuedLonger   string `json:"queued_longer"`
-	QueuedCounting string `json:"queued_counting"`
-	Next           string `json:"next"`
-	NextText       string `json:"next_text"`
-	Entering       string `json:"entering"`
-	EnteringText   string `json:"entering_text"`
-	Paused         string `json:"paused"`
-	PausedSystem   string `json:"paused_system"`
-	PausedOperator string `json:"paused_operator"`
-	PausedSite     string `json:"paused_site"`
-	Closed         string `json:"closed"`
-	ClosedText     string `json:"closed_text"`
-	Before         string `json:"before"`
-	BeforeText     string `json:"before_text"`
-	DrawOpen       string `json:"draw_open"`
-	DrawMaking     string `json:"draw_making"`
-	DrawLate       string `json:"draw_late"`
-	DrawPlaced     string `json:"draw_placed"`
-	DrawCheck      string `json:"draw_check"`
-	DrawPlace      string `json:"draw_place"`
-	DrawCloses     string `json:"draw_closes"`
-	Check          string `json:"check"`
-	CheckText      string `json:"check_text"`
-	CheckRecord    string `json:"check_record"`
-	CheckReceipts  string `json:"check_receipts"`
-	CheckStart     string `json:"check_start"`
-	CheckRight     string `json:"check_right"`
-	CheckWrong     string `json:"check_wrong"`
-	Copy           string `json:"copy"`
-	Save           string `json:"save"`
-	Moment         string `json:"moment"`
-	MomentText     string `json:"moment_text"`
-	Offline        string `json:"offline"`
-	OfflineText    string `json:"offline_text"`
-	Left           string `json:"left"`
-	LeftText       string `json:"left_text"`
-	LostExpired    string `json:"lost_expired"`
-	LostAway       string `json:"lost_away"`
-	LostVoid       string `json:"lost_void"`
-	Blocked        string `json:"blocked"`
-	BlockedText    string `json:"blocked_text"`
-	Form           string `json:"form"`
-	FormBack       string `json:"form_back"`
-	Message        string `json:"message"`
-	Earlier        string `json:"earlier"`
-	Ahead          string `json:"ahead"`
-	Wait           string `json:"wait"`
-	Starts         string `json:"starts"`
-	WaitNow        string `json:"wait_now"`
-	WaitUnknown    string `json:"wait_unknown"`
-	WaitShort      string `json:"wait_short"`
-	WaitLong       string `json:"wait_long"`
-	WaitShare      string `json:"wait_share"`
-	TurnAt         string `json:"turn_at"`
-	Progress       string `json:"progress"`
-	Then           string `json:"then"`
-	Kept           string `json:"kept"`
-	Total          string `json:"total"`
-	Number         string `json:"number"`
-	Joined         string `json:"joined"`
-	Waited         string `json:"waited"`
-	Updated        string `json:"updated"`
-	Sound          string `json:"sound"`
-	Notify         string `json:"notify"`
-	Leave          string `json:"leave"`
-	LeaveText      string `json:"leave_text"`
-	LeaveYes       string `json:"leave_yes"`
-	Rejoin         string `json:"rejoin"`
-	PushOn         string `json:"push_on"`
-	PushFailed     string `json:"push_failed"`
-	PushHome       string `json:"push_home"`
-
-	Second map[string]string `json:"second"`
-	Minute map[string]string `json:"minute"`
-	Hour   map[string]string `json:"hour"`
-	Day    map[string]string `json:"day"`
-}
-
 //go:embed messages/*.json
 var messageFiles embed.FS
 
@@ -134,8 +48,7 @@ type catalog struct {
 	code   string
 	tag    language.Tag
 	dir    string
-	msg    messages
-	byKey  map[string]string // messages without a number
+	msg    map[string]string // messages without a number, so that no language needs to inflect them
 	units  [units][plural.Many + 1]counted
 	small  [1000]plural.Form // of numbers below 1000
 	digits [10]string
@@ -149,7 +62,7 @@ type counted struct {
 	bare          bool // it has its number in words
 }
 
-// unit is a unit of time.
+// unit is a unit of time. Its message has one form for each plural category of the language.
 type unit uint8
 
 const (
@@ -159,6 +72,8 @@ const (
 	days
 	units
 )
+
+var unitKeys = [units]string{"second", "minute", "hour", "day"}
 
 // pluralNames are the names of the categories in catalog files.
 var pluralNames = [...]string{
@@ -185,7 +100,7 @@ func loadCatalogs() []*catalog {
 
 // newCatalog parses a catalog file. The error lists everything wrong with it.
 func newCatalog(code string, data []byte) (*catalog, error) {
-	c := &catalog{code: code, dir: "ltr", byKey: map[string]string{}}
+	c := &catalog{code: code, dir: "ltr", msg: map[string]string{}}
 	var err error
 	if c.tag, err = language.Parse(code); err != nil {
 		return nil, fmt.Errorf("%s: %w", code, err)
@@ -194,13 +109,15 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 	case "Arab", "Hebr":
 		c.dir = "rtl"
 	}
-	if err := strictjson.Decode(data, &c.msg); err != nil {
+	doc := map[string]any{}
+	if err := strictjson.Decode(data, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %w", code, err)
 	}
-	if err := c.check(); err != nil {
+	if err := c.check(doc); err != nil {
 		return nil, err
 	}
-	for u, forms := range [units]map[string]string{c.msg.Second, c.msg.Minute, c.msg.Hour, c.msg.Day} {
+	for u, key := range unitKeys {
+		forms := formsOf(doc[key])
 		for form, name := range pluralNames {
 			text, ok := forms[name]
 			if !ok {
@@ -211,7 +128,7 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 		}
 	}
 	c.learnNumbers()
-	script, err := json.Marshal(forScript(c.msg)) // escapes <, > and &
+	script, err := json.Marshal(forScript(doc)) // escapes <, > and &
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", code, err)
 	}
@@ -219,8 +136,31 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 	return c, nil
 }
 
-// check returns all faults for the translator to correct, and fills in byKey.
-func (c *catalog) check() error {
+// keys are the keys of a catalog file: those of the English one.
+var keys = func() map[string]any {
+	all := map[string]any{}
+	data, err := messageFiles.ReadFile("messages/" + English.Code() + ".json")
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil {
+		panic("waiting page: " + err.Error())
+	}
+	return all
+}()
+
+// formsOf returns the text of a message with a number by plural category.
+func formsOf(message any) map[string]string {
+	forms := map[string]string{}
+	all, _ := message.(map[string]any)
+	for name, text := range all {
+		forms[name], _ = text.(string)
+	}
+	return forms
+}
+
+// check returns all faults for the translator to correct, and fills in msg.
+func (c *catalog) check(doc map[string]any) error {
 	var errs []error
 	add := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("messages/%s.json: %s: %w", c.code, key, fmt.Errorf(format, args...)))
@@ -238,22 +178,16 @@ func (c *catalog) check() error {
 	for n := range c.small {
 		c.small[n] = c.cardinal(uint64(n))
 	}
+	for key := range doc {
+		if keys[key] == nil {
+			add(key, "unknown field %q", key)
+		}
+	}
 	need := c.forms()
-	v := reflect.ValueOf(c.msg)
-	for i := range v.NumField() {
-		key := v.Type().Field(i).Tag.Get("json")
-		switch m := v.Field(i).Interface().(type) {
-		case string:
-			plain(key, m)
-			switch rest := strings.Replace(m, "{n}", "", 1); {
-			case key == "wait_share" && rest == m:
-				add(key, "must have {n} once")
-			case strings.ContainsAny(rest, "{}"), key != "wait_share" && rest != m:
-				add(key, "has a placeholder, and there is nothing to put there")
-			}
-			c.byKey[key] = m
-		case map[string]string:
-			for name, text := range m {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if slices.Contains(unitKeys[:], key) {
+			forms := formsOf(doc[key])
+			for name, text := range forms {
 				plain(key+"."+name, text)
 				if !slices.Contains(need, name) {
 					add(key+"."+name, "is no plural form of this language; it has %s", strings.Join(need, ", "))
@@ -267,11 +201,21 @@ func (c *catalog) check() error {
 				}
 			}
 			for _, name := range need {
-				if m[name] == "" {
+				if forms[name] == "" {
 					add(key+"."+name, "is missing")
 				}
 			}
+			continue
 		}
+		m, _ := doc[key].(string)
+		plain(key, m)
+		switch rest := strings.Replace(m, "{n}", "", 1); {
+		case key == "wait_share" && rest == m:
+			add(key, "must have {n} once")
+		case strings.ContainsAny(rest, "{}"), key != "wait_share" && rest != m:
+			add(key, "has a placeholder, and there is nothing to put there")
+		}
+		c.msg[key] = m
 	}
 	return errors.Join(errs...)
 }
@@ -303,11 +247,11 @@ func (c *catalog) single(name string) bool {
 func (c *catalog) lost(v *Visitor) string {
 	switch lost[v.Decision.Fresh] {
 	case "expired", "left":
-		return c.msg.LostExpired
+		return c.msg["lost_expired"]
 	case "away":
-		return c.msg.LostAway
+		return c.msg["lost_away"]
 	case "void":
-		return c.msg.LostVoid
+		return c.msg["lost_void"]
 	}
 	return ""
 }
@@ -316,31 +260,31 @@ func (c *catalog) lost(v *Visitor) string {
 // that the visitor does not read.
 func (c *catalog) languages() string {
 	english := "Language"
-	if c.msg.Languages == english {
+	if c.msg["languages"] == english {
 		return english
 	}
-	return c.msg.Languages + " / " + english
+	return c.msg["languages"] + " / " + english
 }
 
 // heading and text describe the visitor's state.
-func (c *catalog) heading(v *Visitor) string { return c.byKey[v.State().String()] }
+func (c *catalog) heading(v *Visitor) string { return c.msg[v.State().String()] }
 
 func (c *catalog) text(v *Visitor) string {
 	switch s := v.State(); s {
 	case Paused:
-		return c.byKey["paused_"+v.pausedBy()]
+		return c.msg["paused_"+v.pausedBy()]
 	case Queued:
 		switch {
 		case v.counting():
-			return c.msg.QueuedCounting
+			return c.msg["queued_counting"]
 		case v.longer():
-			return c.msg.QueuedLonger
+			return c.msg["queued_longer"]
 		case v.randomOrder():
-			return c.msg.QueuedRandom
+			return c.msg["queued_random"]
 		}
-		return c.msg.QueuedText
+		return c.msg["queued_text"]
 	default:
-		return c.byKey[s.String()+"_text"]
+		return c.msg[s.String()+"_text"]
 	}
 }
 
@@ -354,28 +298,27 @@ func (c *catalog) textOrDraw(v *Visitor) string {
 
 // drawIsState reports whether the stage of a draw describes the state completely.
 func (c *catalog) drawIsState(v *Visitor, stage string) bool {
-	return stage != "" && (v.State() == Before || v.State() == Queued && c.text(v) == c.msg.QueuedText)
+	return stage != "" && (v.State() == Before || v.State() == Queued && c.text(v) == c.msg["queued_text"])
 }
 
 // drawText describes the stage of a draw.
 func (c *catalog) drawText(stage string) string {
 	switch stage {
 	case DrawOpen:
-		return c.msg.DrawOpen
+		return c.msg["draw_open"]
 	case DrawLate:
-		return c.msg.DrawLate
+		return c.msg["draw_late"]
 	case DrawPlaced:
-		return c.msg.DrawPlaced
+		return c.msg["draw_placed"]
 	}
-	return c.msg.DrawMaking
+	return c.msg["draw_making"]
 }
 
 // forScript returns the messages that the script uses.
-func forScript(m messages) map[string]any {
+func forScript(doc map[string]any) map[string]any {
 	out := map[string]any{}
-	v := reflect.ValueOf(m)
-	for i := range v.NumField() {
-		switch key := v.Type().Field(i).Tag.Get("json"); key {
+	for key, message := range doc {
+		switch key {
 		case "language", "languages", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited",
 			"updated",
 			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
@@ -384,7 +327,7 @@ func forScript(m messages) map[string]any {
 			"check", "check_text", "check_record", "check_receipts", "check_start", "check_right", "check_wrong",
 			"lost_expired", "lost_away", "lost_void", "form", "form_back", "push_on", "push_failed", "push_home":
 		default:
-			out[key] = v.Field(i).Interface()
+			out[key] = message
 		}
 	}
 	return out

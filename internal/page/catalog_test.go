@@ -20,12 +20,24 @@ func TestEveryLanguageHasACatalog(t *testing.T) {
 		t.Errorf("%d files and %d catalogs for %d languages", len(files), len(catalogs), len(room.Languages))
 	}
 	for i, c := range catalogs {
-		if c.code != room.Languages[i] || c.msg.Language == "" {
-			t.Errorf("catalog %d is %q, %q", i, c.code, c.msg.Language)
+		if c.code != room.Languages[i] || c.msg["language"] == "" {
+			t.Errorf("catalog %d is %q, %q", i, c.code, c.msg["language"])
 		}
 		rtl := strings.Contains("ar-EG he-IL fa-IR", c.code)
 		if (c.dir == "rtl") != rtl {
 			t.Errorf("%s is written %s", c.code, c.dir)
+		}
+	}
+}
+
+// The compiler does not check the keys of messages.
+func TestEveryMessageThatIsReadExists(t *testing.T) {
+	read := regexp.MustCompile(`msg\["(\w+)"\]`)
+	for _, file := range testkit.Must(filepath.Glob("*.go"))(t) {
+		for _, m := range read.FindAllSubmatch(testkit.Must(os.ReadFile(file))(t), -1) {
+			if key := string(m[1]); catalogs[English].msg[key] == "" {
+				t.Errorf("%s: no message %q", file, key)
+			}
 		}
 	}
 }
@@ -35,8 +47,8 @@ func TestTranslationsAreTranslated(t *testing.T) {
 	english := catalogs[English]
 	for _, c := range catalogs[1:] {
 		same := 0
-		for key, text := range c.byKey {
-			if text == english.byKey[key] {
+		for key, text := range c.msg {
+			if text == english.msg[key] {
 				same++
 			}
 		}
@@ -60,7 +72,7 @@ func TestVisitorsAreAddressedInOneWay(t *testing.T) {
 				continue
 			}
 			found = true
-			for key, text := range c.byKey {
+			for key, text := range c.msg {
 				if wrong.MatchString(text) {
 					t.Errorf("%s, %s is formal: %s", code, key, text)
 				}

@@ -19,10 +19,10 @@ func CheckDraw(l Lang) string { return checkDraws[l]() }
 var checkDraws = inEveryLanguage(func(_ Lang, c *catalog) func() string {
 	return sync.OnceValue(func() string {
 		text := strings.Replace(checkDraw, `lang="en-US" dir="ltr"`, `lang="`+c.code+`" dir="`+c.dir+`"`, 1)
-		for key, word := range catalogs[English].byKey {
+		for key, word := range catalogs[English].msg {
 			if key == "check" || strings.HasPrefix(key, "check_") {
-				text = strings.ReplaceAll(strings.ReplaceAll(text, ">"+word+"<", ">"+c.byKey[key]+"<"), `="`+word+`"`,
-					`="`+c.byKey[key]+`"`)
+				text = strings.ReplaceAll(strings.ReplaceAll(text, ">"+word+"<", ">"+c.msg[key]+"<"), `="`+word+`"`,
+					`="`+c.msg[key]+`"`)
 			}
 		}
 		return text

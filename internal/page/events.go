@@ -1,11 +1,8 @@
 package page
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
@@ -31,8 +28,8 @@ const (
 	// within a sixteenth.
 	eventSlices = 48
 
-	// maxDate is the latest date in JavaScript, in milliseconds.
-	maxDate = 8_640_000_000_000_000
+	// MaxDate is the latest date in JavaScript, in milliseconds. In a message it stands for [estimate.Open].
+	MaxDate = 8_640_000_000_000_000
 )
 
 // LineFollows ends the state of the room in a message; the line of visitors follows.
@@ -65,7 +62,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		whole(`,"entrants":`, int64(b.Entrants))
 	}
 	if v := b.View; v != nil && !b.Counting {
-		cutoff, park := min(int64(v.Cutoff), maxDate), min(int64(v.Park), maxDate)
+		cutoff, park := min(int64(v.Cutoff), MaxDate), min(int64(v.Park), MaxDate)
 		if len(v.Rounds) > 0 && v.Queues() { // no page knows which visitors were called
 			cutoff, park = 0, 0
 		}
@@ -87,57 +84,6 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		dst = append(dst, ']')
 	}
 	return append(dst, "}\n\n"...)
-}
-
-// ReadBroadcast parses a message of an event stream without the prefix "data: ". It returns the input of
-// AppendBroadcast but for rounding.
-func ReadBroadcast(data []byte) (*Broadcast, error) {
-	var m struct {
-		At, Drawn, Starts fleettime.Time
-		Entrants          uint64
-		Closed            bool
-		PausedBy          string
-		Counting          bool
-		Cutoff            fleettime.Time `json:"cutoff"`
-		Park              fleettime.Time
-		Slots             int64
-		Paces, Line       []float64
-		Joining, Theta    float64
-	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, err
-	}
-	b := &Broadcast{
-		Now: m.At, PausedBy: m.PausedBy, Counting: m.Counting, Closed: m.Closed, Starts: m.Starts, Drawn: m.Drawn,
-		Entrants: m.Entrants,
-	}
-	if m.Line == nil {
-		return b, nil
-	}
-	if len(m.Paces)%2 != 0 || len(m.Line)%3 != 0 {
-		return nil, fmt.Errorf("paces must be pairs and line threes, got %d and %d numbers", len(m.Paces), len(m.Line))
-	}
-	v := &wire.View{At: m.At, Cutoff: m.Cutoff, Park: m.Park, Free: m.Slots, Joining: m.Joining, Theta: m.Theta}
-	if v.Cutoff == maxDate {
-		v.Cutoff = estimate.Open
-	}
-	if v.Park == maxDate {
-		v.Park = estimate.Open
-	}
-	for i := 0; i < len(m.Paces); i += 2 {
-		v.Paces = append(v.Paces, estimate.Pace{For: time.Duration(m.Paces[i] * float64(time.Second)), Mu: m.Paces[i+1]})
-	}
-	var h estimate.Histogram
-	end := fleettime.Time(0)
-	for i := 0; i < len(m.Line); i += 3 {
-		h = append(h, estimate.Slice{
-			Start: end + fleettime.Time(m.Line[i]), Width: max(1, int64(m.Line[i+1])), N: m.Line[i+2],
-		})
-		end = h[len(h)-1].End()
-	}
-	v.Line = estimate.NewDigest(h)
-	b.View = v
-	return b, nil
 }
 
 // appendLine writes three numbers per slice: milliseconds from the end of the previous slice to its start, its

@@ -83,7 +83,7 @@ func TestABroadcastIsReadByScripts(t *testing.T) {
 		Cutoff: estimate.Open,
 		Park:   estimate.Open, Paces: []estimate.Pace{{Mu: math.Inf(1)}}, Theta: math.NaN(),
 	}})
-	if got.Cutoff != maxDate || got.Park != maxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 ||
+	if got.Cutoff != MaxDate || got.Park != MaxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 ||
 		got.Paused != "system" || len(got.Line) > 0 {
 		t.Errorf("reported %+v", got)
 	}

@@ -3,7 +3,6 @@ package page
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -51,6 +50,7 @@ func (p *Packer) end(dst, plain []byte) []byte {
 	dst = append(dst, gzipHead...)
 	w := bitWriter{dst: dst, at: len(dst)}
 	w.reserve(maxBits*len(plain) + p.pack.bits)
+	code := &p.pack.code
 	open, size := false, 0
 	sum, at := uint32(0), 0 // the checksum is that of the page before plain[at]
 	for i, m := range p.marks[:len(p.marks)-1] {
@@ -60,7 +60,7 @@ func (p *Packer) end(dst, plain []byte) []byte {
 		if t.blocks != "" {
 			if open { // pad to bytes by an empty stored block
 				open = false
-				w.word(p.pack.code[endOfBlock])
+				w.word(code[endOfBlock])
 				w.pad()
 			}
 			w.bytes(t.blocks)
@@ -77,73 +77,66 @@ func (p *Packer) end(dst, plain []byte) []byte {
 		}
 		if !open {
 			open = true
-			w.run(&p.pack.open)
+			w.packed(code, &p.pack.open, 0, nil)
 		}
 		if t.blocks == "" {
-			p.copies(&w, t, size)
+			w.packed(code, t, size, p.places)
 			values = values[len(t.text):]
 			size += len(t.text)
 		}
-		w.literals(&p.pack.code, values)
+		w.literals(code, values)
 		size += len(values)
 	}
 	if open {
-		w.word(p.pack.code[endOfBlock])
+		w.word(code[endOfBlock])
 	}
 	w.put(1|1<<1, 3+7) // the last block, empty
 	dst = binary.LittleEndian.AppendUint32(w.align(), crc32.Update(sum, crc32.IEEETable, plain[at:]))
 	return binary.LittleEndian.AppendUint32(dst, uint32(size))
 }
 
-// copies writes a text at a place of the page. What it copies from may be too far away, or not on this page.
-func (p *Packer) copies(w *bitWriter, t *packed, place int) {
-	code := &p.pack.code
-	for i := range t.copies {
-		c := &t.copies[i]
-		if back := place + c.at - p.places[c.from] - c.offset; back <= window {
-			if !c.joined {
-				w.run(&c.before)
-			}
-			s, extra, n := distanceOf(back)
-			x := code[s]
-			w.put(c.length|(uint64(x.bits)|extra<<(x.n&15))<<(c.bits&31), c.bits+uint(x.n)+n)
-		} else {
-			w.run(&c.before)
-			w.literals(code, t.text[c.at:c.at+c.n])
-		}
-	}
-	w.run(&t.rest)
-}
-
 // pack is the fixed texts of a page, compressed. It is immutable.
 type pack struct {
 	code    code
-	open    run      // the header of a block with this code
+	open    packed   // the header of a block with this code
 	bits    int      // upper bound, without literals
 	texts   []packed // after an empty one, as a page may begin with a variable
 	nowhere []int    // for each text a place from which nothing can be copied
 }
 
-// packed is one text. It is either whole blocks, or literals and copies for a block with the code of the pack.
+// packed is one text. It is either whole blocks, or steps in a block with the code of the pack.
 type packed struct {
 	text   []byte
 	blocks string
 	sum    uint32
-	copies []copied
-	rest   run // the literals after them
+	steps  []packStep
 }
 
-// copied is a part of a text that is copied from it or from another one.
-type copied struct {
-	before       run    // the literals since the part before
-	at, n        int    // text[at:at+n]
-	from, offset int    // the text, which is another one, and the position in it
-	length       uint64 // the symbol of n, after the bits of before if these are few
-	bits         uint   // of length
-	joined       bool   // length begins with before
+// packStep is some bits, and then the distance of a copy from another text, if there is one.
+type packStep struct {
+	bits         uint64 // literals, and the symbol of the copy's length
+	n            uint   // of bits
+	literals     uint   // of these, without that symbol
+	at, length   int    // the copy is text[at:at+length]
+	from, offset int    // the text that it is copied from, 0 for no copy, and the position in it
 }
 
-// maxDistance is the maximum number of bits of a distance. At most maxPut-maxDistance bits are put with one.
+// put appends the lowest k bits of b; the others must be zero. It leaves room for so many more bits in the last step.
+func (t *packed) put(b uint64, k, more uint) *packStep {
+	last := len(t.steps) - 1
+	if last < 0 || t.steps[last].from != 0 || t.steps[last].n+k+more > maxPut {
+		t.steps = append(t.steps, packStep{})
+		last++
+	}
+	x := &t.steps[last]
+	x.bits |= b << x.n
+	x.n += k
+	return x
+}
+
+func (t *packed) word(x word) { t.put(uint64(x.bits), uint(x.n), 0) }
+
+// maxDistance is the maximum number of bits of a distance.
 const maxDistance = maxBits + 13
 
 // code is the words of the symbols: literals, the end of a block, lengths and distances.
@@ -182,7 +175,7 @@ func newPack(texts []string, sample []byte) *pack {
 			t.blocks = f.blocks(i, text)
 			p.bits += 8 * len(t.blocks)
 		} else {
-			short = append(short, f.text(i))
+			short = append(short, f.texts[i])
 			p.bits += 2 * maxBits * len(text)
 		}
 		p.texts = append(p.texts, t)
@@ -198,53 +191,45 @@ func newPack(texts []string, sample []byte) *pack {
 		}
 	}
 	l, all := f.fit(short, often, 0)
-	w := bitWriter{}
-	p.code = l.header(&w)
-	p.open = w.take()
+	p.code = l.header(&p.open)
 	for k, x := range short {
 		i, _ := f.place(x.from)
-		p.texts[i].parse(&p.code, f, x.from, all[k])
+		f.encode(&p.texts[i], &p.code, x.from, all[k])
 	}
-	p.bits += (64*len(p.open.words) + int(p.open.n) + 64) * len(p.texts)
+	p.bits += maxPut * (len(p.open.steps) + 2) * len(p.texts)
 	return p
 }
 
 // rare is how much more often a byte is counted than one that only might occur.
 const rare = 16
 
-// parse encodes a text that has no blocks.
-func (t *packed) parse(c *code, f *finder, from int, tokens []token) {
-	var w bitWriter
-	w.reserve(2 * maxBits * len(t.text))
-	at := 0
+// encode appends tokens to a text of which they are the part at a position.
+func (f *finder) encode(t *packed, c *code, from int, tokens []token) {
+	own, at := f.place(from)
 	for _, k := range tokens {
 		if k.back == 0 {
-			w.word(c[t.text[at]])
-		} else {
-			s, extra, n := lengthOf(k.n)
-			length, size := uint64(c[s].bits)|extra<<c[s].n, uint(c[s].n)+n
-			source, offset := f.place(from + at - k.back)
-			if own, _ := f.place(from); source == own { // at the same distance on every page
-				w.put(length, size)
-				w.back(c, k.back)
-				at += k.n
-				continue
-			}
-			part := copied{before: w.take(), at: at, n: k.n, from: source, offset: offset, length: length, bits: size}
-			if b := &part.before; len(b.words) == 0 && b.n+size+maxDistance <= maxPut {
-				part.joined, part.length, part.bits = true, b.last|length<<b.n, b.n+size
-			}
-			t.copies = append(t.copies, part)
+			t.word(c[f.all[from]])
+			from, at = from+1, at+1
+			continue
 		}
-		at += k.n
+		s, extra, n := symbolOf(k.n-minCopy, 2)
+		length, size := uint64(c[lengths+s].bits)|extra<<c[lengths+s].n, uint(c[lengths+s].n)+n
+		if source, offset := f.place(from - k.back); source == own { // at the same distance on every page
+			t.put(length, size, 0)
+			s, extra, n = symbolOf(k.back-1, 1)
+			t.put(uint64(c[distances+s].bits)|extra<<c[distances+s].n, uint(c[distances+s].n)+n, 0)
+		} else {
+			x := t.put(length, size, maxDistance)
+			x.literals, x.at, x.length, x.from, x.offset = x.n-size, at, k.n, source, offset
+		}
+		from, at = from+k.n, at+k.n
 	}
-	t.rest = w.take()
 }
 
 // finder finds the parts that texts can copy from each other.
 type finder struct {
 	all    []uint16 // the texts, each with barrier after it
-	starts []int    // of the texts in all
+	texts  []span   // their places in all
 	before []int32  // for each position the one before that begins with the same three bytes, or -1
 }
 
@@ -254,10 +239,11 @@ func newFinder(texts []string) *finder {
 	f := &finder{}
 	last := map[[minCopy]uint16]int32{}
 	for _, text := range texts {
-		f.starts = append(f.starts, len(f.all))
+		begin := len(f.all)
 		for i := range len(text) {
 			f.all = append(f.all, uint16(text[i]))
 		}
+		f.texts = append(f.texts, span{begin, len(f.all)})
 		f.all = append(f.all, barrier)
 	}
 	f.before = make([]int32, len(f.all))
@@ -278,20 +264,13 @@ func newFinder(texts []string) *finder {
 // span is a part of a text, by positions.
 type span struct{ from, to int }
 
-func (f *finder) text(i int) span {
-	if i+1 < len(f.starts) {
-		return span{f.starts[i], f.starts[i+1] - 1}
-	}
-	return span{f.starts[i], len(f.all) - 1}
-}
-
 // place returns the number of the text at a position, from 1, and the offset in it.
 func (f *finder) place(at int) (text, offset int) {
-	i, found := slices.BinarySearch(f.starts, at)
+	i, found := slices.BinarySearchFunc(f.texts, at, func(x span, at int) int { return x.from - at })
 	if !found {
 		i--
 	}
-	return i + 1, at - f.starts[i]
+	return i + 1, at - f.texts[i].from
 }
 
 // token is a literal, or a copy of n bytes.
@@ -337,13 +316,13 @@ func (f *finder) fit(parts []span, others counts, first int) (l wordLengths, all
 		for k, x := range parts {
 			all[k] = f.tokens(x.from, founds[k], &l)
 			for _, t := range all[k] {
-				s, _, _ := lengthOf(t.n)
-				d, _, _ := distanceOf(t.back)
 				if t.back == 0 {
-					s, d = int(f.all[x.from]), -1
-				}
-				if often[s] += rare; d >= 0 {
-					often[d] += rare
+					often[f.all[x.from]] += rare
+				} else {
+					s, _, _ := symbolOf(t.n-minCopy, 2)
+					d, _, _ := symbolOf(t.back-1, 1)
+					often[lengths+s] += rare
+					often[distances+d] += rare
 				}
 				x.from += t.n
 			}
@@ -370,11 +349,11 @@ func (f *finder) tokens(start int, founds [][]token, l *wordLengths) (out []toke
 		best[i], first[i] = bits(int(f.all[start+i]))+best[i+1], token{1, 0}
 		from := minCopy
 		for _, k := range founds[i] {
-			d, _, extra := distanceOf(k.back)
-			far := bits(d) + int(extra)
+			d, _, extra := symbolOf(k.back-1, 1)
+			far := bits(distances+d) + int(extra)
 			for ; from <= k.n; from++ {
-				s, _, more := lengthOf(from)
-				if cost := bits(s) + int(more) + far + best[i+from]; cost < best[i] {
+				s, _, more := symbolOf(from-minCopy, 2)
+				if cost := bits(lengths+s) + int(more) + far + best[i+from]; cost < best[i] {
 					best[i], first[i] = cost, token{from, k.back}
 				}
 			}
@@ -403,55 +382,34 @@ const maxBlock = 64 << 10
 
 // deflate compresses the parts of a text, each into blocks of its own.
 func (f *finder) deflate(i int, parts ...string) string {
+	all := f.texts[i]
 	var w bitWriter
-	at := f.text(i).from
-	for len(parts) > 0 {
-		n := min(len(parts[0]), maxBlock)
-		if parts[0] = parts[0][n:]; parts[0] == "" {
-			parts = parts[1:]
+	at := all.from
+	for _, part := range parts {
+		for block := range slices.Chunk([]byte(part), maxBlock) {
+			l, tokens := f.fit([]span{{at, at + len(block)}}, counts{}, all.from)
+			var t packed
+			c := l.header(&t)
+			f.encode(&t, &c, at, tokens[0])
+			t.word(c[endOfBlock])
+			w.reserve(maxPut * len(t.steps))
+			w.packed(&c, &t, 0, nil)
+			at += len(block)
 		}
-		if n == 0 {
-			continue
-		}
-		l, all := f.fit([]span{{at, at + n}}, counts{}, f.text(i).from)
-		c := l.header(&w)
-		for _, k := range all[0] {
-			w.reserve(4 * maxBits)
-			if k.back == 0 {
-				w.word(c[f.all[at]])
-			} else {
-				symbol, extra, n := lengthOf(k.n)
-				w.word(c[symbol])
-				w.put(extra, n)
-				w.back(&c, k.back)
-			}
-			at += k.n
-		}
-		w.word(c[endOfBlock])
 	}
 	w.reserve(64)
 	w.pad()
 	return string(w.align())
 }
 
-// lengthOf returns the symbol of a length, and the extra bits.
-func lengthOf(n int) (symbol int, extra uint64, bitsOf uint) {
-	x := uint(n - minCopy)
-	if x < 8 {
-		return lengths + int(x), 0, 0
+// symbolOf returns the symbol of a number in a code whose symbols share k leading bits below the highest, and the extra
+// bits.
+func symbolOf(x int, k uint) (symbol int, extra uint64, n uint) {
+	if x < 2<<k {
+		return x, 0, 0
 	}
-	bitsOf = uint(bits.Len(x)) - 3
-	return lengths + int(4*bitsOf+x>>bitsOf), uint64(x & (1<<bitsOf - 1)), bitsOf
-}
-
-// distanceOf returns the symbol of a distance, and the extra bits.
-func distanceOf(back int) (symbol int, extra uint64, bitsOf uint) {
-	x := uint(back - 1)
-	if x < 4 {
-		return distances + int(x), 0, 0
-	}
-	bitsOf = uint(bits.Len(x)) - 2
-	return distances + int(2*bitsOf+x>>bitsOf), uint64(x & (1<<bitsOf - 1)), bitsOf
+	n = uint(bits.Len(uint(x))) - k - 1
+	return int(n<<k) + x>>n, uint64(x) & (1<<n - 1), n
 }
 
 // wordLengths are the lengths of the words of all symbols in bits, 0 for none.
@@ -459,40 +417,33 @@ type wordLengths [len(code{})]uint8
 
 // newLengths returns the lengths of the shortest words, at most most, for symbols that occur so often (Huffman).
 func newLengths(often []int, most uint8) []uint8 {
-	type node struct{ n, left, right int } // of two nodes, or the symbol left if right is -1
+	type group struct {
+		n       int
+		symbols []int
+	}
 	often = slices.Clone(often)
 	for {
-		var nodes, queue []node
+		out := make([]uint8, len(often))
+		var queue []group
 		for i, n := range often {
 			if n > 0 {
-				queue = append(queue, node{n, i, -1})
+				queue = append(queue, group{n, []int{i}})
 			}
 		}
-		out := make([]uint8, len(often))
 		if len(queue) == 1 {
-			out[queue[0].left] = 1
-			return out
+			out[queue[0].symbols[0]] = 1
 		}
 		for len(queue) > 1 {
-			slices.SortStableFunc(queue, func(a, b node) int { return b.n - a.n })
-			k := len(nodes)
-			nodes = append(nodes, queue[len(queue)-1], queue[len(queue)-2])
-			queue = append(queue[:len(queue)-2], node{nodes[k].n + nodes[k+1].n, k, k + 1})
-		}
-		deepest := uint8(0)
-		var walk func(x node, depth uint8)
-		walk = func(x node, depth uint8) {
-			if x.right < 0 {
-				out[x.left], deepest = depth, max(deepest, depth)
-				return
+			slices.SortStableFunc(queue, func(a, b group) int { return b.n - a.n })
+			last := len(queue) - 1
+			a, b := queue[last-1], queue[last]
+			both := group{a.n + b.n, slices.Concat(a.symbols, b.symbols)}
+			for _, symbol := range both.symbols {
+				out[symbol]++
 			}
-			walk(nodes[x.left], depth+1)
-			walk(nodes[x.right], depth+1)
+			queue = append(queue[:last-1], both)
 		}
-		if len(queue) > 0 {
-			walk(queue[0], 0)
-		}
-		if deepest <= most {
+		if slices.Max(out) <= most {
 			return out
 		}
 		for i, n := range often { // flatter
@@ -504,8 +455,8 @@ func newLengths(often []int, most uint8) []uint8 {
 // headerOrder is the order in which a block header lists the lengths of the code for its other lengths.
 var headerOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// header writes the header of a block, not the last, and returns its code.
-func (l *wordLengths) header(w *bitWriter) (c code) {
+// header appends the header of a block, not the last, and returns its code.
+func (l *wordLengths) header(t *packed) (c code) {
 	copy(c[:distances], words(l[:distances]))
 	copy(c[distances:], words(l[distances:]))
 	used := func(list []uint8, least int) []uint8 { // without the zeros at the end
@@ -549,15 +500,14 @@ func (l *wordLengths) header(w *bitWriter) (c code) {
 	for count > 4 && lens[headerOrder[count-1]] == 0 {
 		count--
 	}
-	w.reserve(32 + 3*len(headerOrder) + 14*len(items))
-	w.put(uint64(2<<1|(len(literals)-257)<<3|(len(far)-1)<<8|(count-4)<<13), 17)
+	t.put(uint64(2<<1|(len(literals)-257)<<3|(len(far)-1)<<8|(count-4)<<13), 17, 0)
 	for _, s := range headerOrder[:count] {
-		w.put(uint64(lens[s]), 3)
+		t.put(uint64(lens[s]), 3, 0)
 	}
 	of := words(lens)
 	for _, x := range items {
-		w.word(of[x.symbol])
-		w.put(uint64(x.extra), x.bits)
+		t.word(of[x.symbol])
+		t.put(uint64(x.extra), x.bits, 0)
 	}
 	return c
 }
@@ -575,13 +525,6 @@ func words(lengths []uint8) []word {
 		next <<= 1
 	}
 	return out
-}
-
-// run is a run of bits, the first in the lowest bit of the first word.
-type run struct {
-	words []uint64
-	last  uint64 // its lowest n bits follow; the others are zero
-	n     uint   // fewer than 64
 }
 
 // bitWriter writes bits, lowest first. reserve makes space for them.
@@ -618,13 +561,6 @@ func put(dst []byte, at int, acc uint64, n uint, b uint64, k uint) (int, uint64,
 
 func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
 
-// back writes a distance.
-func (w *bitWriter) back(c *code, distance int) {
-	s, extra, n := distanceOf(distance)
-	x := c[s]
-	w.put(uint64(x.bits)|extra<<x.n, uint(x.n)+n)
-}
-
 // pad ends a byte by an empty stored block.
 func (w *bitWriter) pad() {
 	w.put(0, 3)
@@ -646,36 +582,26 @@ func (w *bitWriter) literals(c *code, b []byte) {
 	w.at, w.acc, w.n = at, acc, n
 }
 
-// run writes a run of bits.
-func (w *bitWriter) run(r *run) {
-	dst, at, acc, n := w.dst, w.at, w.acc, w.n
-	for _, x := range r.words {
-		binary.LittleEndian.PutUint64(dst[at:], acc|x<<n)
-		acc = x >> (64 - n)
-		at += 8
+// packed writes the steps of a text at a place of a page, with the places of the other texts. What it copies from may be
+// too far away, or not on this page.
+func (w *bitWriter) packed(c *code, t *packed, place int, places []int) {
+	for i := range t.steps {
+		x := &t.steps[i]
+		b, k := x.bits, x.n
+		if x.from != 0 {
+			back := place + x.at - places[x.from] - x.offset
+			if back > window {
+				w.put(b&(1<<x.literals-1), x.literals)
+				w.literals(c, t.text[x.at:x.at+x.length])
+				continue
+			}
+			s, extra, more := symbolOf(back-1, 1)
+			d := c[distances+s]
+			b |= (uint64(d.bits) | extra<<(d.n&15)) << (k & 31)
+			k += uint(d.n) + more
+		}
+		w.put(b, k)
 	}
-	last, left := r.last, r.n
-	if left > maxPut {
-		at, acc, n = put(dst, at, acc, n, last&math.MaxUint32, 32)
-		last, left = last>>32, left-32
-	}
-	w.at, w.acc, w.n = put(dst, at, acc, n, last, left)
-}
-
-// take returns the run written since the last call.
-func (w *bitWriter) take() run {
-	b := w.dst[:w.at]
-	r := run{n: w.n}
-	for ; len(b) >= 8; b = b[8:] {
-		r.words = append(r.words, binary.LittleEndian.Uint64(b))
-	}
-	for i, x := range b {
-		r.last |= uint64(x) << (8 * i)
-	}
-	r.last |= w.acc << (8 * len(b))
-	r.n += 8 * uint(len(b))
-	*w = bitWriter{dst: w.dst}
-	return r
 }
 
 // bytes writes whole bytes after a whole byte.

@@ -292,17 +292,9 @@ func appendMoment(dst []byte, t fleettime.Time) []byte {
 	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendSecond is appendMoment in seconds. Every answer has several, and the standard library takes longer for them
-// than for the rest.
+// appendSecond is appendMoment in seconds.
 func appendSecond(dst []byte, t fleettime.Time) []byte {
-	if t < 0 || t >= 253402300800_000 { // the year 10000
-		return t.Std().Truncate(time.Second).AppendFormat(dst, time.RFC3339)
-	}
-	s := int64(t) / 1000
-	year, month, day := date(s / 86400)
-	dst = appendTwo(appendTwo(dst, year/100), year%100)
-	dst = append(appendTwo(append(appendTwo(append(dst, '-'), month), '-'), day), 'T')
-	return append(appendTwo(append(appendClock(dst, t), ':'), s%60), 'Z')
+	return t.Std().AppendFormat(dst, time.RFC3339)
 }
 
 // appendClock writes hours and minutes.
@@ -312,18 +304,3 @@ func appendClock(dst []byte, t fleettime.Time) []byte {
 }
 
 func appendTwo(dst []byte, n int64) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
-
-// date returns the date of a day number since 1970-01-01. Years begin in March here, so that the leap day is last.
-func date(days int64) (year, month, day int64) {
-	const cycle = 146097 // days of 400 years
-	n := days + 719468   // since March of the year 0
-	of := n % cycle
-	y := (of - of/1460 + of/36524 - of/146096) / 365
-	d := of - (365*y + y/4 - y/100)
-	m := (5*d + 2) / 153
-	year, month, day = n/cycle*400+y, m+3, d-(153*m+2)/5+1
-	if month > 12 {
-		year, month = year+1, month-12
-	}
-	return year, month, day
-}

@@ -52,7 +52,7 @@ func (p *Page) AppendLanguages(dst []byte, shown Lang, roomName, back string) []
 		dst = appendPercent(dst, []byte(roomName))
 		add("&amp;to=", code, "&amp;back=")
 		dst = appendPercent(dst, []byte(back))
-		add(`">`, o.msg.Language, "</a></li>\n")
+		add(`">`, o.msg["language"], "</a></li>\n")
 	}
 	add("</ul>\n</main>\n</body>\n</html>\n")
 	return dst

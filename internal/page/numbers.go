@@ -127,7 +127,7 @@ func (c *catalog) appendQuartiles(dst []byte, v *Visitor) []byte {
 		if k < 2 && d == coarse(v.quartile(k+1)) {
 			continue
 		}
-		before, after, _ := strings.Cut(c.msg.WaitShare, "{n}")
+		before, after, _ := strings.Cut(c.msg["wait_share"], "{n}")
 		dst = append(c.appendNumber(append(dst, before...), uint64(25*(k+1))), after...)
 		if dst = c.appendSpan(append(dst, ' '), d); k < 2 {
 			dst = append(dst, '\n')
@@ -151,11 +151,11 @@ func (c *catalog) appendWait(dst []byte, v *Visitor) []byte {
 	low, high := v.span()
 	switch {
 	case !v.known():
-		return append(dst, c.msg.WaitUnknown...)
+		return append(dst, c.msg["wait_unknown"]...)
 	case high < 45*time.Second, low < high && high < time.Minute:
-		return append(dst, c.msg.WaitShort...)
+		return append(dst, c.msg["wait_short"]...)
 	case low >= 24*time.Hour:
-		return append(dst, c.msg.WaitLong...)
+		return append(dst, c.msg["wait_long"]...)
 	}
 	u, size := minutes, time.Minute
 	if high > 2*time.Hour {

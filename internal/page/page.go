@@ -152,8 +152,8 @@ func compile(text string, c *catalog) []part {
 		name, after, _ := strings.Cut(rest, "}}")
 		key, isMessage := strings.CutPrefix(name, "t.")
 		switch f := variables[name]; {
-		case isMessage && c.byKey[key] != "":
-			before += c.byKey[key]
+		case isMessage && c.msg[key] != "":
+			before += c.msg[key]
 		case f != nil:
 			parts = append(parts, part{before, f})
 			before = ""

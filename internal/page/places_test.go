@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/visitor"
 	"vestibule/internal/page"
 )
 
@@ -29,7 +30,7 @@ type vector struct {
 
 func (x *vector) work(t *testing.T) {
 	t.Helper()
-	b := testkit.Must(page.ReadBroadcast(x.Message))(t)
+	b := testkit.Must(visitor.ReadBroadcast(x.Message))(t)
 	v, joined := b.View, fleettime.Time(x.Joined)
 	x.Ahead, x.Total = v.Place(joined, true), v.Waiting()
 	wait, ok := v.Wait(x.Ahead)

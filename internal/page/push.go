@@ -19,8 +19,8 @@ var (
 func AppendPush(dst []byte, l Lang, room, key string) []byte {
 	c := catalogs[l]
 	data, err := json.Marshal(map[string]string{
-		"room": room, "key": key, "label": c.msg.Notify, "on": c.msg.PushOn, "failed": c.msg.PushFailed,
-		"home": c.msg.PushHome,
+		"room": room, "key": key, "label": c.msg["notify"], "on": c.msg["push_on"], "failed": c.msg["push_failed"],
+		"home": c.msg["push_home"],
 	})
 	if err != nil {
 		panic(err) // texts always marshal
@@ -51,11 +51,11 @@ func PushText(l Lang, stage, room, open, of, code string) ([]byte, error) {
 	}{Stage: stage, Room: room, Page: open, Lang: c.code, Dir: c.dir, Of: of, Code: code}
 	switch stage {
 	case PushTurn:
-		m.Title = c.msg.Entering
+		m.Title = c.msg["entering"]
 	case PushSoon:
-		m.Title = c.msg.Wait + ": " + string(c.appendUnit(nil, minutes, 5))
+		m.Title = c.msg["wait"] + ": " + string(c.appendUnit(nil, minutes, 5))
 	default:
-		m.Title = c.msg.PushOn
+		m.Title = c.msg["push_on"]
 	}
 	return json.Marshal(&m)
 }

@@ -41,10 +41,10 @@ var variables = map[string]variable{
 		if !v.Form {
 			return dst
 		}
-		dst = append(append(append(dst, `<p role="alert"><strong>`...), c.msg.Form...), "</strong>"...)
+		dst = append(append(append(dst, `<p role="alert"><strong>`...), c.msg["form"]...), "</strong>"...)
 		if v.FormPage != "" {
 			dst = append(appendEscaped(append(dst, ` <a href="`...), v.FormPage), `">`...)
-			dst = append(append(dst, c.msg.FormBack...), "</a>"...)
+			dst = append(append(dst, c.msg["form_back"]...), "</a>"...)
 		}
 		return append(dst, "</p>\n"...)
 	},
@@ -65,7 +65,7 @@ var variables = map[string]variable{
 	},
 	"wait": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		if v.State() == Next {
-			return append(dst, c.msg.WaitNow...)
+			return append(dst, c.msg["wait_now"]...)
 		}
 		if v.quartile(0) > 0 {
 			return c.appendQuartiles(dst, v)
@@ -112,7 +112,7 @@ var variables = map[string]variable{
 		if ok {
 			hidden = ">"
 		}
-		dst = append(append(append(append(dst, `<div class=s`...), hidden...), "<dt>"...), c.msg.DrawPlace...)
+		dst = append(append(append(append(dst, `<div class=s`...), hidden...), "<dt>"...), c.msg["draw_place"]...)
 		dst = append(dst, `<dd id=place>`...)
 		if ok {
 			dst = append(c.appendNumber(append(dst, "≈\u00a0"...), place), '/')
@@ -129,7 +129,7 @@ var variables = map[string]variable{
 		if stage != DrawOpen {
 			hidden = " hidden>"
 		}
-		dst = append(append(append(append(append(dst, "<div"...), hidden...), "<dt>"...), c.msg.DrawCloses...),
+		dst = append(append(append(append(append(dst, "<div"...), hidden...), "<dt>"...), c.msg["draw_closes"]...),
 			"<dd id=closes>"...)
 		return append(appendClock(dst, v.Event.Draw.Closes), " UTC</div>"...)
 	},
@@ -139,14 +139,14 @@ var variables = map[string]variable{
 		}
 		var room [256]byte // a receipt has fewer
 		proof := appendProof(room[:0], v)
-		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...),
+		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg["draw_check"]...),
 			"</summary>\n<p><code id=\"proof\">"...)
 		dst = append(appendEscaped(dst, proof), `</code></p><p class="tools"><button type="button" id="copy" hidden>`...)
-		dst = append(append(dst, c.msg.Copy...),
+		dst = append(append(dst, c.msg["copy"]...),
 			`</button> <a id="save" download="draw.json" href="data:application/json,`...)
-		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg.Save...),
+		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg["save"]...),
 			`</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
-		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg.DrawCheck...)
+		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg["draw_check"]...)
 		dst = append(append(dst, "</a></p></details>\n<script>"...), drawn...)
 		return append(dst, "</script>\n"...)
 	},

@@ -158,38 +158,28 @@ func (s *Server) setLeading(l *leadership) {
 // listen handles messages of edges, global and operators, until c is closed.
 func (l *leadership) listen(t *node.Term, c *node.Closer) error {
 	dc, desk := l.s.Config.DataCenter, desk{l.s, l.agg}
-	stop, err := l.s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
+	var errs []error
+	add := func(what string) func(stop func(), err error) {
+		return func(stop func(), err error) {
+			if errs = append(errs, err); err == nil {
+				c.Add(what, stop)
+			}
+		}
+	}
+	add("reports")(l.s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
 		if m, err := wire.DecodeReport(data); l.s.understood("report", err) {
 			t.Offer(func() { l.observe(m) })
 		}
-	})
-	if err != nil {
-		return err
-	}
-	c.Add("reports", stop)
-	stop, err = l.s.Global.Subscribe(wire.GrantSubject(wire.Root, dc), func(_ string, data []byte) {
+	}))
+	add("grants")(l.s.Global.Subscribe(wire.GrantSubject(wire.Root, dc), func(_ string, data []byte) {
 		if g, err := wire.DecodeGrant(data); l.s.understood("grant", err) {
 			t.Offer(func() { l.apply(g) })
 		}
-	})
-	if err != nil {
-		return err
-	}
-	c.Add("grants", stop)
-	if stop, err = l.s.Global.Subscribe(wire.OrderSubject(dc),
-		func(_ string, data []byte) { desk.obey(data) }); err != nil {
-		return err
-	}
-	c.Add("orders", stop)
-	if stop, err = l.s.Desk.Answer(wire.ForgetSubject(dc), desk.forget); err != nil {
-		return err
-	}
-	c.Add("desk: forget", stop)
-	if stop, err = l.s.Desk.Answer(wire.RejoinSubject(dc), func([]byte) []byte { return desk.rejoin() }); err != nil {
-		return err
-	}
-	c.Add("desk: rejoin", stop)
-	return nil
+	}))
+	add("orders")(l.s.Global.Subscribe(wire.OrderSubject(dc), func(_ string, data []byte) { desk.obey(data) }))
+	add("desk: forget")(l.s.Desk.Answer(wire.ForgetSubject(dc), desk.forget))
+	add("desk: rejoin")(l.s.Desk.Answer(wire.RejoinSubject(dc), func([]byte) []byte { return desk.rejoin() }))
+	return errors.Join(errs...)
 }
 
 func (s *Server) understood(what string, err error) bool {

@@ -24,41 +24,34 @@ type metrics struct {
 	heard        atomic.Int64 // clock reading at the newest grant
 	series       node.RoomSeries
 
-	all                                                                           []*prometheus.Desc // the following
+	node.Descs // the following
+
 	leaseTrouble, leading, term, unsaved, syncAge, lag, edges, twins              *prometheus.Desc
 	held, rateHeld, free, rateFree, active, reserved, credit, waiting, heldPeople *prometheus.Desc
 	keep, copied, overcommit, movers                                              *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	var all []*prometheus.Desc
-	d := func(name, help string, labels ...string) *prometheus.Desc {
-		all = append(all, prometheus.NewDesc(name, help, labels, nil))
-		return all[len(all)-1]
-	}
+	meter := node.Meter{Registerer: reg}
+	var descs node.Descs
+	d := descs.Of
 	m := &metrics{
 		s: s,
-		dropped: counter("vestibule_regional_inbox_dropped_total",
+		dropped: meter.Counter("vestibule_regional_inbox_dropped_total",
 			"Messages dropped because the inbox was full; later ones replace them."),
-		regressions: counter("vestibule_regional_store_regressions_total",
+		regressions: meter.Counter("vestibule_regional_store_regressions_total",
 			"Times that this regional came to lead from a store that did not know of a term that was seen."),
-		stored: counter("vestibule_regional_promises_stored_total", "Writes of promises to the store."),
-		unknownEdges: counter("vestibule_regional_unknown_edges_total",
+		stored: meter.Counter("vestibule_regional_promises_stored_total", "Writes of promises to the store."),
+		unknownEdges: meter.Counter("vestibule_regional_unknown_edges_total",
 			"Edges that reported sessions or permits unknown to the store."),
-		invalid: vec("vestibule_regional_messages_refused_total", "Messages that could not be understood.", "message"),
-		sent: vec("vestibule_regional_messages_total", "Grants to edges and reports to global, by result.", "message",
-			"result"),
-		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "vestibule_regional_sync_duration_seconds",
-			Help:    "Round trip of a report to global and the grant that answers it.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 2},
-		}),
+		invalid: meter.Counters("vestibule_regional_messages_refused_total", "Messages that could not be understood.",
+			"message", "report", "grant"),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vestibule_regional_messages_total", Help: "Grants to edges and reports to global, by result.",
+		}, []string{"message", "result"}),
+		sync: meter.Histogram("vestibule_regional_sync_duration_seconds",
+			"Round trip of a report to global and the grant that answers it.",
+			.001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 2),
 		leaseTrouble: d("vestibule_regional_lease_trouble_seconds",
 			"Time for which the reachable store has refused all leases; 0 while it accepts them."),
 		leading: d("vestibule_regional_leading", "1 while this regional leads its data centre.", "dc"),
@@ -90,10 +83,9 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		copied: d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.",
 			"room"),
 	}
-	m.all = all
-	reg.MustRegister(m.dropped, m.regressions, m.stored, m.unknownEdges, m.invalid, m.sent, m.sync, m)
+	m.Descs = descs
+	reg.MustRegister(m.sent, m)
 	for _, what := range []string{"report", "grant"} {
-		m.invalid.WithLabelValues(what)
 		for _, result := range node.Results {
 			m.sent.WithLabelValues(what, result)
 		}
@@ -107,12 +99,6 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 	m.sent.WithLabelValues(what, result).Inc()
 	if result == node.Failed {
 		log.Warn("message not sent", slog.String("message", what), slog.Any("error", err))
-	}
-}
-
-func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range m.all {
-		ch <- d
 	}
 }
 

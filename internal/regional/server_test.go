@@ -265,18 +265,9 @@ func TestNonsenseIsRefused(t *testing.T) {
 				return false
 			}
 		}
-		families := testkit.Must(r.reg.Gather())(t)
-		refused := 0
-		for _, f := range families {
-			if f.GetName() == "vestibule_regional_messages_refused_total" {
-				for _, m := range f.Metric {
-					if m.GetCounter().GetValue() > 0 {
-						refused++
-					}
-				}
-			}
-		}
-		return refused == 2
+		const refused = "vestibule_regional_messages_refused_total"
+		return testkit.Metric(t, r.reg, refused, "message", "report") > 0 &&
+			testkit.Metric(t, r.reg, refused, "message", "grant") > 0
 	})
 	if !r.leads() {
 		t.Error("it no longer leads")
@@ -292,7 +283,7 @@ func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 	testkit.Must(natsbus.NewPromises(conn, "dublin", 1).Open(t.Context(), wire.Term{N: ahead, Nonce: 1}))(t)
 	r := s.regional("one")
 	eventually(t, "it leads above the term of the promises", func() bool { return r.Status().Region.Term.N > ahead })
-	if n := r.counter("vestibule_regional_store_regressions_total"); n != 1 {
+	if n := testkit.Metric(t, r.reg, "vestibule_regional_store_regressions_total"); n != 1 {
 		t.Errorf("%v regressions logged, want 1", n)
 	}
 	// An edge that is in no roster, with a session.
@@ -309,7 +300,7 @@ func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 		m.Seq++
 		data := testkit.Must(wire.EncodeReport(&m))(t)
 		testkit.NoError(t, conn.Publish(wire.ReportSubject("dublin", "edge-9"), data))
-		return r.counter("vestibule_regional_unknown_edges_total") == 1
+		return testkit.Metric(t, r.reg, "vestibule_regional_unknown_edges_total") == 1
 	})
 }
 

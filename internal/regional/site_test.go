@@ -139,18 +139,3 @@ func (s *site) edge() *edge.Server {
 func leased(e *edge.Server) func() bool {
 	return func() bool { r := e.Ready(); return r.Ready && !r.Isolated }
 }
-
-func (c *candidate) counter(name string) (sum float64) {
-	families, err := c.reg.Gather()
-	if err != nil {
-		return -1
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			for _, m := range f.Metric {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}

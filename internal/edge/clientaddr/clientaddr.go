@@ -147,6 +147,15 @@ func PrefixOf(a netip.Addr, bits4, bits6 int) netip.Prefix {
 // limit.
 const maxPrefixes = 1 << 16
 
+// newByPrefix returns an empty memory of prefixes.
+func newByPrefix[V any]() *simplelru.LRU[netip.Prefix, V] {
+	by, err := simplelru.NewLRU[netip.Prefix, V](maxPrefixes, nil)
+	if err != nil {
+		panic(err) // of a size that is not positive
+	}
+	return by
+}
+
 // Quota limits the open resources per prefix. It is safe for concurrent use.
 type Quota struct {
 	mu   sync.Mutex
@@ -155,13 +164,7 @@ type Quota struct {
 }
 
 // NewQuota returns a quota of perPrefix per prefix.
-func NewQuota(perPrefix int) (*Quota, error) {
-	open, err := simplelru.NewLRU[netip.Prefix, int](maxPrefixes, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &Quota{open: open, max: perPrefix}, nil
-}
+func NewQuota(perPrefix int) *Quota { return &Quota{open: newByPrefix[int](), max: perPrefix} }
 
 // Take reserves one resource and reports whether the quota allowed it; Give returns it.
 func (q *Quota) Take(p netip.Prefix) bool { return q.take(p, q.max) }
@@ -204,10 +207,7 @@ type Shares struct {
 }
 
 // NewShares returns n free places.
-func NewShares(n int) (*Shares, error) {
-	held, err := NewQuota(n)
-	return &Shares{free: n, held: held}, err
-}
+func NewShares(n int) *Shares { return &Shares{free: n, held: NewQuota(n)} }
 
 // Take takes a place and reports whether the share of the prefix allowed it; Give returns it.
 func (s *Shares) Take(p netip.Prefix) bool {
@@ -251,13 +251,7 @@ type minute struct {
 }
 
 // NewRate returns a rate limit of perPrefix events a minute per prefix.
-func NewRate(perPrefix int) (*Rate, error) {
-	done, err := simplelru.NewLRU[netip.Prefix, minute](maxPrefixes, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &Rate{done: done, max: perPrefix}, nil
-}
+func NewRate(perPrefix int) *Rate { return &Rate{done: newByPrefix[minute](), max: perPrefix} }
 
 // Full reports whether p has reached the limit in the minute number.
 func (r *Rate) Full(number int64, p netip.Prefix) bool {

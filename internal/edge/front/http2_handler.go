@@ -58,7 +58,7 @@ func (w *writer2) WriteHeader(status int) {
 	shrunk := w.s.x.shrunk.Load()
 	if status < http.StatusOK { // the transport may have this said
 		b := w.fields(appendStatus2(beginHead(nil, shrunk), status))
-		w.s.x.send(endHead(b, 0, w.s.id, false), w.s.x.f.opts.Timeouts.Idle) // the answer tells whether it could
+		w.s.x.send(endHead(b, w.s.id, false), w.s.x.f.opts.Timeouts.Idle) // the answer tells whether it could
 		return
 	}
 	w.status = status
@@ -106,7 +106,7 @@ func (w *writer2) begin(ends bool) bool {
 	}
 	ends = ends || w.bodyless()
 	w.s.ended = ends && len(w.buf) == 0
-	w.s.out = endHead(w.s.out, 0, w.s.id, w.s.ended)
+	w.s.out = endHead(w.s.out, w.s.id, w.s.ended)
 	ok := w.s.ended || w.s.write(w.buf, ends, w.patience())
 	w.buf = nil
 	return ok
@@ -173,7 +173,7 @@ func (w *writer2) finish() {
 		return
 	}
 	if !last {
-		w.s.out, w.s.ended = append(w.s.out, endHead(trailers, 0, w.s.id, true)...), true
+		w.s.out, w.s.ended = append(w.s.out, endHead(trailers, w.s.id, true)...), true
 	}
 	w.s.sendOut(w.patience()) // nobody hears of an error
 }
@@ -299,7 +299,7 @@ func (b *body2) Read(p []byte) (int, error) {
 		case over:
 			return 0, io.EOF
 		case waits:
-			x.send(endHead(appendStatus2(beginHead(nil, x.shrunk.Load()), http.StatusContinue), 0, b.s.id, false),
+			x.send(endHead(appendStatus2(beginHead(nil, x.shrunk.Load()), http.StatusContinue), b.s.id, false),
 				x.f.opts.Timeouts.Header)
 		}
 		if !b.await(by) {

@@ -46,16 +46,16 @@ func beginHead(b []byte, shrunk bool) []byte {
 	return b
 }
 
-// endHead completes the HEADERS frame that begins at b[at:], with CONTINUATION frames if it is long.
-func endHead(b []byte, at int, stream uint32, ends bool) []byte {
-	flags, kind := http2.Flags(0), http2.FrameHeaders
+// endHead completes the HEADERS frame in b, with CONTINUATION frames if it is long.
+func endHead(b []byte, stream uint32, ends bool) []byte {
+	flags, kind, at := http2.Flags(0), http2.FrameHeaders, 0
 	if ends {
 		flags = http2.FlagHeadersEndStream
 	}
 	var rest []byte
-	if block := b[at+frameHead:]; len(block) > maxPayload {
+	if block := b[frameHead:]; len(block) > maxPayload {
 		rest = append(rest, block[maxPayload:]...)
-		b = b[:at+frameHead+maxPayload]
+		b = b[:frameHead+maxPayload]
 	}
 	for {
 		if len(rest) == 0 {

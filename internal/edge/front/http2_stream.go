@@ -104,7 +104,7 @@ func (v *visit2) hint(r *http1.Response) bool {
 			b = appendField2(b, f.Name, f.Value)
 		}
 	}
-	return s.x.send(endHead(b, 0, s.id, false), s.pace.Left(s.x.f.opts.Timeouts.Idle))
+	return s.x.send(endHead(b, s.id, false), s.pace.Left(s.x.f.opts.Timeouts.Idle))
 }
 
 // http2Head is what a handler needs of a head2.
@@ -313,7 +313,7 @@ func (s *stream) reply(status int, header []gate.Field, body []byte) {
 		body = nil
 	}
 	s.started, s.ended = true, len(body) == 0
-	s.out = endHead(b, 0, s.id, s.ended)
+	s.out = endHead(b, s.id, s.ended)
 	if s.write(body, true, s.x.f.opts.Timeouts.Header) {
 		s.sendOut(s.x.f.opts.Timeouts.Header)
 	}
@@ -367,7 +367,7 @@ func (s *stream) answer() {
 	if framing != http1.Chunked && framing != http1.ToTheEnd && s.res.Length >= 0 && s.res.Status != http.StatusNoContent {
 		b = appendLength2(b, s.res.Length)
 	}
-	s.out = endHead(b, 0, s.id, framing == http1.NoBody)
+	s.out = endHead(b, s.id, framing == http1.NoBody)
 	s.started = true
 	s.ended = framing == http1.NoBody
 	whole, err := s.pass(framing, s)

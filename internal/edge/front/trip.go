@@ -239,7 +239,7 @@ func (x *trip) connect(fresh bool) (*http1.Conn, error) {
 			return up, nil
 		}
 	}
-	return x.opts.Pool.Get(origin.ForClient(x.base, x.outcome.Client), to.Scheme, to.Host, true)
+	return x.opts.Pool.New(origin.ForClient(x.base, x.outcome.Client), to.Scheme, to.Host)
 }
 
 // checkOffers ties the connection if the site offers a login that it binds to it. The error says that this cannot be.

@@ -63,7 +63,7 @@ func TestAClosedConnectionIsNotKept(t *testing.T) {
 		}
 		answered <- err
 	}()
-	up := testkit.Must(pool.Get(t.Context(), "http", site.Addr().String(), true))(t)
+	up := testkit.Must(pool.New(t.Context(), "http", site.Addr().String()))(t)
 	c.trip = trip{
 		opts: &f.opts, outcome: &gate.Outcome{Origin: &origin.Origin{URL: &url.URL{}}}, base: f.base, visitor: &c.visit,
 		up: up,

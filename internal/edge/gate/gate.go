@@ -10,7 +10,6 @@ package gate
 
 import (
 	crand "crypto/rand"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -71,42 +70,29 @@ type Gate struct {
 }
 
 // New returns a gate without rooms: see [Gate.Use].
-func New(o Options) (*Gate, error) {
-	held, err := clientaddr.NewQuota(o.HeldPerPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("held.per_prefix: %w", err)
-	}
-	counted, err := clientaddr.NewRate(o.NewPerPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("waiting.per_prefix: %w", err)
-	}
+func New(o Options) *Gate {
 	m := newMetrics(o.Reg)
 	o.Engine.Traffic = m.traffics.addTo
 	e := &engine{
-		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted,
+		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m,
+		held: clientaddr.NewQuota(o.HeldPerPrefix), counted: clientaddr.NewRate(o.NewPerPrefix),
 		core: admission.New(o.Engine),
 	}
 	g := &Gate{
 		Engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log},
 		answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
 	}
-	subscribed, err := clientaddr.NewRate(pushesPerPrefix)
-	if err != nil {
-		return nil, err
-	}
-	g.own = &ownPages{e, g.tickets, g.answers, subscribed, o.StorePush}
+	g.own = &ownPages{e, g.tickets, g.answers, clientaddr.NewRate(pushesPerPrefix), o.StorePush}
 	g.pool.New = func() any {
 		var seed [32]byte
-		if _, err := crand.Read(seed[:]); err != nil {
-			panic(err) // documented never to happen
-		}
+		crand.Read(seed[:]) // documented never to fail
 		return &Outcome{gate: g, issued: issued{engine: e, seals: ticket.NewScratch(seed)}, tools: &tools{}}
 	}
 	g.rooms.Store(&snapshot{})
 	now, wall := e.clock.Read()
 	e.core.Clock.Guess(now, fleettime.TimeOf(wall))
 	o.Reg.MustRegister(newCollector(g))
-	return g, nil
+	return g
 }
 
 // ServeCertificates sets what tells whether the certificate shown for a server name is for a host. It is called before

@@ -51,15 +51,13 @@ func TestSeriesAreBounded(t *testing.T) {
 
 func newGate(t *testing.T) *Gate {
 	t.Helper()
-	g, err := New(Options{
+	return New(Options{
 		Engine: admission.Config{
 			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
 			Rand: rand.New(rand.NewPCG(1, 2)),
 		},
 		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
 	})
-	testkit.NoError(t, err)
-	return g
 }
 
 // A panic in a request, also under the engine's lock, leaves the gate usable, and so does a result that no list has.
@@ -230,14 +228,14 @@ func BenchmarkDecideBesides(b *testing.B) {
 	testkit.NoError(b, err)
 	rooms(1, "sale")
 	keys(ring)
-	g := testkit.Must(New(Options{
+	g := New(Options{
 		Engine: admission.Config{
 			Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(),
 			Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2)),
 		},
 		HeldPerPrefix: 1, NewPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {},
 		Reg: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-	}))(b)
+	})
 	g.Use(f)
 	name := ticket.CookieName("sale", false)
 	codec := testkit.Must(ticket.NewCodec(ring, room.IDOf("sale"), name))(b)

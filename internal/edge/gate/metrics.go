@@ -62,31 +62,24 @@ const (
 var holdEndNames = [holdEnds]string{"admitted", "queued", "left"}
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
+	meter := node.Meter{Registerer: reg}
 	m := &metrics{
 		rooms: map[string]*roomCounters{}, traffics: traffics{rooms: map[room.ID]*traffic{}},
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "vestibule_estimate_ratio", Help: "Actual wait divided by its forecast at joining; both plus five seconds.",
 			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},
 		}, []string{"room"}),
-		holds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vestibule_edge_hold_seconds", Help: "How long requests were held open for a permit.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 25, 60},
-		}),
-		quits:      counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
-		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
-		unread:     counter("vestibule_edge_forwarded_unread_total", "Requests of trusted proxies whose X-Forwarded-For does not tell the visitor's address."),
+		holds: meter.Histogram("vestibule_edge_hold_seconds", "How long requests were held open for a permit.",
+			.005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 25, 60),
+		requests:   meter.Counters("vestibule_edge_requests_total", "Requests outside of the rooms' decisions, by result.", "result", results...),
+		quits:      meter.Counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
+		clockJumps: meter.Counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
+		unread:     meter.Counter("vestibule_edge_forwarded_unread_total", "Requests of trusted proxies whose X-Forwarded-For does not tell the visitor's address."),
 	}
-	tickets := vec("vestibule_edge_tickets_total", "Tickets of requests for a room, by result.", "result")
-	held := vec("vestibule_edge_held_requests_total", "Requests that were held for a permit, by how it ended.", "outcome")
-	waiting := vec("vestibule_edge_waiting_answers_total", "Answers of waiting rooms in place of the site's, by the kind of the request.", "kind")
-	requests := vec("vestibule_edge_requests_total", "Requests outside of the rooms' decisions, by result.", "result")
-	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps, m.unread)
+	tickets := meter.Counters("vestibule_edge_tickets_total", "Tickets of requests for a room, by result.", "result")
+	held := meter.Counters("vestibule_edge_held_requests_total", "Requests that were held for a permit, by how it ended.", "outcome")
+	waiting := meter.Counters("vestibule_edge_waiting_answers_total", "Answers of waiting rooms in place of the site's, by the kind of the request.", "kind")
+	reg.MustRegister(m.ratio)
 	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = tickets.WithLabelValues(name)
@@ -96,10 +89,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	for i, name := range holdEndNames {
 		m.held[i] = held.WithLabelValues(name)
-	}
-	m.requests = requests
-	for _, r := range results {
-		requests.WithLabelValues(r) // begins at 0
 	}
 	return m
 }
@@ -225,6 +214,7 @@ func (m *metrics) counted() []*counts {
 
 // collector reads the state of the engine at scrape time.
 type collector struct {
+	node.Descs
 	g *Gate
 
 	decisions, letIn, refused, copied, elsewhere                                 *prometheus.Desc
@@ -235,10 +225,9 @@ type collector struct {
 }
 
 func newCollector(g *Gate) *collector {
-	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return &collector{
+	var descs node.Descs
+	d := descs.Of
+	c := &collector{
 		g:           g,
 		decisions:   d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
 		letIn:       d("vestibule_edge_uncounted_admissions_total", "Newcomers admitted without a permit by an isolated edge (on_isolation: open).", "room"),
@@ -262,15 +251,8 @@ func newCollector(g *Gate) *collector {
 		stopped:     d("vestibule_edge_admissions_stopped", "1 while nobody enters here, by room (empty for all rooms) and reason; absent while visitors enter.", "room", "reason"),
 		mu:          d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
 	}
-}
-
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests, c.stopped,
-		c.decisions, c.letIn, c.refused, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
-	} {
-		ch <- d
-	}
+	c.Descs = descs
+	return c
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {

@@ -19,15 +19,11 @@ type HeaderLines interface {
 	AppendTo(out []rules.Header) []rules.Header
 }
 
-// Locator maps addresses to locations. It is safe for concurrent use.
-type Locator interface {
-	// Locate fills in country, continent, subdivision and network of an address, as far as known.
-	Locate(a netip.Addr, r *rules.Request)
-}
-
 // Sources are the edge's data for rules.
 type Sources struct {
-	Places   Locator                    // nil for none
+	// Places fills in country, continent, subdivision and network of an address, as far as known. It is safe for concurrent
+	// use; nil for none.
+	Places   func(a netip.Addr, r *rules.Request)
 	Crawlers *rules.Networks            // nil for none
 	Lists    map[string]*rules.Networks // by name
 }
@@ -114,7 +110,7 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 		}
 		if rm.needsPlaces && !input.placed {
 			input.placed = true
-			b.sources.Places.Locate(r.Client, &input.about)
+			b.sources.Places(r.Client, &input.about)
 		}
 		n := slices.IndexFunc(rm.bypasses, func(by bypass) bool { return by.rule.Match(&input.scratch) })
 		if n < 0 {

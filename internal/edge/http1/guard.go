@@ -130,10 +130,8 @@ func (g *Guard) endLine() error {
 	if !ok && whole {
 		return odd("a line without a colon")
 	}
-	for _, c := range name {
-		if !tokenChar[c] {
-			return odd("the name of a field")
-		}
+	if !only(name, &tokenChar) {
+		return odd("the name of a field")
 	}
 	return g.field(string(name), strings.Trim(string(value), " \t"), whole)
 }

@@ -8,6 +8,7 @@ package http1
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
 	"strings"
 )
 
@@ -137,23 +138,15 @@ func isPlainTarget[T string | []byte](target T) bool {
 	return true
 }
 
+// methods are the accepted methods.
+var methods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
 // methodOf returns the accepted method in a text, or "".
 func methodOf[T string | []byte](b T) string {
-	switch string(b) {
-	case "GET":
-		return "GET"
-	case "HEAD":
-		return "HEAD"
-	case "POST":
-		return "POST"
-	case "PUT":
-		return "PUT"
-	case "PATCH":
-		return "PATCH"
-	case "DELETE":
-		return "DELETE"
-	case "OPTIONS":
-		return "OPTIONS"
+	for _, m := range methods {
+		if string(b) == m {
+			return m
+		}
 	}
 	return ""
 }
@@ -165,10 +158,8 @@ func splitLine(buf []byte, from, to int, allowed *[256]bool) (line, bool) {
 		return line{}, false
 	}
 	l := line{from, from + colon, from + colon + 1, to}
-	for _, c := range buf[l.name:l.nameEnd] {
-		if !tokenChar[c] {
-			return line{}, false
-		}
+	if !only(buf[l.name:l.nameEnd], &tokenChar) {
+		return line{}, false
 	}
 	for l.value < l.valueEnd && isBlank(buf[l.value]) {
 		l.value++
@@ -180,23 +171,21 @@ func splitLine(buf []byte, from, to int, allowed *[256]bool) (line, bool) {
 	for len(b) >= 8 && printable(binary.LittleEndian.Uint64(b)) {
 		b = b[8:]
 	}
-	for _, c := range b {
-		if !allowed[c] {
-			return line{}, false
-		}
-	}
-	return l, true
+	return l, only(b, allowed)
 }
 
-// PlainValue reports whether a value is plain.
-func PlainValue(s string) bool {
-	for i := range len(s) {
-		if !plainValue[s[i]] {
+// only reports whether all bytes of a text are of a class.
+func only[T string | []byte](text T, allowed *[256]bool) bool {
+	for i := range len(text) {
+		if !allowed[text[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// PlainValue reports whether a value is plain.
+func PlainValue(s string) bool { return only(s, &plainValue) }
 
 // printable reports whether eight bytes are all from blank to tilde, which every value may contain.
 func printable(x uint64) bool {
@@ -315,38 +304,14 @@ func canonical(scratch, head []byte, lines []line) (string, []byte) {
 
 // parseLength parses a Content-Length of at most so many digits.
 func parseLength(s string, digits int) (int64, bool) {
-	if s == "" || len(s) > digits || s[0] == '0' && len(s) > 1 {
-		return 0, false
-	}
-	n := int64(0)
-	for i := range len(s) {
-		c := s[i]
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
+	n, err := strconv.ParseUint(s, 10, 63)
+	return int64(n), err == nil && len(s) <= digits && (s == "0" || s[0] != '0')
 }
 
 // plainHost reports whether a Host is a name or an IPv4 address, with or without a port.
 func plainHost(s string) bool {
 	name, port, colon := strings.Cut(s, ":")
-	if name == "" || colon && port == "" {
-		return false
-	}
-	for i := range len(port) {
-		if port[i] < '0' || port[i] > '9' {
-			return false
-		}
-	}
-	for i := range len(name) {
-		c := name[i]
-		if c != '.' && c != '-' && !isAlphaNum(c) {
-			return false
-		}
-	}
-	return true
+	return name != "" && only(name, &hostChar) && (!colon || port != "" && only(port, &digit))
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
@@ -358,13 +323,15 @@ func isAlphaNum(c byte) bool {
 }
 
 // Character classes.
-var tokenChar, plainTarget, plainValue, answerValue [256]bool
+var tokenChar, plainTarget, plainValue, answerValue, hostChar, digit [256]bool
 
 func init() {
 	for c := range 256 {
 		b := byte(c)
 		tokenChar[c] = isAlphaNum(b) || b < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
 		plainTarget[c] = isAlphaNum(b) || b < 0x80 && strings.IndexByte("-._~!$&'()*+,;=:@/?%", b) >= 0
+		hostChar[c] = b == '.' || b == '-' || isAlphaNum(b)
+		digit[c] = b >= '0' && b <= '9'
 		plainValue[c] = b >= ' ' && b < 0x7f
 		answerValue[c] = b == '\t' || b >= ' ' && b != 0x7f // sites write UTF-8, and worse
 	}

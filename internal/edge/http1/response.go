@@ -91,18 +91,11 @@ func (r *Response) statusLine(b []byte) bool {
 	if r.minor = b[7]; r.minor != '0' && r.minor != '1' {
 		return false
 	}
-	for _, c := range b[9:12] {
-		if c < '0' || c > '9' {
-			return false
-		}
-		r.Status = r.Status*10 + int(c-'0')
+	if !only(b[9:12], &digit) {
+		return false
 	}
-	for _, c := range b[12:] {
-		if !answerValue[c] {
-			return false
-		}
-	}
-	return r.Status >= 100 && r.Status <= 599
+	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
+	return r.Status >= 100 && r.Status <= 599 && only(b[12:], &answerValue)
 }
 
 func (r *Response) parse(head []byte) error {

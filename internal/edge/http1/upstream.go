@@ -72,14 +72,8 @@ var ErrStale = errors.New("the connection has ended, or the site said something 
 
 const firstBuffer = 8 << 10
 
-// Get returns a connection to the site at host, with or without a port. Unless fresh, it may be a reused one: see
-// [Conn.Ask]. Errors are those of Dial and of TLS.
-func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn, error) {
-	if !fresh {
-		if c := p.Kept(scheme, host); c != nil {
-			return c, nil
-		}
-	}
+// New returns a new connection to the site at host, with or without a port. Errors are those of Dial and of TLS.
+func (p *Pool) New(ctx context.Context, scheme, host string) (*Conn, error) {
 	to := site{scheme, host}
 	addr := host
 	if _, _, err := net.SplitHostPort(host); err != nil {
@@ -106,12 +100,21 @@ func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn,
 	return c, nil
 }
 
-// Kept returns a reused connection to the site at host, nil for none.
+// Kept removes the newest idle connection to the site at host from the pool, and returns it for reuse: see [Conn.Ask].
+// It returns nil for none.
 func (p *Pool) Kept(scheme, host string) *Conn {
-	c := p.get(site{scheme, host})
-	if c != nil {
-		c.Reused, c.kept = true, true
+	to := site{scheme, host}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.idle[to]
+	if len(all) == 0 {
+		return nil
 	}
+	c := all[len(all)-1]
+	all[len(all)-1] = nil
+	p.idle[to] = all[:len(all)-1]
+	p.n--
+	c.Reused, c.kept = true, true
 	return c
 }
 
@@ -172,21 +175,6 @@ func StartTLS(
 	defer cancel()
 	t := tls.Client(conn, cfg)
 	return t, t.HandshakeContext(ctx)
-}
-
-// get removes the newest idle connection to a site, or returns nil.
-func (p *Pool) get(to site) *Conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := p.idle[to]
-	if len(all) == 0 {
-		return nil
-	}
-	c := all[len(all)-1]
-	all[len(all)-1] = nil
-	p.idle[to] = all[:len(all)-1]
-	p.n--
-	return c
 }
 
 // Put returns a connection to the pool after its last response was read completely. It closes the connection if the

@@ -41,7 +41,15 @@ func newPool() *Pool {
 
 func get(t *testing.T, p *Pool, host string) *Conn {
 	t.Helper()
-	c := testkit.Must(p.Get(context.Background(), "http", host, false))(t)
+	return getBy(t, p, "http", host)
+}
+
+func getBy(t *testing.T, p *Pool, scheme, host string) *Conn {
+	t.Helper()
+	c := p.Kept(scheme, host)
+	if c == nil {
+		c = testkit.Must(p.New(context.Background(), scheme, host))(t)
+	}
 	t.Cleanup(func() { c.Close() }) // maybe already closed
 	return c
 }
@@ -86,7 +94,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	if got := get(t, p, addr); got != b || !got.Reused {
 		t.Error("the newest is not in front")
 	}
-	if fresh, err := p.Get(context.Background(), "http", addr, true); err != nil || fresh.Reused || p.Idle() != 1 {
+	if fresh, err := p.New(context.Background(), "http", addr); err != nil || fresh.Reused || p.Idle() != 1 {
 		t.Errorf("a fresh one: %v, %d idle", err, p.Idle())
 	} else {
 		fresh.Close() // it was not used
@@ -171,14 +179,14 @@ func TestSitesWithTLS(t *testing.T) {
 	host := strings.TrimPrefix(s.URL, "https://")
 	p := newPool()
 	defer p.Close()
-	if c, err := p.Get(context.Background(), "https", host, false); err == nil {
+	if c, err := p.New(context.Background(), "https", host); err == nil {
 		c.Close()
 		t.Error("an unknown certificate is believed")
 	}
 	p.TLS = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
 	var last *Conn
 	for i := range 3 {
-		c := testkit.Must(p.Get(context.Background(), "https", host, false))(t)
+		c := getBy(t, p, "https", host)
 		if r, err := ask(c); err != nil || r.Length != 8 {
 			t.Fatal(r, err)
 		}

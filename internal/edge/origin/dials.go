@@ -67,15 +67,11 @@ func (d *Dials) Refuse(own []netip.AddrPort) { d.own.Store(&own) }
 
 // NewDials returns Dials that keep n connections at most; wait bounds how long a connection may take, and how long a
 // caller waits for a place.
-func NewDials(n int, wait time.Duration, m *Metrics) (*Dials, error) {
+func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
 	m.limit.Set(float64(n))
-	waiting, err := clientaddr.NewShares(max(n, leastWaiting))
-	if err != nil {
-		return nil, err
-	}
 	d := &Dials{
 		wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m,
-		waiting: waiting,
+		waiting: clientaddr.NewShares(max(n, leastWaiting)),
 	}
 	dialer := &net.Dialer{Timeout: wait, KeepAlive: 30 * time.Second, ControlContext: d.refuseAddr}
 	d.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -83,7 +79,7 @@ func NewDials(n int, wait time.Duration, m *Metrics) (*Dials, error) {
 		_, err := netip.ParseAddr(host)
 		return dialer.DialContext(context.WithValue(ctx, resolved{}, err != nil && !room.LoopbackName(host)), network, addr)
 	}
-	return d, nil
+	return d
 }
 
 // Limit returns how many connections may be open.

@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"vestibule/internal/lab/testkit"
 )
 
 // What frees places goes on while a caller waits: another caller may have taken the first place.
 func TestShortIsCalledWhileACallerWaits(t *testing.T) {
-	d := testkit.Must(NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry())))(t)
+	d := NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry()))
 	d.places <- struct{}{}
 	var calls atomic.Int32
 	d.Short = func(full bool) {
@@ -36,7 +34,7 @@ func TestShortIsCalledWhileACallerWaits(t *testing.T) {
 // One prefix does not keep others behind its callers: half of those that may wait are left for them.
 func TestPrefixesShareTheWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := testkit.Must(NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry())))(t)
+		d := NewDials(1, time.Minute, NewMetrics(prometheus.NewRegistry()))
 		d.places <- struct{}{}
 		var full, served atomic.Int32
 		var all sync.WaitGroup

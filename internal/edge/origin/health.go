@@ -15,6 +15,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/edge/http1"
+	"vestibule/internal/node"
 )
 
 const (
@@ -193,14 +194,7 @@ func (m *Monitor) unanswered(o *Origin) {
 func (m *Monitor) Run(ctx context.Context) {
 	var probes sync.WaitGroup
 	defer probes.Wait()
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	node.Every(ctx, probeEvery, func() {
 		for _, o := range m.Origins() {
 			if o.Down() && o.probing.CompareAndSwap(false, true) {
 				probes.Go(func() {
@@ -209,7 +203,7 @@ func (m *Monitor) Run(ctx context.Context) {
 				})
 			}
 		}
-	}
+	})
 }
 
 func (m *Monitor) probe(ctx context.Context, o *Origin) {

@@ -4,6 +4,7 @@ package sse
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -118,19 +119,12 @@ type Options struct {
 }
 
 // New returns a hub without streams. Run writes to them.
-func New(o Options) (*Hub, error) {
-	q, err := clientaddr.NewQuota(o.PerPrefix)
-	if err != nil {
-		return nil, err
-	}
-	every := o.Every
-	if every == 0 {
-		every = broadcastEvery
-	}
+func New(o Options) *Hub {
 	return &Hub{
-		max: o.Max, every: every, quota: q, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1),
-		rooms: map[room.ID]*channel{}, places: map[Place]*Stream{},
-	}, nil
+		max: o.Max, every: cmp.Or(o.Every, broadcastEvery), quota: clientaddr.NewQuota(o.PerPrefix),
+		metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1), rooms: map[room.ID]*channel{},
+		places: map[Place]*Stream{},
+	}
 }
 
 var (

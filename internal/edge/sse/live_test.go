@@ -123,7 +123,7 @@ func (*heard) Close()                          {}
 // seldom moves, and every message for some seconds after the state of the room has changed.
 func TestStreamsFarBackHearLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := testkit.Must(New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()}))(t)
+		e := New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()})
 		const n = 10
 		var near, far [n]heard
 		for i := range n {
@@ -186,7 +186,7 @@ func (n nothing) Close()                  { *n.ended++ }
 // TestStreamsComeAndGo starts and ends streams at random next to a twin that tracks them.
 func TestStreamsComeAndGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := testkit.Must(New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()}))(t)
+		e := New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()})
 		twin := map[Place]*Stream{}
 		ended, begun := 0, 0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

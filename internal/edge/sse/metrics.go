@@ -1,6 +1,10 @@
 package sse
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/node"
+)
 
 type metrics struct {
 	streams    prometheus.Gauge
@@ -10,25 +14,12 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_edge_event_streams", Help: "Event streams of waiting pages that are open."}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_edge_event_streams_ended_total", Help: "Event streams that ended, by why.",
-		}, []string{"reason"}),
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_edge_events_total", Help: "Messages for event streams, by result.",
-		}, []string{"result"}),
-		broadcasts: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vestibule_edge_event_broadcast_seconds", Help: "How long it took to write one message to every event stream of a room.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
-		}),
+	m := node.Meter{Registerer: reg}
+	return &metrics{
+		streams: m.Gauge("vestibule_edge_event_streams", "Event streams of waiting pages that are open."),
+		ended:   m.Counters("vestibule_edge_event_streams_ended_total", "Event streams that ended, by why.", "reason", Gone, Slow, Replaced, Over, Stopped),
+		events:  m.Counters("vestibule_edge_events_total", "Messages for event streams, by result.", "result", "sent", "skipped"),
+		broadcasts: m.Histogram("vestibule_edge_event_broadcast_seconds", "How long it took to write one message to every event stream of a room.",
+			.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5),
 	}
-	for _, why := range []string{Gone, Slow, Replaced, Over, Stopped} {
-		m.ended.WithLabelValues(why)
-	}
-	for _, r := range []string{"sent", "skipped"} {
-		m.events.WithLabelValues(r)
-	}
-	reg.MustRegister(m.streams, m.ended, m.events, m.broadcasts)
-	return m
 }

@@ -25,7 +25,12 @@ func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
 // axeFile is the accessibility checker axe-core, with its licence next to it.
 const axeFile = "../../page/preview/testdata/axe.min.js"
 
-var do = browsertest.Do
+var (
+	do         = browsertest.Do
+	shot       = browsertest.Shot
+	violations = browsertest.Violations
+	waitFor    = browsertest.WaitFor
+)
 
 func theme(name string) chromedp.Action[cdp.Empty] {
 	return func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
@@ -33,23 +38,6 @@ func theme(name string) chromedp.Action[cdp.Empty] {
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
 		})
 	}
-}
-
-// shot returns a screenshot of the whole page in a viewport of this size, or higher.
-func shot(t *testing.T, ctx context.Context, width, height int64) []byte {
-	t.Helper()
-	do(t, ctx, chromedp.EmulateViewport(width, height))
-	whole := browsertest.See(t, ctx, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
-	do(t, ctx, chromedp.EmulateViewport(width, max(height, whole)))
-	return browsertest.See(t, ctx, chromedp.CaptureScreenshot())
-}
-
-// violations runs axe-core on the open page, with all rules, including best practices.
-func violations(t *testing.T, ctx context.Context, axe string) []string {
-	t.Helper()
-	browsertest.See(t, ctx, chromedp.Evaluate[bool](axe+`;true`))
-	return browsertest.See(t, ctx, chromedp.Evaluate[[]string](`axe.run(document, {resultTypes: ["violations"]}).then(r =>
-		r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html)))`, chromedp.EvalAwaitPromise))
 }
 
 // sale fills the fixture with a busy shop and returns its ID.

@@ -15,17 +15,7 @@ import (
 
 	"vestibule/internal/global/control"
 	"vestibule/internal/lab/browsertest"
-	"vestibule/internal/lab/testkit"
 )
-
-// waitFor waits until an expression is true in the current page.
-func waitFor(t *testing.T, ctx context.Context, expression string) {
-	t.Helper()
-	testkit.Eventually(t, expression, func() bool {
-		ok, err := browsertest.Look(ctx, chromedp.Evaluate[bool](expression))
-		return err == nil && ok // an error: the page is being replaced
-	})
-}
 
 // An operator watches a room, pauses it with the keyboard, and resumes it; numbers and charts come without a reload.
 func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {

@@ -173,3 +173,29 @@ func Keep(t *testing.T, folder, name string, picture []byte) {
 		t.Fatal(err)
 	}
 }
+
+// WaitFor waits until an expression is true in the current page.
+func WaitFor(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	testkit.Eventually(t, expression, func() bool {
+		ok, err := Look(ctx, chromedp.Evaluate[bool](expression))
+		return err == nil && ok // an error: the page is being replaced
+	})
+}
+
+// Shot returns a screenshot of the whole page in a viewport of this size, or higher.
+func Shot(t *testing.T, ctx context.Context, width, height int64) []byte {
+	t.Helper()
+	Do(t, ctx, chromedp.EmulateViewport(width, height))
+	whole := See(t, ctx, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
+	Do(t, ctx, chromedp.EmulateViewport(width, max(height, whole)))
+	return See(t, ctx, chromedp.CaptureScreenshot())
+}
+
+// Violations runs axe-core, a script, on the open page, with all rules, including best practices.
+func Violations(t *testing.T, ctx context.Context, axe string) []string {
+	t.Helper()
+	See(t, ctx, chromedp.Evaluate[bool](axe+`;true`))
+	return See(t, ctx, chromedp.Evaluate[[]string](`axe.run(document, {resultTypes: ["violations"]}).then(r =>
+		r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html)))`, chromedp.EvalAwaitPromise))
+}

@@ -191,7 +191,7 @@ func (v *Visitor) Stream(ctx context.Context, edge, room string, each func(*page
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-			if b, err := page.ReadBroadcast([]byte(text)); err == nil {
+			if b, err := ReadBroadcast([]byte(text)); err == nil {
 				each(b)
 			}
 		}

@@ -39,18 +39,6 @@ func folder(role natsbus.Role) string {
 	return string(role) + "s"
 }
 
-// Folders lists all folders of files, of all places.
-func (p *Plan) Folders() []string {
-	out := []string{serversDir}
-	for _, place := range p.places() {
-		for _, u := range p.users(place) {
-			out = append(out, folder(u.role))
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
 // Files returns all files to write: for each place the servers' configuration, a folder of certificates for the
 // servers and one for each role, and the same as Kubernetes objects.
 func (p *Plan) Files(now time.Time, ca *Authority) ([]File, error) {

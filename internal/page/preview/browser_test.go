@@ -105,34 +105,22 @@ func atStart(script string) chromedp.Action[cdppage.AddScriptToEvaluateOnNewDocu
 	}
 }
 
-var do = browsertest.Do
+var (
+	do      = browsertest.Do
+	shot    = browsertest.Shot
+	waitFor = browsertest.WaitFor
+)
 
 // wide is wide enough for two columns, phone is a common phone.
 func wide() chromedp.Action[chromedp.Void]  { return chromedp.EmulateViewport(1280, 800) }
 func phone() chromedp.Action[chromedp.Void] { return chromedp.EmulateViewport(390, 844) }
 
-// shot returns a screenshot of the whole page in a viewport of this size, or higher.
-func shot(t *testing.T, ctx context.Context, width, height int64) []byte {
-	t.Helper()
-	do(t, ctx, chromedp.EmulateViewport(width, height))
-	whole := browsertest.See(t, ctx, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
-	do(t, ctx, chromedp.EmulateViewport(width, max(height, whole)))
-	return browsertest.See(t, ctx, chromedp.CaptureScreenshot())
-}
-
 // check runs axe-core on the open page, with all rules, including best practices.
 func check(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
-	for _, v := range violations(t, ctx) {
+	for _, v := range browsertest.Violations(t, ctx, axe) {
 		t.Errorf("%s: %s", name, v)
 	}
-}
-
-func violations(t *testing.T, ctx context.Context) []string {
-	t.Helper()
-	browsertest.See(t, ctx, chromedp.Evaluate[bool](axe+`;true`))
-	return browsertest.See(t, ctx, chromedp.Evaluate[[]string](`axe.run(document, {resultTypes: ["violations"]}).then(r =>
-		r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html)))`, chromedp.EvalAwaitPromise))
 }
 
 // Every state, in a real browser: the policy allows the page's script, which shows the same as the server, and
@@ -178,7 +166,7 @@ func TestStatesInABrowser(t *testing.T) {
 
 	browsertest.See(t, ctx,
 		chromedp.Evaluate[bool](`document.querySelector("h1").outerHTML = '<p style="color:#ccc;background:#fff">Pale</p><button></button>', true`))
-	if found := violations(t, ctx); len(found) < 2 {
+	if found := browsertest.Violations(t, ctx, axe); len(found) < 2 {
 		t.Errorf("the checker misses what is wrong with a page: %v", found)
 	}
 }
@@ -194,15 +182,6 @@ func (s *site) again(t *testing.T, ctx context.Context) {
 	poll(t, "the page asks again", func() bool {
 		browsertest.See(t, ctx, chromedp.Evaluate[bool](`dispatchEvent(new Event("online"))`))
 		return count() > before
-	})
-}
-
-// waitFor waits until an expression is true in the current page.
-func waitFor(t *testing.T, ctx context.Context, expression string) {
-	t.Helper()
-	poll(t, expression, func() bool {
-		ok, err := browsertest.Look(ctx, chromedp.Evaluate[bool](expression))
-		return err == nil && ok // an error: the page is being replaced
 	})
 }
 

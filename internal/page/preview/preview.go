@@ -144,9 +144,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 	} else {
 		if shown.IsCustom() {
 			var b [16]byte
-			if _, err := crand.Read(b[:]); err != nil {
-				panic(err) // documented never to happen
-			}
+			crand.Read(b[:]) // documented never to fail
 			v.Nonce = base64.RawURLEncoding.EncodeToString(b[:])
 		}
 		head.Set("Content-Type", "text/html; charset=utf-8")
