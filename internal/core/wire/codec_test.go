@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire/pb"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -166,6 +168,48 @@ func altered(t testing.TB, name, before, after string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// TestFieldsAreThoseOfTheSchema holds the tables of fields against wire.proto, by number and kind.
+func TestFieldsAreThoseOfTheSchema(t *testing.T) {
+	kinds := map[protoreflect.Kind]pb.Kind{
+		protoreflect.Sint32Kind: pb.Zigzag, protoreflect.Sint64Kind: pb.Zigzag, protoreflect.Fixed32Kind: pb.Fixed32,
+		protoreflect.FloatKind: pb.Fixed32, protoreflect.Fixed64Kind: pb.Fixed64, protoreflect.DoubleKind: pb.Fixed64,
+	}
+	for name, table := range map[string]any{
+		"Term": termFields, "Report": reportFields, "Stop": stopFields, "ToldEdge": edgeFields,
+		"RoomReport": roomReportFields, "Sums": sumsFields, "Passes": passesFields, "Ends": endFields,
+		"Sessions": sessionFields, "Moves": moveFields, "Lines": lineFields, "Line": histogramFields,
+		"Grant": grantFields, "RoomGrant": roomGrantFields, "View": viewFields,
+		"Promises": promisesFields, "Section": sectionFields, "PromiseSection": roomsFields, "Durable": durableFields,
+		"StoredRooms": storedRoomsFields, "CeilingEdge": ceilingEdgeFields, "RosterEntry": rosterFields,
+		"RosterRoom": rosterRoomFields, "GoneEdge": goneEdgeFields, "EdgePast": pastFields, "RoomPast": roomPastFields,
+	} {
+		want := message(t, name).Descriptor().Fields()
+		last, n := protoreflect.FieldNumber(0), 0
+		for fields, i := reflect.ValueOf(table), 0; i < fields.Len(); i++ {
+			field := fields.Index(i)
+			number := protoreflect.FieldNumber(field.FieldByName("number").Int())
+			if number == 0 {
+				continue // the unknown fields
+			}
+			n++
+			f := want.ByNumber(number)
+			if f == nil || number <= last {
+				t.Errorf("%s: field %d is unknown, or not in order", name, number)
+				continue
+			}
+			last = number
+			bytes := f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind || f.Message() != nil
+			if takes, sets := !field.FieldByName("take").IsNil(), !field.FieldByName("set").IsNil(); takes != (bytes || f.IsList()) ||
+				sets == bytes || pb.Kind(field.FieldByName("kind").Uint()) != kinds[f.Kind()] {
+				t.Errorf("%s: %s is not encoded as %v", name, f.Name(), f.Kind())
+			}
+		}
+		if n != want.Len() {
+			t.Errorf("%s: %d fields, wire.proto has %d", name, n, want.Len())
+		}
+	}
 }
 
 func TestGoldenMessages(t *testing.T) {
