@@ -193,6 +193,27 @@ func newRemovedRoom(seed uint64) (*world, *roomTruth) {
 	return w, r
 }
 
+// having returns the number of edges that have any room, also a removed one.
+func (w *world) having() (n int) {
+	for _, e := range w.edges {
+		if !e.gone && e.core.Rooms.Len() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// since returns the number of admissions at or after at.
+func (r *roomTruth) since(at int64) int {
+	n := 0
+	for _, x := range r.admitted {
+		if x >= at {
+			n++
+		}
+	}
+	return n
+}
+
 // dropped returns the nodes that have no room, of all nodes.
 func (w *world) dropped() (n, of int) {
 	count := func(rooms int) {
