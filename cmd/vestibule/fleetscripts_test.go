@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 	"vestibule/internal/node"
 )
 
@@ -74,7 +75,7 @@ func TestScriptsOfTheAPI(t *testing.T) {
 func BenchmarkStatusOfAllRooms(b *testing.B) {
 	const rooms = 1000
 	startTree(b)
-	data := testkit.Must(roomfile.Format(room.Document{Rooms: testkit.Rooms(rooms).Rooms}))(b)
+	data := testkit.Must(roomfile.Format(room.Document{Rooms: fakes.Rooms(rooms).Rooms}))(b)
 	file := filepath.Join(b.TempDir(), "rooms.yaml")
 	testkit.NoError(b, os.WriteFile(file, data, 0o600))
 	var out bytes.Buffer
