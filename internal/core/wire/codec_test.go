@@ -29,6 +29,7 @@ import (
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket/reuse"
 	"vestibule/internal/core/wire/pb"
+	"vestibule/internal/lab/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -134,39 +135,28 @@ var schema = sync.OnceValues(func() (protoreflect.FileDescriptor, error) {
 // message returns an empty message of wire.proto.
 func message(t testing.TB, name string) *dynamicpb.Message {
 	t.Helper()
-	file, err := schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(schema())(t)
 	return dynamicpb.NewMessage(file.Messages().ByName(protoreflect.Name(name)))
 }
 
 // golden returns a message of wire.proto with the text of its golden file.
 func golden(t testing.TB, name string, edit func(text string) string) *dynamicpb.Message {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", strings.ToLower(name)+".v1.txtpb"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(filepath.Join("testdata", strings.ToLower(name)+".v1.txtpb")))(t)
 	m := message(t, name)
-	if err := prototext.Unmarshal([]byte(edit(string(text))), m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, prototext.Unmarshal([]byte(edit(string(text))), m))
 	return m
 }
 
 // altered returns the encoded golden message after text was replaced in it.
 func altered(t testing.TB, name, before, after string) []byte {
 	t.Helper()
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(golden(t, name, func(text string) string {
+	data := testkit.Must(proto.MarshalOptions{Deterministic: true}.Marshal(golden(t, name, func(text string) string {
 		if before != "" && !strings.Contains(text, before) {
 			t.Fatalf("%s has no %q", name, before)
 		}
 		return strings.Replace(text, before, after, 1)
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))(t)
 	return data
 }
 
@@ -214,35 +204,22 @@ func TestFieldsAreThoseOfTheSchema(t *testing.T) {
 
 func TestGoldenMessages(t *testing.T) {
 	report, grant := EncodeReport(&goldenReport), EncodeGrant(&goldenGrant)
-	stored, err := EncodeWhole(&goldenPromises)
-	if err != nil {
-		t.Fatal(err)
-	}
-	promises, err := inflate(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := testkit.Must(EncodeWhole(&goldenPromises))(t)
+	promises := testkit.Must(inflate(stored))(t)
 	for name, data := range map[string][]byte{"Report": report, "Grant": grant, "Promises": promises} {
 		bin := filepath.Join("testdata", strings.ToLower(name)+".v1.binpb")
 		msg := message(t, name)
 		if *rewrite {
-			if err := proto.Unmarshal(data, msg); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, proto.Unmarshal(data, msg))
 			// The text is for readers only; prototext varies its spaces on purpose.
 			text := strings.ReplaceAll(prototext.MarshalOptions{Multiline: true}.Format(msg), ":  ", ": ")
 			for file, data := range map[string][]byte{
 				bin: data, filepath.Join("testdata", strings.ToLower(name)+".v1.txtpb"): []byte(text),
 			} {
-				if err := os.WriteFile(file, data, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.WriteFile(file, data, 0o644))
 			}
 		}
-		want, err := os.ReadFile(bin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Must(os.ReadFile(bin))(t)
 		if !bytes.Equal(data, want) {
 			t.Errorf("%s is not encoded as in %s: a change that old nodes will not understand?", name, bin)
 		}
@@ -275,10 +252,7 @@ func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 	p := golden(t, "Report", func(string) string {
 		return fmt.Sprintf(`version: 1 from: "dublin" parts: 1 build: %q %s`, strings.Repeat("v", 100), edges)
 	})
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(proto.MarshalOptions{Deterministic: true}.Marshal(p))(t)
 	m, err := DecodeReport(data)
 	if err != nil || len(m.Build) != maxShown || len(m.Edges) != MaxReportedEdges-1 ||
 		m.Edges[0] != (EdgeStatus{Name: "edge-1", State: "alive", Heard: 7 * time.Millisecond}) {

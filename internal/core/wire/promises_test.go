@@ -14,6 +14,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire/pb"
+	"vestibule/internal/lab/testkit"
 )
 
 var goldenPromises = Promises{
@@ -58,10 +59,7 @@ func TestFieldsOfANewerVersionStay(t *testing.T) {
 	p.Durable = p.Durable.Clone()
 	p.Durable.Unknown = news
 	p.Durable.Roster[1].Unknown = news
-	data, err := EncodeHead(&p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(EncodeHead(&p))(t)
 	got, err := DecodePromises(data)
 	if err != nil || !bytes.Equal(got.Unknown, news) || !bytes.Equal(got.Durable.Unknown, news) ||
 		!bytes.Equal(got.Durable.Roster[1].Unknown, news) {
@@ -128,10 +126,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 		if err != nil || len(head) > MaxStored {
 			t.Fatalf("the head has %d bytes: %v", len(head), err)
 		}
-		got, err := DecodePromises(head)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(DecodePromises(head))(t)
 		for i, s := range got.Sections {
 			if len(stored) > 1 {
 				if err := got.Join(s, stored[(i+1)%len(stored)]); err == nil {
@@ -141,14 +136,9 @@ func TestLargePromisesLieInSections(t *testing.T) {
 			if err := got.Join(s, stored[i][:len(stored[i])-1]); err == nil {
 				t.Error("a truncated section is accepted")
 			}
-			if err := got.Join(s, stored[i]); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, got.Join(s, stored[i]))
 		}
-		want, err := EncodeWhole(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Must(EncodeWhole(p))(t)
 		if again, err := EncodeWhole(got); err != nil || !bytes.Equal(again, want) {
 			t.Errorf("%d edges changed in the round trip: %v", len(got.Durable.Roster), err)
 		}
@@ -196,19 +186,14 @@ func TestLostStateHasNoFloors(t *testing.T) {
 	if d.LoseTrack(); d.FloorsUntil != 0 || d.CeilingsUntil != 0 {
 		t.Errorf("the floors bind until %d, the ceilings until %d", d.FloorsUntil, d.CeilingsUntil)
 	}
-	data, err := EncodeWhole(&Promises{Durable: d})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(EncodeWhole(&Promises{Durable: d}))(t)
 	got, err := DecodePromises(data)
 	if err != nil || !reflect.DeepEqual(got.Durable, d) {
 		t.Errorf("stored %+v, read %+v, %v", d, got, err)
 	}
 	// Builds of November 27 stored the ceilings of rooms without their edges.
 	d.Rooms[0].Ceilings = before
-	if data, err = EncodeWhole(&Promises{Durable: d}); err != nil {
-		t.Fatal(err)
-	}
+	data = testkit.Must(EncodeWhole(&Promises{Durable: d}))(t)
 	if got, err = DecodePromises(data); err != nil || got.Durable.Rooms[0].Ceilings != nil {
 		t.Errorf("read %+v, %v", got, err)
 	}
@@ -224,14 +209,8 @@ func TestStoredRoomsOfAnOlderReleaseAreNone(t *testing.T) {
 		}}, FloorsUntil: 1_700_000_000, Ceilings: []CeilingEdge{{Edge: "d1", Instance: 1}}, CeilingsUntil: 1_700_000_015,
 	}
 	back := func(d Durable) Durable {
-		data, err := EncodeHead(&Promises{Durable: d})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := DecodePromises(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(EncodeHead(&Promises{Durable: d}))(t)
+		p := testkit.Must(DecodePromises(data))(t)
 		return p.Durable
 	}
 	if got := back(d); !reflect.DeepEqual(got.Rooms, d.Rooms) || got.FloorsUntil != d.FloorsUntil ||
