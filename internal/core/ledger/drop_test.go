@@ -162,10 +162,8 @@ func TestRule13ADroppedRoomStartsAnew(t *testing.T) {
 		r.gone = true
 		w.setRooms()
 		w.run(2 * time.Minute)
-		left += w.having() + w.root().core.Rooms()
-		for _, s := range w.centres {
-			left += s.newest().core.Rooms()
-		}
+		without, all := w.dropped()
+		left += all - without
 		r.gone = false
 		w.setLimits(r, r.total, r.rate)
 		w.run(2 * time.Second)
@@ -191,16 +189,6 @@ func newRemovedRoom(seed uint64) (*world, *roomTruth) {
 	r.gone = true
 	w.setRooms()
 	return w, r
-}
-
-// having returns the number of edges that have any room, also a removed one.
-func (w *world) having() (n int) {
-	for _, e := range w.edges {
-		if !e.gone && e.core.Rooms.Len() > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // since returns the number of admissions at or after at.
