@@ -192,22 +192,30 @@ func (c PermitCounts) check() error {
 	return nil
 }
 
-// roomReport is a RoomReport as encoded: with lists as columns.
+// roomReport is a RoomReport as encoded: with lists as columns, and without zeros at the end of counts.
 type roomReport struct {
-	RoomReport
+	*RoomReport
 	moves    moveColumns
 	held     []int64 // join times: the first absolute, the others as differences
 	minutes  []fleettime.Time
 	arrivals []uint64
+	outcomes estimate.Outcomes
+	counts   history.Counts
+	told     *Sums
 }
 
-var roomReportCodec = pb.Convert(roomReportFields, packRoomReport, unpackRoomReport)
+// roomReports is the codec of a RoomReport, which is not copied: every snapshot encodes all of them.
+type roomReports struct{}
 
-func packRoomReport(r *RoomReport) roomReport {
-	p := roomReport{RoomReport: *r, moves: packMoves(r.FirstMove, r.Moves)}
-	p.Outcomes, p.Counts = packOutcomes(r.Outcomes), r.Counts.Trim()
+var roomReportCodec pb.Codec[RoomReport] = roomReports{}
+
+// Append implements [pb.Codec].
+func (roomReports) Append(b []byte, r *RoomReport) []byte {
+	p := roomReport{
+		RoomReport: r, moves: packMoves(r.FirstMove, r.Moves), outcomes: packOutcomes(r.Outcomes), counts: r.Counts.Trim(),
+	}
 	if t := r.Forwarded; t != nil {
-		p.Forwarded = &Sums{t.Admitted, t.Joined, t.Entered, t.Counts.Trim()}
+		p.told = &Sums{t.Admitted, t.Joined, t.Entered, t.Counts.Trim()}
 	}
 	if n := len(r.HeldJoined); n > 0 {
 		p.held = make([]int64, n)
@@ -220,52 +228,57 @@ func packRoomReport(r *RoomReport) roomReport {
 	for _, m := range r.Arrivals {
 		p.minutes, p.arrivals = append(p.minutes, m.Start), append(p.arrivals, m.N)
 	}
-	return p
+	return roomReportFields.Append(b, &p)
 }
 
-func unpackRoomReport(p *roomReport) (RoomReport, error) {
-	r := &p.RoomReport
-	r.SiteDown = min(r.SiteDown, math.MaxInt32)
-	err := r.Bound.check()
+// Decode implements [pb.Codec].
+func (roomReports) Decode(r *RoomReport, data []byte) error {
+	p := roomReport{RoomReport: r}
+	err := roomReportFields.Decode(&p, data)
 	if err != nil {
-		return *r, fmt.Errorf("bound: %w", err)
+		return err
+	}
+	r.SiteDown = min(r.SiteDown, math.MaxInt32)
+	if err := r.Bound.check(); err != nil {
+		return fmt.Errorf("bound: %w", err)
 	}
 	r.FirstMove = p.moves.first
 	if r.Moves, err = unpackMoves(&p.moves); err != nil {
-		return *r, err
+		return err
 	}
 	if n := len(r.RateUsed); n > MaxRateUsed {
-		return *r, fmt.Errorf("rate_used: at most %d seconds, got %d", MaxRateUsed, n)
+		return fmt.Errorf("rate_used: at most %d seconds, got %d", MaxRateUsed, n)
 	}
 	if n := len(p.held); n > MaxHeld {
-		return *r, fmt.Errorf("held_joined: at most %d, got %d", MaxHeld, n)
+		return fmt.Errorf("held_joined: at most %d, got %d", MaxHeld, n)
 	}
 	last := int64(0)
 	for _, d := range p.held {
 		last += d
 		if len(r.HeldJoined) > 0 && d < 0 {
-			return *r, errors.New("held_joined: join times must not decrease")
+			return errors.New("held_joined: join times must not decrease")
 		}
 		r.HeldJoined = append(r.HeldJoined, fleettime.Time(last))
 	}
-	if n := len(r.Outcomes); n > estimate.OutcomesLen {
-		return *r, fmt.Errorf("outcomes: at most %d, got %d", estimate.OutcomesLen, n)
+	if n := len(p.outcomes); n > estimate.OutcomesLen {
+		return fmt.Errorf("outcomes: at most %d, got %d", estimate.OutcomesLen, n)
 	} else if n > 0 {
-		r.Outcomes = append(r.Outcomes, make(estimate.Outcomes, estimate.OutcomesLen-n)...)
+		r.Outcomes = make(estimate.Outcomes, estimate.OutcomesLen)
+		copy(r.Outcomes, p.outcomes)
 	}
-	if len(r.Counts) > history.NumCounts {
-		return *r, fmt.Errorf("counts: at most %d, got %d", history.NumCounts, len(r.Counts))
+	if r.Counts = p.counts; len(r.Counts) > history.NumCounts {
+		return fmt.Errorf("counts: at most %d, got %d", history.NumCounts, len(r.Counts))
 	}
-	if r.Forwarded != nil && len(r.Forwarded.Counts) > history.NumCounts {
-		return *r, fmt.Errorf("told: at most %d counts, got %d", history.NumCounts, len(r.Forwarded.Counts))
+	if r.Forwarded = p.told; r.Forwarded != nil && len(r.Forwarded.Counts) > history.NumCounts {
+		return fmt.Errorf("told: at most %d counts, got %d", history.NumCounts, len(r.Forwarded.Counts))
 	}
 	if len(p.minutes) != len(p.arrivals) || len(p.arrivals) > MaxMinutes {
-		return *r, fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)
+		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)
 	}
 	for i, t := range p.minutes {
 		r.Arrivals = append(r.Arrivals, Minute{Start: t, N: p.arrivals[i]})
 	}
-	return *r, nil
+	return nil
 }
 
 func packOutcomes(o estimate.Outcomes) estimate.Outcomes {
@@ -313,17 +326,17 @@ var roomReportFields = pb.Message[roomReport]{
 	pb.Int(26, func(r *roomReport) *uint64 { return &r.Movers }),
 	pb.Int(27, func(r *roomReport) *uint64 { return &r.Overcommit }),
 	ends(28, func(r *roomReport) *[]End { return &r.Ends }),
-	pb.List(30, pb.Varint, func(r *roomReport) *estimate.Outcomes { return &r.Outcomes }),
+	pb.List(30, pb.Varint, func(r *roomReport) *estimate.Outcomes { return &r.outcomes }),
 	histogram(31, "pending", func(r *roomReport) *estimate.Histogram { return &r.Pending }),
 	lines(36, "copied", func(r *roomReport) *[]Line { return &r.Copied }),
 	pb.List(37, pb.Varint, func(r *roomReport) *[]uint32 { return &r.RateUsed }),
 	pb.Sub(38, "", passesFields, granted, func(r *roomReport) *Passes { return &r.Passes }),
 	pb.Int(39, func(r *roomReport) *uint64 { return &r.Callable }),
-	pb.List(40, pb.Varint, func(r *roomReport) *history.Counts { return &r.Counts }),
+	pb.List(40, pb.Varint, func(r *roomReport) *history.Counts { return &r.counts }),
 	pb.Int(41, func(r *roomReport) *uint64 { return &r.SiteDown }),
 	pb.Signed(42, func(r *roomReport) *int64 { return &r.Overdue }),
 	pb.Int(50, func(r *roomReport) *int64 { return &r.Bound.Sessions }),
 	pb.Int(51, func(r *roomReport) *int64 { return &r.Bound.Rate }),
-	pb.Pointer(52, "", sumsFields, func(r *roomReport) **Sums { return &r.Forwarded }),
+	pb.Pointer(52, "", sumsFields, func(r *roomReport) **Sums { return &r.told }),
 	pb.Bool(53, func(r *roomReport) *bool { return &r.Removed }),
 }

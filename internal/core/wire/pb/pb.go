@@ -140,10 +140,20 @@ type integer interface {
 }
 
 func scalar[M any, T integer](number protowire.Number, k Kind, at func(*M) *T) Field[M] {
-	return Number(number, k, func(m *M) uint64 { return uint64(*at(m)) }, func(m *M, n uint64) error {
-		*at(m) = T(n)
-		return nil
-	})
+	tag := protowire.AppendTag(nil, number, k.wire())
+	return Field[M]{
+		number: number, kind: k,
+		put: func(b []byte, m *M) []byte {
+			if n := *at(m); n != 0 {
+				b = k.append(append(b, tag...), uint64(n))
+			}
+			return b
+		},
+		set: func(m *M, n uint64) error {
+			*at(m) = T(n)
+			return nil
+		},
+	}
 }
 
 // Int is a uint32, uint64 or int64.
