@@ -6,7 +6,6 @@ GO ?= go
 GOLANGCI_LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
 OAPI_CODEGEN   := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
-PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 ESBUILD        := github.com/evanw/esbuild/cmd/esbuild@v0.28.2
 KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
@@ -354,8 +353,8 @@ k8s: ## run both data centres and global as pods of a local Kubernetes node; rol
 	$(GO) run ./internal/lab/chaos pods -image $(POD_IMAGE):$(VERSION) -kube $(KUBE)/bin -seed $(SEED) -length $(KILLING) $(ARGS)
 
 .PHONY: generate
-generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## regenerate code
-	cd internal/core/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
+generate: $(TOOLS)/buf $(TOOLS)/oapi-codegen ## regenerate code
+	cd internal/core/wire/proto && $(TOOLS)/buf lint && $(TOOLS)/buf build --exclude-source-info -o ../testdata/schema.binpb
 	cd internal/global/control/api && $(TOOLS)/oapi-codegen -config config.yaml ../openapi.yaml
 	$(MAKE) --no-print-directory scripts
 
@@ -378,8 +377,6 @@ $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)
 $(TOOLS)/buf:
 	GOBIN=$(TOOLS) $(GO) install $(BUF)
-$(TOOLS)/protoc-gen-go:
-	GOBIN=$(TOOLS) $(GO) install $(PROTOC_GEN_GO)
 $(TOOLS)/oapi-codegen:
 	GOBIN=$(TOOLS) $(GO) install $(OAPI_CODEGEN)
 $(TOOLS)/esbuild:

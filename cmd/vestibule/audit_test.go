@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"vestibule/internal/global/audit"
-	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 // TestTheAuditStreamIsVerified: a stream as it was written is good; one that was changed is
 // named by its first bad entry, and the exit code says so.
 func TestTheAuditStreamIsVerified(t *testing.T) {
-	stream := &testkit.Stream{}
+	stream := &fakes.Stream{}
 	journal := audit.NewJournal(stream)
 	for i := range 1200 {
 		e := audit.Entry{

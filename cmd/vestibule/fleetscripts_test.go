@@ -16,6 +16,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 	"vestibule/internal/node"
 )
 
@@ -69,7 +70,7 @@ func TestScriptsOfTheAPI(t *testing.T) {
 func BenchmarkStatusOfAllRooms(b *testing.B) {
 	const rooms = 1000
 	startTree(b)
-	data := testkit.Must(roomfile.Format(room.Document{Rooms: testkit.Rooms(rooms).Rooms}))(b)
+	data := testkit.Must(roomfile.Format(room.Document{Rooms: fakes.Rooms(rooms).Rooms}))(b)
 	file := filepath.Join(b.TempDir(), "rooms.yaml")
 	testkit.NoError(b, os.WriteFile(file, data, 0o600))
 	code, out := told(b.Context(), "rooms", "apply", "-f", file)

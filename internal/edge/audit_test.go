@@ -102,11 +102,7 @@ func (x *tree) step() {
 		return
 	}
 	for _, g := range x.agg.Grants(now) {
-		data, err := wire.EncodeGrant(&g)
-		if err == nil {
-			err = x.bus.Publish(wire.GrantSubject(dc, g.To), data)
-		}
-		if err != nil {
+		if err := x.bus.Publish(wire.GrantSubject(dc, g.To), wire.EncodeGrant(&g)); err != nil {
 			x.t.Errorf("grant: %v", err)
 		}
 	}

@@ -208,11 +208,7 @@ func (p *parent) say() {
 		}
 	}
 	p.seq++
-	data, err := wire.EncodeGrant(&g)
-	if err == nil {
-		err = p.bus.Publish(wire.GrantSubject(dc, p.last.From), data)
-	}
-	if err != nil {
+	if err := p.bus.Publish(wire.GrantSubject(dc, p.last.From), wire.EncodeGrant(&g)); err != nil {
 		p.t.Errorf("grant: %v", err)
 	}
 }

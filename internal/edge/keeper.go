@@ -74,9 +74,7 @@ func (k *keeper) snapshot(ctx context.Context) {
 	err := k.finish(ctx)
 	var data []byte
 	if err == nil {
-		data, err = k.encoder.take(k.gate.Engine.With)
-	}
-	if err == nil {
+		data = k.encoder.take(k.gate.Engine.With)
 		err = k.write(ctx, data)
 	}
 	k.metrics.snapshotTime.Observe(time.Since(start).Seconds())
@@ -95,16 +93,14 @@ func (k *keeper) snapshot(ctx context.Context) {
 
 // snapshotEncoder encodes the rooms that changed since the snapshot before, into memory that it uses again.
 type snapshotEncoder struct {
-	wire.PastEncoder
 	chunk [snapshotChunk]wire.RoomPast
 	order []room.ID
 	rooms [][]byte // encoded, as of the newest snapshot
 	data  []byte   // the newest snapshot
-	fault error    // a room that cannot be encoded: the snapshots lack it for good
 }
 
 // take returns a snapshot of the engine that with gives access to. It is valid until the next call.
-func (s *snapshotEncoder) take(with func(func(fleettime.Mono, *admission.Engine))) (data []byte, err error) {
+func (s *snapshotEncoder) take(with func(func(fleettime.Mono, *admission.Engine))) []byte {
 	var number uint64
 	var head wire.Report
 	var dropped []room.ID
@@ -120,11 +116,8 @@ func (s *snapshotEncoder) take(with func(func(fleettime.Mono, *admission.Engine)
 			s.put(&changed[i])
 		}
 	}
-	if s.fault != nil {
-		return nil, s.fault
-	}
-	s.data, err = s.Append(s.data[:0], number, &head, s.rooms)
-	return s.data, err
+	s.data = wire.AppendPast(s.data[:0], number, &head, s.rooms)
+	return s.data
 }
 
 // put encodes a room for this snapshot and the next ones.
@@ -133,10 +126,7 @@ func (s *snapshotEncoder) put(p *wire.RoomPast) {
 	if !ok {
 		s.order, s.rooms = slices.Insert(s.order, i, p.Report.Room), slices.Insert(s.rooms, i, nil)
 	}
-	data, err := s.AppendRoom(s.rooms[i][:0], p)
-	if s.rooms[i] = data; err != nil {
-		s.fault = err
-	}
+	s.rooms[i] = wire.AppendRoomPast(s.rooms[i][:0], p)
 }
 
 // drop removes rooms from the next snapshots. A room that was added again is put again.

@@ -116,10 +116,7 @@ func (u *uplink) send(reports []wire.Report) {
 		if i == 0 {
 			reports[i].Build, reports[i].CertificateEnd = node.BuildVersion(), u.certificates.First()
 		}
-		data, err := wire.EncodeReport(&reports[i])
-		if err == nil {
-			err = u.bus.Publish(wire.ReportSubject(u.cfg.DataCenter, u.cfg.Name), data)
-		}
+		err := u.bus.Publish(wire.ReportSubject(u.cfg.DataCenter, u.cfg.Name), wire.EncodeReport(&reports[i]))
 		result := node.Result(err)
 		u.metrics.reports.WithLabelValues(result).Inc()
 		if result == node.Failed {

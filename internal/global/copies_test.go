@@ -12,6 +12,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 	"vestibule/internal/node"
 )
 
@@ -20,7 +21,7 @@ func TestRoomsThatComeDuringAPublication(t *testing.T) {
 	docs, quiet := newMemoryStore(), slog.New(slog.DiscardHandler)
 	c := &copies{log: quiet, offers: map[string]offer{}}
 	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: c.roomsVersion})
-	stored, err := rooms.Change(t.Context(), func(d *roomstore.Draft) error { d.Merge(testkit.Rooms(2)); return nil })
+	stored, err := rooms.Change(t.Context(), func(d *roomstore.Draft) error { d.Merge(fakes.Rooms(2)); return nil })
 	testkit.NoError(t, err)
 	f := testkit.Must(node.NewFleet(t.TempDir(), docs, quiet, prometheus.NewRegistry(), func() {}))(t)
 	p := &publisher{refill: refill{copies: c, s: &Server{rooms: rooms, log: quiet, currentTerm: currentTerm{fleet: f}}}}

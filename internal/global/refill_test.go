@@ -13,20 +13,21 @@ import (
 	"vestibule/internal/global"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
 
 // The room whose limit says which rooms are known, and the one under a control.
-var plainRoom, ruledRoom = testkit.Rooms(2).Rooms[0].Name, testkit.Rooms(2).Rooms[1].Name
+var plainRoom, ruledRoom = fakes.Rooms(2).Rooms[0].Name, fakes.Rooms(2).Rooms[1].Name
 
 // change makes rooms and a control as the API does.
 func change(t *testing.T, conn *natsbus.Conn, total int) {
 	t.Helper()
 	docs := natsbus.NewDocuments(conn, 1)
 	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: func() uint64 { return 0 }})
-	doc := testkit.Rooms(50)
+	doc := fakes.Rooms(50)
 	doc.Rooms[0].TotalActiveUsers, doc.Rooms[1].TotalActiveUsers = total, total
 	testkit.Must(rooms.Change(within(t), func(d *roomstore.Draft) error { d.Merge(doc); return nil }))(t)
 	mark := room.Mark{Since: 1, By: "test", Until: time.Now().Add(time.Hour).UnixMilli()}

@@ -15,11 +15,12 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 // many returns n rooms, and a host with an origin.
 func many(n int) room.Document {
-	d := testkit.Rooms(n)
+	d := fakes.Rooms(n)
 	d.Hosts = []room.Host{{Name: d.Rooms[0].Host, Origin: "http://10.0.0.1"}}
 	return d
 }

@@ -205,10 +205,6 @@ func Result(err error) string {
 // SendGrants publishes the grants of a parent and calls count with each result.
 func SendGrants(bus wire.Bus, parent string, grants []wire.Grant, count func(error)) {
 	for i := range grants {
-		data, err := wire.EncodeGrant(&grants[i])
-		if err == nil {
-			err = bus.Publish(wire.GrantSubject(parent, grants[i].To), data)
-		}
-		count(err)
+		count(bus.Publish(wire.GrantSubject(parent, grants[i].To), wire.EncodeGrant(&grants[i])))
 	}
 }

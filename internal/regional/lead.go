@@ -277,10 +277,7 @@ func (l *leadership) pump(store *storer) time.Duration {
 	l.s.mu.Unlock()
 	node.SendGrants(l.s.Edges, l.s.Config.DataCenter, grants, func(err error) { l.s.metrics.count("grant", err, l.s.log) })
 	for i := range reports {
-		data, err := wire.EncodeReport(&reports[i])
-		if err == nil {
-			err = l.s.Global.Publish(wire.ReportSubject(wire.Root, l.s.Config.DataCenter), data)
-		}
+		err := l.s.Global.Publish(wire.ReportSubject(wire.Root, l.s.Config.DataCenter), wire.EncodeReport(&reports[i]))
 		l.s.metrics.count("report", err, l.s.log)
 	}
 	return max(time.Millisecond, due.Sub(now))

@@ -298,7 +298,7 @@ func TestAStoreThatCameBackOlderIsReported(t *testing.T) {
 	eventually(t, "the unknown edge is logged", func() bool {
 		m.Seen = r.Status().Region.Term
 		m.Seq++
-		data := testkit.Must(wire.EncodeReport(&m))(t)
+		data := wire.EncodeReport(&m)
 		testkit.NoError(t, conn.Publish(wire.ReportSubject("dublin", "edge-9"), data))
 		return testkit.Metric(t, r.reg, "vestibule_regional_unknown_edges_total") == 1
 	})

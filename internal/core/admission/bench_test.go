@@ -39,9 +39,7 @@ func cycle(b *testing.B, e *Engine, c *ticket.Codec, s *ticket.Scratch, t ticket
 	b.ReportAllocs()
 	for b.Loop() {
 		var got ticket.Ticket
-		if err := c.Open(&got, value, s); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, c.Open(&got, value, s))
 		d := e.Arrive(now, sale, got)
 		if d.Verdict != want {
 			b.Fatalf("%v (%v), want %v", d.Verdict, d.Reason, want)
@@ -81,9 +79,7 @@ func BenchmarkDecideRenewal(b *testing.B) {
 		state.account.tickets.recent.Put(old.ID, stamped{until: old.Until}) // with an old last stamp
 		state.account.moves.list = state.account.moves.list[:0]             // reported
 		var got ticket.Ticket
-		if err := c.Open(&got, value, s); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, c.Open(&got, value, s))
 		d := e.Arrive(at(0), sale, got)
 		if d.Ticket.Until == old.Until {
 			b.Fatal("not renewed")

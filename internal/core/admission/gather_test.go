@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 // eventAt returns an event with a draw.
@@ -24,10 +25,7 @@ func announced(t *testing.T, start fleettime.Time) (open, public *draw.Notice) {
 	secret := draw.Secret{1}
 	closes := start.Add(-draw.Lead)
 	open = draw.Announce(closes.Add(-time.Hour), eventAt(start), secret, draw.BeaconNone)
-	public, err := open.Publish(closes.Add(time.Second), secret, nil, 290)
-	if err != nil {
-		t.Fatal(err)
-	}
+	public = testkit.Must(open.Publish(closes.Add(time.Second), secret, nil, 290))(t)
 	return open, public
 }
 

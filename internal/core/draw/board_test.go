@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/lab/testkit"
 )
 
 const (
@@ -25,11 +26,8 @@ func launch() Event { return Event{Room: roomID, ID: eventID, Start: start, End:
 func announced(t *testing.T) (*Board, Secret) {
 	t.Helper()
 	s := Secret{1, 2, 3}
-	b, err := (*Board)(nil).With(7, start.Add(-time.Hour),
-		[]*Notice{Announce(start.Add(-time.Hour), launch(), s, BeaconNone)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must((*Board)(nil).With(7, start.Add(-time.Hour),
+		[]*Notice{Announce(start.Add(-time.Hour), launch(), s, BeaconNone)}, nil))(t)
 	return b, s
 }
 
@@ -37,13 +35,8 @@ func announced(t *testing.T) (*Board, Secret) {
 func published(t *testing.T, at fleettime.Time) *Board {
 	t.Helper()
 	b, s := announced(t)
-	n, err := b.Notices[0].Publish(at, s, nil, 12)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err = b.With(1, at, []*Notice{n}, nil); err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(b.Notices[0].Publish(at, s, nil, 12))(t)
+	b = testkit.Must(b.With(1, at, []*Notice{n}, nil))(t)
 	return b
 }
 
@@ -145,14 +138,8 @@ func TestTheRecordIsOfTheCommit(t *testing.T) {
 // A board is decoded as encoded, and invalid ones are rejected.
 func TestBoardsAreRead(t *testing.T) {
 	b := published(t, start.Add(-Lead+time.Second))
-	data, err := EncodeBoard(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := DecodeBoard(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(EncodeBoard(b))(t)
+	again := testkit.Must(DecodeBoard(data))(t)
 	n := again.Drawn(roomID)
 	if n == nil || n.Drawn().Entrants != 12 || again.Latest(roomID, eventID) != n || again.Drawn("x") != nil ||
 		again.Version != b.Version {
@@ -186,7 +173,6 @@ func TestBoardsAreRead(t *testing.T) {
 
 // A board is bounded: the oldest records of past events are dropped, a future draw never is.
 func TestABoardIsBounded(t *testing.T) {
-	var b *Board
 	now := start.Add(-time.Hour)
 	var all []*Notice
 	for i := range maxNotices {
@@ -196,10 +182,7 @@ func TestABoardIsBounded(t *testing.T) {
 		e.End = e.Start.Add(time.Minute)
 		all = append(all, Announce(now, e, Secret{}, BeaconNone))
 	}
-	b, err := b.With(1, now, all, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must((*Board)(nil).With(1, now, all, nil))(t)
 	one := []*Notice{Announce(now, launch(), Secret{}, BeaconNone)}
 	if _, err := b.With(2, now, one, nil); !errors.Is(err, ErrFull) {
 		t.Errorf("one too many: %v", err)

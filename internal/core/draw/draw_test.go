@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/lab/testkit"
 )
 
 var closes = time.Date(2026, 12, 1, 9, 59, 30, 0, time.UTC)
@@ -171,14 +172,8 @@ func TestRecordsAreChecked(t *testing.T) {
 func TestRecordsAndReceiptsAreRead(t *testing.T) {
 	r := record(1)
 	r.Beacon = &Beacon{Round: 5, Signature: []byte{1, 2, 255}}
-	data, err := EncodeRecord(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := DecodeRecord(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(EncodeRecord(r))(t)
+	again := testkit.Must(DecodeRecord(data))(t)
 	if again.seed() != r.seed() || again.Entrants != 3 || !again.Committed.Equal(r.Committed) {
 		t.Errorf("%+v was read of %s", again, data)
 	}
@@ -200,14 +195,9 @@ func TestForgedReceiptsAreFound(t *testing.T) {
 		joined := closes.Add(-time.Duration(rng.Int64N(7_200_000)) * time.Millisecond)
 		r := Receipt{Ticket: Ticket(rng.Uint64()), Joined: joined, Class: uint8(rng.IntN(3))}
 		r.Place = time.UnixMilli(int64(d.Place(uint64(r.Ticket), fleettime.TimeOf(joined), r.Class)))
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(json.Marshal(r))(t)
 		var read Receipt
-		if err := json.Unmarshal(text, &read); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(text, &read))
 		if err := d.Check(&read); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -232,15 +222,10 @@ func TestForgedReceiptsAreFound(t *testing.T) {
 // FuzzRecord: a decoded record encodes and decodes to the same.
 func FuzzRecord(f *testing.F) {
 	r := record(1)
-	data, err := EncodeRecord(r)
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := testkit.Must(EncodeRecord(r))(f)
 	f.Add(data)
 	r.Beacon = &Beacon{Round: 5, Signature: []byte{1, 2, 255}}
-	if data, err = EncodeRecord(r); err != nil {
-		f.Fatal(err)
-	}
+	data = testkit.Must(EncodeRecord(r))(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := DecodeRecord(data)
@@ -265,8 +250,6 @@ func BenchmarkCheck(b *testing.B) {
 	r.Place = time.UnixMilli(int64(d.Place(5, fleettime.TimeOf(r.Joined), 0)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := d.Check(&r); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, d.Check(&r))
 	}
 }

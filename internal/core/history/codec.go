@@ -4,13 +4,13 @@ import (
 	"compress/flate"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"vestibule/internal/core/compress"
-	"vestibule/internal/core/wire/wirepb"
+	"vestibule/internal/core/wire/pb"
 )
 
 // Bounds of decoded messages.
@@ -20,44 +20,81 @@ const (
 	maxBlock   = 8 << 20 // uncompressed
 )
 
-// EncodeSecond encodes the states of one second.
-func EncodeSecond(at int64, states []State) ([]byte, error) {
-	m := &wirepb.HistorySecond{AtS: at}
-	for i := range states {
-		s := &states[i]
-		p := &wirepb.HistoryState{Room: s.Room, Values: s.Point.Values}
-		for j, c := range s.Centres {
-			p.Centres = append(p.Centres, &wirepb.HistoryCentre{
-				Name: c.Name, Values: s.Point.Centres[j].Values, Term: c.Term, Counts: c.Counts,
-				Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Waiting: c.Waiting,
-			})
-		}
-		m.Rooms = append(m.Rooms, p)
+// second is what the leading global records of all rooms at one second.
+type second struct {
+	at    int64
+	rooms []State // those that changed, and at the end of a minute all
+}
+
+var secondFields = pb.Message[second]{
+	pb.Int(1, func(s *second) *int64 { return &s.at }),
+	pb.Repeated(2, "rooms", math.MaxInt, stateCodec, func(s *second) *[]State { return &s.rooms }),
+}
+
+// state is a State as encoded: with the numbers of each data centre beside its report.
+type state struct {
+	room    uint64
+	values  []int64
+	centres []stateCentre
+}
+
+type stateCentre struct {
+	CentreState
+	values []int64
+}
+
+var stateCodec = pb.Convert(stateFields, packState, unpackState)
+
+var stateFields = pb.Message[state]{
+	pb.Fixed(1, func(s *state) *uint64 { return &s.room }),
+	pb.List(2, pb.Zigzag, func(s *state) *[]int64 { return &s.values }),
+	pb.Repeated(3, "centres", maxCentres, stateCentreFields, func(s *state) *[]stateCentre { return &s.centres }),
+}
+
+var stateCentreFields = pb.Message[stateCentre]{
+	pb.String(1, func(c *stateCentre) *string { return &c.Name }),
+	pb.List(2, pb.Zigzag, func(c *stateCentre) *[]int64 { return &c.values }),
+	pb.Int(3, func(c *stateCentre) *uint64 { return &c.Term }),
+	pb.List(4, pb.Varint, func(c *stateCentre) *Counts { return &c.Counts }),
+	pb.Int(5, func(c *stateCentre) *uint64 { return &c.Joined }),
+	pb.Int(6, func(c *stateCentre) *uint64 { return &c.Admitted }),
+	pb.Int(7, func(c *stateCentre) *uint64 { return &c.Entered }),
+	pb.Signed(8, func(c *stateCentre) *int64 { return &c.Waiting }),
+}
+
+func packState(s *State) state {
+	p := state{room: s.Room, values: s.Point.Values}
+	for i, c := range s.Centres {
+		p.centres = append(p.centres, stateCentre{c, s.Point.Centres[i].Values})
 	}
-	return proto.Marshal(m)
+	return p
+}
+
+func unpackState(p *state) (State, error) {
+	s := State{Room: p.room, Point: Point{Values: fit(p.values, NumFields)}}
+	for _, c := range p.centres {
+		c.Counts = c.Counts[:min(len(c.Counts), NumCounts)]
+		s.Point.Centres = append(s.Point.Centres, Centre{c.Name, fit(c.values, NumCentreFields)})
+		s.Centres = append(s.Centres, c.CentreState)
+	}
+	return s, nil
+}
+
+// EncodeSecond encodes the states of one second.
+func EncodeSecond(at int64, states []State) []byte {
+	return secondFields.Append(nil, &second{at, states})
 }
 
 // DecodeSecond decodes the states of one second.
 func DecodeSecond(data []byte) (at int64, states []State, err error) {
-	var m wirepb.HistorySecond
-	if err := proto.Unmarshal(data, &m); err != nil {
+	var s second
+	if err := secondFields.Decode(&s, data); err != nil {
 		return 0, nil, fmt.Errorf("history: second: %w", err)
 	}
-	for _, p := range m.Rooms {
-		s := State{Room: p.Room, Point: Point{At: m.AtS, Values: fit(p.Values, NumFields)}}
-		if len(p.Centres) > maxCentres {
-			return 0, nil, fmt.Errorf("history: second: at most %d data centres, got %d", maxCentres, len(p.Centres))
-		}
-		for _, c := range p.Centres {
-			s.Point.Centres = append(s.Point.Centres, Centre{c.Name, fit(c.Values, NumCentreFields)})
-			s.Centres = append(s.Centres, CentreState{c.Name, Report{
-				Term: c.Term, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Waiting: c.Waiting,
-				Counts: c.Counts[:min(len(c.Counts), NumCounts)],
-			}})
-		}
-		states = append(states, s)
+	for i := range s.rooms {
+		s.rooms[i].Point.At = s.at
 	}
-	return m.AtS, states, nil
+	return s.at, s.rooms, nil
 }
 
 // part returns the part i of all, of n elements.
@@ -70,13 +107,52 @@ func fit(v []int64, n int) []int64 {
 	return out
 }
 
+// block has successive points of one room. A column is one number of all points.
+type block struct {
+	at      int64    // of the first point
+	after   []uint32 // of the other points, since the one before
+	values  [][]byte
+	centres []blockCentre
+}
+
+// blockCentre has the columns of a data centre, 0 in points that it is missing in.
+type blockCentre struct {
+	name   string
+	values [][]byte
+}
+
+var blockFields = pb.Message[block]{
+	pb.Int(1, func(b *block) *int64 { return &b.at }),
+	pb.List(2, pb.Varint, func(b *block) *[]uint32 { return &b.after }),
+	columns(3, func(b *block) *[][]byte { return &b.values }),
+	pb.Repeated(4, "centres", maxCentres, blockCentreFields, func(b *block) *[]blockCentre { return &b.centres }),
+}
+
+var blockCentreFields = pb.Message[blockCentre]{
+	pb.String(1, func(c *blockCentre) *string { return &c.name }),
+	columns(2, func(c *blockCentre) *[][]byte { return &c.values }),
+}
+
+// columns are encoded columns, which share the memory of the decoded message.
+func columns[M any](number protowire.Number, at func(*M) *[][]byte) pb.Field[M] {
+	return pb.Custom(number, func(b []byte, m *M) []byte {
+		for _, c := range *at(m) {
+			b = protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), c)
+		}
+		return b
+	}, func(m *M, data []byte) error {
+		*at(m) = append(*at(m), data)
+		return nil
+	})
+}
+
 // EncodeBlock encodes successive points of one room, at least one.
-func EncodeBlock(points []Point) ([]byte, error) {
-	m := &wirepb.HistoryBlock{AtS: points[0].At}
+func EncodeBlock(points []Point) []byte {
+	m := block{at: points[0].At}
 	var names []string
 	for i, p := range points {
 		if i > 0 {
-			m.AfterS = append(m.AfterS, uint32(p.At-points[i-1].At))
+			m.after = append(m.after, uint32(p.At-points[i-1].At))
 		}
 		for _, c := range p.Centres {
 			if !slices.Contains(names, c.Name) {
@@ -85,21 +161,17 @@ func EncodeBlock(points []Point) ([]byte, error) {
 		}
 	}
 	for f := range NumFields {
-		m.Values = append(m.Values, column(points, func(p *Point) int64 { return p.Values[f] }))
+		m.values = append(m.values, column(points, func(p *Point) int64 { return p.Values[f] }))
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		c := &wirepb.HistoryCentreColumns{Name: name}
+		c := blockCentre{name: name}
 		for f := range NumCentreFields {
-			c.Values = append(c.Values, column(points, func(p *Point) int64 { return p.centre(name, f) }))
+			c.values = append(c.values, column(points, func(p *Point) int64 { return p.centre(name, f) }))
 		}
-		m.Centres = append(m.Centres, c)
+		m.centres = append(m.centres, c)
 	}
-	data, err := proto.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return compress.Deflate(nil, data, flate.DefaultCompression), nil
+	return compress.Deflate(nil, blockFields.Append(nil, &m), flate.DefaultCompression)
 }
 
 // centre returns a number of a data centre, 0 if it is missing in the point.
@@ -134,32 +206,31 @@ func DecodeBlock(data []byte) ([]Point, error) {
 	if err != nil {
 		return nil, fmt.Errorf("history: block: %w", err)
 	}
-	var m wirepb.HistoryBlock
-	if err := proto.Unmarshal(plain, &m); err != nil {
+	var m block
+	if err := blockFields.Decode(&m, plain); err != nil {
 		return nil, fmt.Errorf("history: block: %w", err)
 	}
-	n := len(m.AfterS) + 1
-	if n > maxPoints || len(m.Centres) > maxCentres {
-		return nil, fmt.Errorf("history: block: at most %d points and %d data centres, got %d and %d", maxPoints, maxCentres,
-			n, len(m.Centres))
+	n := len(m.after) + 1
+	if n > maxPoints {
+		return nil, fmt.Errorf("history: block: at most %d points, got %d", maxPoints, n)
 	}
-	points, values, centres := make([]Point, n), make([]int64, n*NumFields), make([]Centre, n*len(m.Centres))
-	if err := fill(values, NumFields, m.Values); err != nil {
+	points, values, centres := make([]Point, n), make([]int64, n*NumFields), make([]Centre, n*len(m.centres))
+	if err := fill(values, NumFields, m.values); err != nil {
 		return nil, err
 	}
 	for i := range points {
-		points[i] = Point{At: m.AtS, Values: part(values, i, NumFields), Centres: part(centres, i, len(m.Centres))[:0]}
+		points[i] = Point{At: m.at, Values: part(values, i, NumFields), Centres: part(centres, i, len(m.centres))[:0]}
 		if i > 0 {
-			points[i].At = points[i-1].At + int64(m.AfterS[i-1])
+			points[i].At = points[i-1].At + int64(m.after[i-1])
 		}
 	}
-	for _, c := range m.Centres {
+	for _, c := range m.centres {
 		values := make([]int64, n*NumCentreFields)
-		if err := fill(values, NumCentreFields, c.Values); err != nil {
+		if err := fill(values, NumCentreFields, c.values); err != nil {
 			return nil, err
 		}
 		for i := range points {
-			points[i].Centres = append(points[i].Centres, Centre{c.Name, part(values, i, NumCentreFields)})
+			points[i].Centres = append(points[i].Centres, Centre{c.name, part(values, i, NumCentreFields)})
 		}
 	}
 	return points, nil

@@ -162,10 +162,8 @@ func TestRule13ADroppedRoomStartsAnew(t *testing.T) {
 		r.gone = true
 		w.setRooms()
 		w.run(2 * time.Minute)
-		left += w.having() + w.root().core.Rooms()
-		for _, s := range w.centres {
-			left += s.newest().core.Rooms()
-		}
+		without, all := w.dropped()
+		left += all - without
 		r.gone = false
 		w.setLimits(r, r.total, r.rate)
 		w.run(2 * time.Second)
@@ -191,6 +189,17 @@ func newRemovedRoom(seed uint64) (*world, *roomTruth) {
 	r.gone = true
 	w.setRooms()
 	return w, r
+}
+
+// since returns the number of admissions at or after at.
+func (r *roomTruth) since(at int64) int {
+	n := 0
+	for _, x := range r.admitted {
+		if x >= at {
+			n++
+		}
+	}
+	return n
 }
 
 // dropped returns the nodes that have no room, of all nodes.

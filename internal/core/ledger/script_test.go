@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,9 +55,6 @@ import (
 // After every step of every story the judge checks the invariants.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if filepath.Ext(path) == ".fail" {
-			return // rapid stores its failures there, also those of mutants
-		}
 		s := &script{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()

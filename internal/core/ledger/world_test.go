@@ -19,8 +19,8 @@ import (
 
 // world is a small fleet on virtual time: coordinators, aggregators and edges
 // as they are in production, with links and stores that a test breaks one by
-// one. Scripts and the property of faults both drive it; an oracle (see judge)
-// watches every step. internal/lab/sim is the big brother with demand and meters.
+// one. Scripts drive it; an oracle (see judge) watches every step. Random faults are those of
+// internal/lab/sim, the big brother with demand and meters.
 type world struct {
 	params wire.Params
 	now    int64 // true nanoseconds since the start

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"vestibule/internal/lab/testkit"
 )
 
 const published = `{"rooms":[{"name":"tickets","host":"shop.example.com","path":"/sale?<é",` +
@@ -29,10 +31,7 @@ var publishedDoc = Document{
 }
 
 func TestEncodeDocument(t *testing.T) {
-	got, err := EncodeDocument(publishedDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(EncodeDocument(publishedDoc))(t)
 	want := strings.ReplaceAll(published, "<", `\u003c`)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
@@ -53,10 +52,7 @@ func TestEncodeDocument(t *testing.T) {
 }
 
 func TestDecodeDocument(t *testing.T) {
-	got, err := DecodeDocument([]byte(" " + published + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(DecodeDocument([]byte(" " + published + "\n")))(t)
 	if diff := cmp.Diff(publishedDoc, got); diff != "" {
 		t.Error(diff)
 	}
@@ -157,14 +153,8 @@ func TestDocumentRoundTrip(t *testing.T) {
 		for range rapid.IntRange(0, 2).Draw(t, "hosts") {
 			doc.Hosts = append(doc.Hosts, Host{text.Draw(t, "name"), text.Draw(t, "origin")})
 		}
-		data, err := EncodeDocument(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := DecodeDocument(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(EncodeDocument(doc))(t)
+		got := testkit.Must(DecodeDocument(data))(t)
 		if diff := cmp.Diff(doc, got); diff != "" {
 			t.Fatal(diff)
 		}
@@ -184,14 +174,8 @@ func FuzzDecodeDocument(f *testing.F) {
 		if !json.Valid(data) {
 			t.Fatalf("%q is not JSON", data)
 		}
-		once, err := EncodeDocument(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := DecodeDocument(once)
-		if err != nil {
-			t.Fatal(err)
-		}
+		once := testkit.Must(EncodeDocument(doc))(t)
+		again := testkit.Must(DecodeDocument(once))(t)
 		if diff := cmp.Diff(doc, again); diff != "" {
 			t.Fatal(diff)
 		}

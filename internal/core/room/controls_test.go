@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/lab/testkit"
 )
 
 func mark(since, until int64) Mark {
@@ -107,10 +109,7 @@ func TestASetUnderControls(t *testing.T) {
 		},
 		{Name: "b", Host: "b.example", TotalActiveUsers: 9, NewUsersPerMinute: 9, Origin: "http://o", Identity: "old"},
 	}}
-	set, err := NewSet(doc, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(NewSet(doc, 3))(t)
 	c := &Controls{Version: 1, Rooms: map[string]*Control{PublicID("a"): said(), PublicID("gone"): said()}}
 	got := set.Under(c, 5, 0)
 	a := got.ByName("a")
@@ -142,14 +141,8 @@ func TestASetUnderControls(t *testing.T) {
 }
 
 func TestControlsAreReadStrictly(t *testing.T) {
-	data, err := EncodeControls(&Controls{Version: 4, Rooms: map[string]*Control{PublicID("a"): said()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := DecodeControls(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(EncodeControls(&Controls{Version: 4, Rooms: map[string]*Control{PublicID("a"): said()}}))(t)
+	again := testkit.Must(DecodeControls(data))(t)
 	if diff := cmp.Diff(said(), again.Rooms[PublicID("a")]); diff != "" {
 		t.Error(diff)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/lab/testkit"
 )
 
 func TestDocumentFaults(t *testing.T) {
@@ -157,10 +159,7 @@ func TestNewSetAtTheLimit(t *testing.T) {
 }
 
 func TestRenamed(t *testing.T) {
-	set, err := NewSet(Document{Rooms: []Settings{valid("a", "x.test", "/a"), valid("b", "x.test", "/b")}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(NewSet(Document{Rooms: []Settings{valid("a", "x.test", "/a"), valid("b", "x.test", "/b")}}, 1))(t)
 	next := Document{Rooms: []Settings{
 		valid("a", "x.test", "/a"), valid("sale", "X.test", "/b"),
 		valid("new", "x.test", "/c"),

@@ -10,6 +10,7 @@ import (
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/lab/testkit"
 )
 
 var base = time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
@@ -180,10 +181,7 @@ func TestAPlanIsAFunctionOfTime(t *testing.T) {
 func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 	e := launch()
 	e.Prequeue = 0
-	set, err := NewSet(Document{Rooms: []Settings{sale(e)}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(NewSet(Document{Rooms: []Settings{sale(e)}}, 1))(t)
 	const off = 10 * time.Second
 	ms := off.Milliseconds()
 	id := PublicID("sale")
@@ -215,10 +213,7 @@ func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 		}
 	}
 	early := launch()
-	set, err = NewSet(Document{Rooms: []Settings{sale(early)}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set = testkit.Must(NewSet(Document{Rooms: []Settings{sale(early)}}, 1))(t)
 	for now, closed := range map[int64]bool{
 		at(-10) - ms - 1: false, at(-10) - ms: true, at(-5): true, at(0): true,
 		at(0) + ms - 1: true, at(0) + ms: false,
@@ -239,10 +234,7 @@ func TestTheSmallerLimitWhileAPhaseIsUncertain(t *testing.T) {
 
 // TestControlsGoBeforeEvents: a pause and limits for now bind in an event, and it goes on after them.
 func TestControlsGoBeforeEvents(t *testing.T) {
-	set, err := NewSet(Document{Rooms: []Settings{sale(launch())}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(NewSet(Document{Rooms: []Settings{sale(launch())}}, 1))(t)
 	c := &Controls{Version: 1, Rooms: map[string]*Control{PublicID("sale"): {
 		Pause: &Pause{Mark: Mark{Since: 1, Until: at(5)}}, Limits: &Limits{
 			Mark:             Mark{Since: 1, Until: at(6)},
@@ -298,21 +290,15 @@ func TestEventsInDocuments(t *testing.T) {
 func TestAnEventWithADraw(t *testing.T) {
 	e := launch()
 	e.Shuffle = true
-	set, err := NewSet(Document{Rooms: []Settings{sale(e)}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(NewSet(Document{Rooms: []Settings{sale(e)}}, 1))(t)
 	events := set.Draws()
 	if len(events) != 1 || events[0].Room != PublicID("sale") || int64(events[0].Closes()) != at(-0.5) {
 		t.Fatalf("draws %+v", events)
 	}
 	board := func(n *draw.Notice) *draw.Board { return &draw.Board{Version: 1, Notices: []*draw.Notice{n}} }
 	published := func(after float64) *draw.Board {
-		n, err := draw.Announce(fleettime.Time(at(-60)), events[0], draw.Secret{1},
-			draw.BeaconNone).Publish(fleettime.Time(at(after)), draw.Secret{1}, nil, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := testkit.Must(draw.Announce(fleettime.Time(at(-60)), events[0], draw.Secret{1},
+			draw.BeaconNone).Publish(fleettime.Time(at(after)), draw.Secret{1}, nil, 5))(t)
 		return board(n)
 	}
 	settle := draw.Settle.Minutes()
@@ -348,10 +334,7 @@ func TestAnEventWithADraw(t *testing.T) {
 			t.Errorf("%s: edges let in from %v", c.name, spans)
 		}
 	}
-	plain, err := NewSet(Document{Rooms: []Settings{sale()}}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := testkit.Must(NewSet(Document{Rooms: []Settings{sale()}}, 2))(t)
 	if r := plain.WithDraws(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); r.Drawn == nil || r.Draw != nil {
 		t.Errorf("the event went, and who was drawn has the place no more: %+v", r)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // TestOverridesInDocuments: builds before [Overrides] wrote every override, with 0, "" or "0s" for the room's value,
@@ -66,10 +68,7 @@ func TestASettingThatEventsMayOverride(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	line.Events = true
-	data, err := EncodeDocument(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(EncodeDocument(doc))(t)
 	got, err := DecodeDocument(data)
 	line.Events = false
 	if err != nil || len(got.Validate()) == 0 {

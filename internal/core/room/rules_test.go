@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/lab/testkit"
 )
 
 func withRules(all ...Rule) Settings {
@@ -28,17 +30,9 @@ func TestRulesAreStored(t *testing.T) {
 		t.Errorf("ids are not their own: %v", ids)
 	}
 	doc := Document{Rooms: []Settings{s}}
-	if err := doc.Validate().Err(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := EncodeDocument(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := DecodeDocument(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, doc.Validate().Err())
+	data := testkit.Must(EncodeDocument(doc))(t)
+	back := testkit.Must(DecodeDocument(data))(t)
 	if d := cmp.Diff(doc.Rooms, back.Rooms); d != "" {
 		t.Error(d)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/lab/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the reference in docs/ROOMS.md anew")
@@ -83,19 +85,14 @@ func TestSettingsOfANewerBuild(t *testing.T) {
 func TestTheReferenceIsTheSchema(t *testing.T) {
 	const file, begin, end = "../../../docs/ROOMS.md",
 		"<!-- generated from internal/core/room/schema.go: make golden -->\n", "<!-- end -->\n"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(file))(t)
 	before, rest, ok := strings.Cut(string(data), begin)
 	old, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
 		t.Fatalf("%s has no table of settings", file)
 	}
 	if *rewrite {
-		if err := os.WriteFile(file, []byte(before+begin+reference()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(before+begin+reference()+end+after), 0o644))
 		return
 	}
 	if diff := cmp.Diff(reference(), old); diff != "" {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/lab/testkit"
 )
 
 func TestValidateFields(t *testing.T) {
@@ -368,9 +370,6 @@ func valid(name, host, path string) Settings {
 
 func mustSet(t testing.TB, doc Document) *Set {
 	t.Helper()
-	s, err := NewSet(doc, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewSet(doc, 1))(t)
 	return s
 }

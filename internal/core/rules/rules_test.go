@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // sample is the request of most tests.
@@ -223,10 +225,7 @@ func TestSources(t *testing.T) {
 		if _, err := Compile(expression, Sources{}); err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%s without sources: %v", expression, err)
 		}
-		r, err := Compile(expression, Sources{Unknown: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(Compile(expression, Sources{Unknown: true}))(t)
 		if n := r.Needs; !n.Geo && !n.Crawlers && len(n.Lists) == 0 {
 			t.Errorf("%s needs nothing", expression)
 		}
@@ -285,10 +284,7 @@ func TestExplain(t *testing.T) {
 		{`http.request.uri.path ne "/b"`, []string{"/B"}, "a site may read the path as /b"},
 		{`ssl`, nil, "the path can mean anything"},
 	} {
-		r, err := Compile(c.expression, sources)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(Compile(c.expression, sources))(t)
 		var s Scratch
 		s.Ask(&Request{Paths: c.paths})
 		matches, why := r.Explain(&s)
@@ -324,10 +320,7 @@ func TestBudget(t *testing.T) {
 	req := &Request{Scheme: "https", Paths: []string{"/"}, Headers: []Header{{"User-Agent", strings.Repeat("a", 16<<10)}}}
 	term := `lower(http.user_agent) contains "ab"`
 	for _, expression := range []string{"not " + term + " and not " + term, `not http.user_agent contains "ab" and ssl`} {
-		r, err := Compile(expression, sources)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(Compile(expression, sources))(t)
 		var s Scratch
 		s.Ask(req)
 		matched := 0

@@ -11,20 +11,18 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/lab/testkit"
 )
 
 func testRing(t testing.TB, rotations int) Keyring {
 	t.Helper()
 	var (
 		r   Keyring
-		err error
 		now = day.Add(-24 * time.Hour)
 		src = &stream{}
 	)
 	for range rotations {
-		if r, err = r.Rotate(now, MinRotation, src); err != nil {
-			t.Fatal(err)
-		}
+		r = testkit.Must(r.Rotate(now, MinRotation, src))(t)
 		now = now.Add(MinRotation)
 	}
 	return r
@@ -47,10 +45,7 @@ func TestNoPlaceIsLostOverTwentyRotations(t *testing.T) {
 			last = rings[len(rings)-1]
 		}
 		if last.Due(now, MinRotation) {
-			ring, err := last.Rotate(now, MinRotation, src)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ring := testkit.Must(last.Rotate(now, MinRotation, src))(t)
 			rings = append(rings, ring)
 		}
 		holder := rings[len(rings)-1]
@@ -74,16 +69,11 @@ func TestNoPlaceIsLostOverTwentyRotations(t *testing.T) {
 // time to seal them again.
 func TestATicketOutlivesItsKeyByTwoRotations(t *testing.T) {
 	s, src := scratch(5), &stream{}
-	ring, err := Keyring{}.Rotate(day, MinRotation, src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(Keyring{}.Rotate(day, MinRotation, src))(t)
 	sealed := map[fleettime.Time]string{}
 	for now := day; now < day.Add(12*MinRotation); now = now.Add(MinRotation / 4) {
 		if ring.Due(now, MinRotation) {
-			if ring, err = ring.Rotate(now, MinRotation, src); err != nil {
-				t.Fatal(err)
-			}
+			ring = testkit.Must(ring.Rotate(now, MinRotation, src))(t)
 		}
 		c := testCodec(t, ring, "tickets")
 		sealed[now] = string(c.Seal(nil, now, &Ticket{ID: 1, Joined: now}, s))
@@ -109,10 +99,7 @@ func TestWhoMissesAKeyKnowsIt(t *testing.T) {
 		if i > 0 {
 			ring = rings[i-1]
 		}
-		ring, err := ring.Rotate(day.Add(time.Duration(i)*MinRotation), MinRotation, src)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ring = testkit.Must(ring.Rotate(day.Add(time.Duration(i)*MinRotation), MinRotation, src))(t)
 		rings = append(rings, ring)
 	}
 	for have, ring := range rings {
@@ -136,10 +123,7 @@ func TestWhoMissesAKeyKnowsIt(t *testing.T) {
 }
 
 func TestRotationTooSoonIsRefused(t *testing.T) {
-	r, err := Keyring{}.Rotate(day, time.Hour, &stream{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Keyring{}.Rotate(day, time.Hour, &stream{}))(t)
 	if len(r.Keys) != 2 || r.Keys[0].SealFrom != day || r.Keys[1].SealFrom != day.Add(time.Hour) ||
 		r.Keys[0].Secret == r.Keys[1].Secret || r.Version != 1 {
 		t.Errorf("a ring begins as %+v", r)
@@ -150,10 +134,7 @@ func TestRotationTooSoonIsRefused(t *testing.T) {
 	if _, err := r.Rotate(day.Add(time.Hour), MinRotation-1, &stream{}); !errors.Is(err, ErrInterval) {
 		t.Errorf("Rotate = %v, want ErrInterval", err)
 	}
-	r2, err := r.Rotate(day.Add(time.Hour), MinRotation, &stream{n: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r2 := testkit.Must(r.Rotate(day.Add(time.Hour), MinRotation, &stream{n: 9}))(t)
 	if got := r2.Keys[2].SealFrom; got != day.Add(time.Hour+MinRotation) {
 		t.Errorf("the third key seals from %v", got)
 	}
@@ -314,14 +295,8 @@ func TestKeyringIsStoredWhole(t *testing.T) {
 	if len(r.Keys) != MaxKeys {
 		t.Fatalf("ring holds %d keys, want %d", len(r.Keys), MaxKeys)
 	}
-	data, err := EncodeKeyring(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := DecodeKeyring(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(EncodeKeyring(r))(t)
+	back := testkit.Must(DecodeKeyring(data))(t)
 	if back.Version != r.Version || !slices.Equal(back.Keys, r.Keys) {
 		t.Errorf("decoded %+v, want %+v", back, r)
 	}
@@ -346,20 +321,14 @@ func TestKeyringIsStoredWhole(t *testing.T) {
 }
 
 func FuzzDecodeKeyring(f *testing.F) {
-	data, err := EncodeKeyring(testRing(f, 2))
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := testkit.Must(EncodeKeyring(testRing(f, 2)))(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := DecodeKeyring(data)
 		if err != nil {
 			return
 		}
-		again, err := EncodeKeyring(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := testkit.Must(EncodeKeyring(r))(t)
 		if back, err := DecodeKeyring(again); err != nil || back.Version != r.Version || !slices.Equal(back.Keys, r.Keys) {
 			t.Fatalf("%+v came back as %+v, %v", r, back, err)
 		}

@@ -7,27 +7,19 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/lab/testkit"
 )
 
 // A session's key seals for a day and opens on the next, over a rotation too; then it is gone.
 func TestSessionKeysLastTwoDays(t *testing.T) {
 	now := fleettime.Time(100 * secondsOfDay * 1000)
-	ring, err := Keyring{}.Rotate(now-1, 24*time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(Keyring{}.Rotate(now-1, 24*time.Hour, rand.Reader))(t)
 	keys := func(ring Keyring, at fleettime.Time) [][32]byte {
-		out, err := ring.SessionKeys(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := testkit.Must(ring.SessionKeys(at))(t)
 		return out
 	}
 	first := keys(ring, now)[0]
-	next, err := ring.Rotate(now+secondsOfDay*1000, 24*time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := testkit.Must(ring.Rotate(now+secondsOfDay*1000, 24*time.Hour, rand.Reader))(t)
 	for _, c := range []struct {
 		ring   Keyring
 		days   fleettime.Time

@@ -15,6 +15,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // day is a fixed time for tests: 27 May 2021, 16:33:20 UTC.
@@ -33,10 +34,7 @@ func (s *stream) Read(p []byte) (int, error) {
 
 func testCodec(t testing.TB, ring Keyring, name string) *Codec {
 	t.Helper()
-	c, err := NewCodec(ring, room.IDOf(name), CookieName(name, true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(NewCodec(ring, room.IDOf(name), CookieName(name, true)))(t)
 	return c
 }
 
@@ -94,10 +92,7 @@ func TestEverySingleBitChangeIsRefused(t *testing.T) {
 	c, s := testCodec(t, testRing(t, 2), "tickets"), scratch(2)
 	tk := Ticket{ID: 7, Joined: day, Seen: 1, Flags: Returned}
 	value := c.Seal(nil, day, &tk, s)
-	raw, err := encoding.DecodeString(string(value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(encoding.DecodeString(string(value)))(t)
 	for bit := range len(raw) * 8 {
 		forged := slices.Clone(raw)
 		forged[bit/8] ^= 1 << (bit % 8)
@@ -128,10 +123,7 @@ func TestTicketOpensOnlyWhereItBelongs(t *testing.T) {
 	tk := Ticket{ID: 7, Joined: day}
 	value := string(testCodec(t, ring, "tickets").Seal(nil, day, &tk, s))
 
-	plainHTTP, err := NewCodec(ring, room.IDOf("tickets"), CookieName("tickets", false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plainHTTP := testkit.Must(NewCodec(ring, room.IDOf("tickets"), CookieName("tickets", false)))(t)
 	other := testRing(t, 1)
 	for i := range other.Keys {
 		other.Keys[i].ID = ring.Keys[len(ring.Keys)-1].ID
@@ -225,10 +217,7 @@ func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 	if err := c.Open(&got, value, scratch(8)); err != nil || got != want || got.Place() != day-1800_001 {
 		t.Errorf("Open = %+v, %v; want %+v", got, err, want)
 	}
-	raw, err := encoding.DecodeString(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(encoding.DecodeString(value))(t)
 	raw[0] = plain
 	for _, forged := range []string{
 		encoding.EncodeToString(raw),
@@ -380,10 +369,7 @@ func TestTheLowEndStaysAsShown(t *testing.T) {
 // as before.
 func TestTheSecretOfNotificationsStays(t *testing.T) {
 	now := fleettime.Time(1_800_000_000_000)
-	ring, err := Keyring{}.Rotate(now, time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(Keyring{}.Rotate(now, time.Hour, rand.Reader))(t)
 	if data, err := EncodeKeyring(ring); err != nil || strings.Contains(string(data), "push") {
 		t.Errorf("%v %v", err, strings.Contains(string(data), "push"))
 	}
@@ -392,14 +378,8 @@ func TestTheSecretOfNotificationsStays(t *testing.T) {
 	if with.Equal(ring) || !with.Newer(ring) || !with.Continues(ring) {
 		t.Error("a ring with the secret does not follow the one without")
 	}
-	next, err := with.Rotate(now.Add(time.Hour), time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := EncodeKeyring(next)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := testkit.Must(with.Rotate(now.Add(time.Hour), time.Hour, rand.Reader))(t)
+	data := testkit.Must(EncodeKeyring(next))(t)
 	back, err := DecodeKeyring(data)
 	if err != nil || !back.Equal(next) || back.Push != with.Push {
 		t.Errorf("%v %v", back.Version, err)
@@ -407,10 +387,7 @@ func TestTheSecretOfNotificationsStays(t *testing.T) {
 	without := next // as an older global would make it
 	without.Push = Secret{}
 	without.Version += 5
-	other, err := Keyring{}.Rotate(now.Add(time.Minute), time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(Keyring{}.Rotate(now.Add(time.Minute), time.Hour, rand.Reader))(t)
 	for name, pair := range map[string][2]Keyring{
 		"older": {ring, with}, "newer": {with, without},
 		"foreign": {with, other},

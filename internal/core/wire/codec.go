@@ -4,17 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
-	"vestibule/internal/core/wire/wirepb"
+	"vestibule/internal/core/wire/pb"
 )
 
 // ErrVersion reports a message of an unsupported protocol version.
@@ -27,78 +28,121 @@ const (
 	maxExpirys = 1 << 14
 )
 
-// EncodeReport encodes a report.
-func EncodeReport(m *Report) ([]byte, error) { return proto.Marshal(packReport(m)) }
+// versionField is the number of the protocol version in every message that is sent or stored.
+const versionField = 1
 
-func packReport(m *Report) *wirepb.Report {
-	p := &wirepb.Report{
-		Version: Version, From: m.From, Instance: m.Instance, LeaseEpoch: m.LeaseEpoch, Seq: m.Seq, Part: m.Part,
-		Parts: m.Parts, SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)),
-		Seen: packTerm(m.Seen), Acked: m.Acked, Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving,
-		CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members, ClusterId: m.ClusterID, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges,
-		Stop: packStop(&m.Stop), Stored: m.Stored, Settles: m.Settles, CertificateEndS: m.CertificateEnd,
-		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
-	}
-	for i := range m.Rooms {
-		p.Rooms[i] = packRoomReport(&m.Rooms[i])
-	}
-	for _, e := range m.Edges[:min(len(m.Edges), MaxReportedEdges)] {
-		p.Edges = append(p.Edges, &wirepb.ToldEdge{
-			Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease),
-			CertificateEndS: e.CertificateEnd,
-		})
-	}
-	return p
+func version[M any]() pb.Field[M] {
+	return pb.Number(versionField, pb.Varint, func(*M) uint64 { return Version }, func(_ *M, n uint64) error {
+		if n != Version {
+			return fmt.Errorf("%w: %d", ErrVersion, n)
+		}
+		return nil
+	})
 }
 
-// DecodeReport decodes a report. The error names the field and the rule; it is ErrVersion for another protocol version.
-func DecodeReport(data []byte) (*Report, error) {
-	var p wirepb.Report
-	if err := proto.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
+// decode decodes a message that begins with its version. Errors begin with what the message is.
+func decode[M any](what string, c pb.Codec[M], data []byte) (*M, error) {
+	m := new(M)
+	if err := c.Decode(m, data); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return unpackReport(&p)
-}
-
-func unpackReport(p *wirepb.Report) (*Report, error) {
-	if p.GetVersion() != Version {
-		return nil, fmt.Errorf("report: %w: %d", ErrVersion, p.GetVersion())
-	}
-	m := &Report{
-		From: p.From, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs),
-		Seen: unpackTerm(p.Seen), Acked: p.Acked, Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving,
-		CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
-		Members: p.Members, ClusterID: p.ClusterId, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
-		Stored: p.Stored, Settles: p.Settles, CertificateEnd: p.CertificateEndS, Stop: unpackStop(p.Stop),
-	}
-	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	for _, e := range p.Edges[:min(len(p.Edges), MaxReportedEdges)] {
-		if CheckName(e.Name) == nil {
-			m.Edges = append(m.Edges, EdgeStatus{
-				e.Name, shown(e.Build), shown(e.State), time.Duration(e.HeardMs) * time.Millisecond,
-				time.Duration(e.LeaseMs) * time.Millisecond, e.CertificateEndS,
-			})
-		}
-	}
-	if n := len(p.Succeeds); n > MaxSucceeds {
-		return nil, fmt.Errorf("report: succeeds: at most %d, got %d", MaxSucceeds, n)
-	}
-	if p.AsOfBoundNs > math.MaxInt64 {
-		return nil, fmt.Errorf("report: as_of_bound: must be at most %d ns, got %d", int64(math.MaxInt64), p.AsOfBoundNs)
-	}
-	if len(p.Rooms) > 0 {
-		m.Rooms = make([]RoomReport, len(p.Rooms))
-	}
-	for i, r := range p.Rooms {
-		if err := unpackRoomReport(&m.Rooms[i], r); err != nil {
-			return nil, fmt.Errorf("report: rooms[%d]: %w", i, err)
-		}
+	if first, _, _ := protowire.ConsumeTag(data); first != versionField {
+		return nil, fmt.Errorf("%s: %w: 0", what, ErrVersion)
 	}
 	return m, nil
+}
+
+// EncodeReport encodes a report.
+func EncodeReport(m *Report) []byte { return reportCodec.Append(nil, m) }
+
+// DecodeReport decodes a report. The error names the field and the rule; it is ErrVersion for another protocol version.
+func DecodeReport(data []byte) (*Report, error) { return decode("report", reportCodec, data) }
+
+var reportCodec = pb.Check(reportFields, func(m *Report) error {
+	m.Edges = slices.DeleteFunc(m.Edges[:min(len(m.Edges), MaxReportedEdges)], func(e EdgeStatus) bool {
+		return CheckName(e.Name) != nil
+	})
+	if n := len(m.Succeeds); n > MaxSucceeds {
+		return fmt.Errorf("succeeds: at most %d, got %d", MaxSucceeds, n)
+	}
+	return checkHead(m.From, m.Part, m.Parts)
+})
+
+var reportFields = pb.Message[Report]{
+	version[Report](),
+	pb.String(2, func(m *Report) *string { return &m.From }),
+	pb.Fixed(3, func(m *Report) *uint64 { return &m.Instance }),
+	pb.Int(4, func(m *Report) *uint64 { return &m.LeaseEpoch }),
+	pb.Int(5, func(m *Report) *uint64 { return &m.Seq }),
+	pb.Int(6, func(m *Report) *uint32 { return &m.Part }),
+	pb.Int(7, func(m *Report) *uint32 { return &m.Parts }),
+	pb.Signed(8, func(m *Report) *fleettime.Mono { return &m.Sent }),
+	pb.Int(9, func(m *Report) *fleettime.Time { return &m.AsOf }),
+	pb.Sub(10, "", termFields, nil, func(m *Report) *Term { return &m.Seen }),
+	pb.Int(11, func(m *Report) *uint64 { return &m.Acked }),
+	pb.Bool(12, func(m *Report) *bool { return &m.Join }),
+	pb.Bool(13, func(m *Report) *bool { return &m.Final }),
+	pb.Bool(14, func(m *Report) *bool { return &m.Bye }),
+	pb.Bool(15, func(m *Report) *bool { return &m.Blank }),
+	pb.Repeated(16, "rooms", maxRooms, roomReportCodec, func(m *Report) *[]RoomReport { return &m.Rooms }),
+	nanos(17, "as_of_bound", func(m *Report) *time.Duration { return &m.AsOfBound }),
+	pb.Bool(18, func(m *Report) *bool { return &m.Recovering }),
+	pb.List(19, pb.Fixed64, func(m *Report) *[]uint64 { return &m.Succeeds }),
+	pb.Int(24, func(m *Report) *uint64 { return &m.Members }),
+	pb.Fixed(25, func(m *Report) *uint64 { return &m.ClusterID }),
+	pb.Bool(26, func(m *Report) *bool { return &m.Leaving }),
+	text(27, func(m *Report) *string { return &m.Build }),
+	pb.Repeated(28, "edges", math.MaxInt, edgeFields, func(m *Report) *[]EdgeStatus { return &m.Edges }),
+	pb.Int(29, func(m *Report) *uint32 { return &m.EdgesN }),
+	pb.Bool(30, func(m *Report) *bool { return &m.TellsEdges }),
+	pb.Int(32, func(m *Report) *fleettime.Time { return &m.CountsSince }),
+	pb.Sub(33, "", stopFields, stops, func(m *Report) *stop.Stop { return &m.Stop }),
+	pb.Int(40, func(m *Report) *uint64 { return &m.Stored }),
+	pb.Bool(41, func(m *Report) *bool { return &m.Settles }),
+	pb.Int(42, func(m *Report) *int64 { return &m.CertificateEnd }),
+}
+
+var termFields = pb.Message[Term]{
+	pb.Int(1, func(t *Term) *uint64 { return &t.N }),
+	pb.Fixed(2, func(t *Term) *uint64 { return &t.Nonce }),
+}
+
+var edgeFields = pb.Message[EdgeStatus]{
+	pb.String(1, func(e *EdgeStatus) *string { return &e.Name }),
+	text(2, func(e *EdgeStatus) *string { return &e.Build }),
+	text(3, func(e *EdgeStatus) *string { return &e.State }),
+	millis(4, func(e *EdgeStatus) *time.Duration { return &e.Heard }),
+	millis(5, func(e *EdgeStatus) *time.Duration { return &e.Lease }),
+	pb.Int(6, func(e *EdgeStatus) *int64 { return &e.CertificateEnd }),
+}
+
+// stopFields encode a stop for display. A reason of a newer build stays one that this build cannot name.
+var stopFields = pb.Message[stop.Stop]{
+	pb.Number(1, pb.Varint, func(s *stop.Stop) uint64 { return uint64(s.Reason) }, func(s *stop.Stop, n uint64) error {
+		s.Reason = stop.Reason(min(n, math.MaxUint8))
+		return nil
+	}),
+	pb.Int(2, func(s *stop.Stop) *fleettime.Time { return &s.Since }),
+	pb.Int(3, func(s *stop.Stop) *fleettime.Time { return &s.Until }),
+	text(4, func(s *stop.Stop) *string { return &s.Centre }),
+	text(5, func(s *stop.Stop) *string { return &s.Edge }),
+	pb.Fixed(6, func(s *stop.Stop) *uint64 { return &s.Instance }),
+	pb.Bool(7, func(s *stop.Stop) *bool { return &s.Ended }),
+}
+
+func stops(s *stop.Stop) bool { return !s.OK() }
+
+// text is a text for display.
+func text[M any](number protowire.Number, at func(*M) *string) pb.Field[M] {
+	return pb.Custom(number, func(b []byte, m *M) []byte {
+		if s := shown(*at(m)); s != "" {
+			b = protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), s)
+		}
+		return b
+	}, func(m *M, data []byte) error {
+		*at(m) = shown(string(data))
+		return nil
+	})
 }
 
 // shown returns a text for display, or "" if it is not printable: a bad text is no reason to refuse a report.
@@ -109,174 +153,190 @@ func shown(s string) string {
 	return s
 }
 
-// millis returns d in milliseconds, clamped to the range of the field.
-func millis(d time.Duration) uint32 {
-	return uint32(max(0, min(d.Milliseconds(), math.MaxUint32)))
+// nanos is a time in nanoseconds, at least 0.
+func nanos[M any](number protowire.Number, name string, at func(*M) *time.Duration) pb.Field[M] {
+	return pb.Number(number, pb.Varint, func(m *M) uint64 { return uint64(max(0, *at(m))) }, func(m *M, n uint64) error {
+		if n > math.MaxInt64 {
+			return fmt.Errorf("%s: must be at most %d ns, got %d", name, int64(math.MaxInt64), n)
+		}
+		*at(m) = time.Duration(n)
+		return nil
+	})
 }
 
-func checkHead(name string, part, parts uint32, rooms int) error {
+// millis is a time in milliseconds, clamped to 32 bits.
+func millis[M any](number protowire.Number, at func(*M) *time.Duration) pb.Field[M] {
+	return pb.Number(number, pb.Varint, func(m *M) uint64 {
+		return uint64(max(0, min((*at(m)).Milliseconds(), math.MaxUint32)))
+	}, func(m *M, n uint64) error {
+		*at(m) = time.Duration(uint32(n)) * time.Millisecond
+		return nil
+	})
+}
+
+func checkHead(name string, part, parts uint32) error {
 	switch {
 	case name == "" || len(name) > maxName:
 		return fmt.Errorf("name: must have 1 to %d bytes, got %d", maxName, len(name))
 	case parts == 0 || parts > MaxParts || part >= parts:
 		return fmt.Errorf("part: must be below parts, and parts 1 to %d, got %d of %d", MaxParts, part, parts)
-	case rooms > maxRooms:
-		return fmt.Errorf("rooms: at most %d, got %d", maxRooms, rooms)
 	}
 	return nil
 }
 
-// packStop returns nil if visitors enter.
-func packStop(s *stop.Stop) *wirepb.Stop {
-	if s.OK() {
-		return nil
+// check holds that sums of the numbers do not overflow.
+func (c PermitCounts) check() error {
+	if s, r := uint64(c.Sessions), uint64(c.Rate); max(s, r) > MaxPermits {
+		return fmt.Errorf("must be at most %d permits, got %d and %d", int64(MaxPermits), s, r)
 	}
-	return &wirepb.Stop{
-		Reason: uint32(s.Reason), SinceMs: int64(s.Since), UntilMs: int64(s.Until), DataCenter: shown(s.Centre),
-		Edge: shown(s.Edge), Instance: s.Instance, Ended: s.Ended,
-	}
+	return nil
 }
 
-// unpackStop reads a stop for display. A reason of a newer build stays one that this build cannot name.
-func unpackStop(p *wirepb.Stop) stop.Stop {
-	if p == nil {
-		return stop.Stop{}
+// roomReport is a RoomReport as encoded: with lists as columns, and without zeros at the end of counts.
+type roomReport struct {
+	*RoomReport
+	moves    moveColumns
+	held     []int64 // join times: the first absolute, the others as differences
+	minutes  []fleettime.Time
+	arrivals []uint64
+	outcomes estimate.Outcomes
+	counts   history.Counts
+	told     *Sums
+}
+
+// roomReports is the codec of a RoomReport, which is not copied: every snapshot encodes all of them.
+type roomReports struct{}
+
+var roomReportCodec pb.Codec[RoomReport] = roomReports{}
+
+// Append implements [pb.Codec].
+func (roomReports) Append(b []byte, r *RoomReport) []byte {
+	p := roomReport{
+		RoomReport: r, moves: packMoves(r.FirstMove, r.Moves), outcomes: packOutcomes(r.Outcomes), counts: r.Counts.Trim(),
 	}
-	return stop.Stop{
-		Reason: stop.Reason(min(p.Reason, math.MaxUint8)), Since: fleettime.Time(p.SinceMs), Until: fleettime.Time(p.UntilMs),
-		Centre: shown(p.DataCenter), Edge: shown(p.Edge), Instance: p.Instance, Ended: p.Ended,
-	}
-}
-
-func packTerm(t Term) *wirepb.Term { return &wirepb.Term{N: t.N, Nonce: t.Nonce} }
-
-func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonce()} }
-
-// unpackCounts checks numbers of permits, so that sums of them do not overflow.
-func unpackCounts(sessions, rate uint64) (PermitCounts, error) {
-	if max(sessions, rate) > MaxPermits {
-		return PermitCounts{}, fmt.Errorf("must be at most %d permits, got %d and %d", int64(MaxPermits), sessions, rate)
-	}
-	return PermitCounts{Sessions: int64(sessions), Rate: int64(rate)}, nil
-}
-
-func packRoomReport(r *RoomReport) *wirepb.RoomReport {
-	p := new(roomBuffer).pack(r)
-	p.Sessions = packSessions(r.Sessions)
-	return p
-}
-
-// roomBuffer is the memory of a packed RoomReport.
-type roomBuffer struct {
-	report wirepb.RoomReport
-	moves  wirepb.Moves
-}
-
-// pack packs r without its sessions. The result is valid until the next call.
-func (b *roomBuffer) pack(r *RoomReport) *wirepb.RoomReport {
-	p := &b.report
-	p.Reset()
-	p.Room, p.Gen, p.Reconstructed = uint64(r.Room), r.Gen, r.Reconstructed
-	p.SessionsGranted, p.SessionsReturned, p.Spent, p.Idle = r.Permits.Sessions.Granted, r.Permits.Sessions.Returned,
-		r.Spent, r.Idle
-	p.RateGranted, p.RateReturned, p.RateIdle, p.RateOwed, p.RateUsed = r.Permits.Rate.Granted, r.Permits.Rate.Returned,
-		r.RateIdle, r.RateOwed, r.RateUsed
-	p.Renewed, p.RenewCeil, p.Moves = r.Renewed, r.RenewCeil, fillMoves(&b.moves, r.FirstMove, r.Moves)
-	p.Want, p.HeldPeople = r.Want, r.HeldPeople
-	p.Active, p.Admitted, p.Joined, p.Entered = r.Active, r.Admitted, r.Joined, r.Entered
-	p.Waiting, p.Movers, p.Overcommit, p.Ends = packLine(r.Waiting), r.Movers, r.Overcommit, packEnds(r.Ends)
-	p.Pending, p.Outcomes, p.Counts, p.Copied = packLine(r.Pending), packOutcomes(r.Outcomes), r.Counts.Trim(),
-		packLines(r.Copied)
-	p.Passes, p.Callable, p.SiteDown, p.Overdue = packPasses(&r.Passes), r.Callable, r.SiteDown, r.Overdue
-	p.BoundSessions, p.BoundRate, p.Removed = uint64(r.Bound.Sessions), uint64(r.Bound.Rate), r.Removed
 	if t := r.Forwarded; t != nil {
-		p.Told = &wirepb.Sums{Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered, Counts: t.Counts.Trim()}
+		p.told = &Sums{t.Admitted, t.Joined, t.Entered, t.Counts.Trim()}
 	}
 	if n := len(r.HeldJoined); n > 0 {
-		p.HeldJoinedMs = make([]int64, n)
+		p.held = make([]int64, n)
 		last := fleettime.Time(0)
 		for i, t := range r.HeldJoined {
-			p.HeldJoinedMs[i] = int64(t - last)
+			p.held[i] = int64(t - last)
 			last = t
 		}
 	}
 	for _, m := range r.Arrivals {
-		p.ArrivalsMinuteMs = append(p.ArrivalsMinuteMs, int64(m.Start))
-		p.ArrivalsN = append(p.ArrivalsN, m.N)
+		p.minutes, p.arrivals = append(p.minutes, m.Start), append(p.arrivals, m.N)
 	}
-	return p
+	return roomReportFields.Append(b, &p)
 }
 
-func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
-	*r = RoomReport{
-		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Reconstructed: p.GetReconstructed(),
-		Permits: Permits{
-			Sessions: Allocation{Granted: p.GetSessionsGranted(), Returned: p.GetSessionsReturned()},
-			Rate:     Allocation{Granted: p.GetRateGranted(), Returned: p.GetRateReturned()},
-		},
-		Spent: p.GetSpent(), Idle: p.GetIdle(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(),
-		RateUsed: p.GetRateUsed(), Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(), Want: p.GetWant(),
-		HeldPeople: p.GetHeldPeople(), Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(),
-		Entered: p.GetEntered(), Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(),
-		SiteDown: min(p.GetSiteDown(), math.MaxInt32), Overdue: p.GetOverdue(), Removed: p.GetRemoved(),
+// Decode implements [pb.Codec].
+func (roomReports) Decode(r *RoomReport, data []byte) error {
+	p := roomReport{RoomReport: r}
+	err := roomReportFields.Decode(&p, data)
+	if err != nil {
+		return err
 	}
-	r.Passes = unpackPasses(p.GetPasses())
-	var err error
-	if r.Bound, err = unpackCounts(p.GetBoundSessions(), p.GetBoundRate()); err != nil {
+	r.SiteDown = min(r.SiteDown, math.MaxInt32)
+	if err := r.Bound.check(); err != nil {
 		return fmt.Errorf("bound: %w", err)
 	}
-	if r.Sessions, err = unpackSessions(p.GetSessions()); err != nil {
+	r.FirstMove = p.moves.first
+	if r.Moves, err = unpackMoves(&p.moves); err != nil {
 		return err
-	}
-	if r.FirstMove, r.Moves, err = unpackMoves(p.GetMoves()); err != nil {
-		return err
-	}
-	if r.Ends, err = unpackEnds(p.GetEnds()); err != nil {
-		return err
-	}
-	if r.Copied, err = unpackLines(p.GetCopied()); err != nil {
-		return fmt.Errorf("copied: %w", err)
 	}
 	if n := len(r.RateUsed); n > MaxRateUsed {
 		return fmt.Errorf("rate_used: at most %d seconds, got %d", MaxRateUsed, n)
 	}
-	if n := len(p.GetHeldJoinedMs()); n > MaxHeld {
+	if n := len(p.held); n > MaxHeld {
 		return fmt.Errorf("held_joined: at most %d, got %d", MaxHeld, n)
 	}
 	last := int64(0)
-	for _, d := range p.GetHeldJoinedMs() {
+	for _, d := range p.held {
 		last += d
 		if len(r.HeldJoined) > 0 && d < 0 {
 			return errors.New("held_joined: join times must not decrease")
 		}
 		r.HeldJoined = append(r.HeldJoined, fleettime.Time(last))
 	}
-	if r.Waiting, err = unpackLine(p.GetWaiting()); err != nil {
-		return fmt.Errorf("waiting: %w", err)
-	}
-	if r.Pending, err = unpackLine(p.GetPending()); err != nil {
-		return fmt.Errorf("pending: %w", err)
-	}
-	if n := len(p.GetOutcomes()); n > estimate.OutcomesLen {
+	if n := len(p.outcomes); n > estimate.OutcomesLen {
 		return fmt.Errorf("outcomes: at most %d, got %d", estimate.OutcomesLen, n)
 	} else if n > 0 {
 		r.Outcomes = make(estimate.Outcomes, estimate.OutcomesLen)
-		copy(r.Outcomes, p.GetOutcomes())
+		copy(r.Outcomes, p.outcomes)
 	}
-	if r.Counts = p.GetCounts(); len(r.Counts) > history.NumCounts {
+	if r.Counts = p.counts; len(r.Counts) > history.NumCounts {
 		return fmt.Errorf("counts: at most %d, got %d", history.NumCounts, len(r.Counts))
 	}
-	if t := p.GetTold(); t != nil {
-		if len(t.Counts) > history.NumCounts {
-			return fmt.Errorf("told: at most %d counts, got %d", history.NumCounts, len(t.Counts))
-		}
-		r.Forwarded = &Sums{t.Admitted, t.Joined, t.Entered, t.Counts}
+	if r.Forwarded = p.told; r.Forwarded != nil && len(r.Forwarded.Counts) > history.NumCounts {
+		return fmt.Errorf("told: at most %d counts, got %d", history.NumCounts, len(r.Forwarded.Counts))
 	}
-	if len(p.GetArrivalsMinuteMs()) != len(p.GetArrivalsN()) || len(p.GetArrivalsN()) > MaxMinutes {
+	if len(p.minutes) != len(p.arrivals) || len(p.arrivals) > MaxMinutes {
 		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)
 	}
-	for i, t := range p.GetArrivalsMinuteMs() {
-		r.Arrivals = append(r.Arrivals, Minute{Start: fleettime.Time(t), N: p.GetArrivalsN()[i]})
+	for i, t := range p.minutes {
+		r.Arrivals = append(r.Arrivals, Minute{Start: t, N: p.arrivals[i]})
 	}
 	return nil
+}
+
+func packOutcomes(o estimate.Outcomes) estimate.Outcomes {
+	for n := len(o); n > 0; n-- {
+		if o[n-1] != 0 {
+			return o[:n:n]
+		}
+	}
+	return nil
+}
+
+var sumsFields = pb.Message[Sums]{
+	pb.Int(1, func(s *Sums) *uint64 { return &s.Admitted }),
+	pb.Int(2, func(s *Sums) *uint64 { return &s.Joined }),
+	pb.Int(3, func(s *Sums) *uint64 { return &s.Entered }),
+	pb.List(4, pb.Varint, func(s *Sums) *history.Counts { return &s.Counts }),
+}
+
+var roomReportFields = pb.Message[roomReport]{
+	pb.Fixed(1, func(r *roomReport) *room.ID { return &r.Room }),
+	pb.Int(2, func(r *roomReport) *uint64 { return &r.Gen }),
+	pb.Int(3, func(r *roomReport) *uint64 { return &r.Permits.Sessions.Granted }),
+	pb.Int(4, func(r *roomReport) *uint64 { return &r.Permits.Sessions.Returned }),
+	pb.Int(5, func(r *roomReport) *uint64 { return &r.Spent }),
+	pb.Int(6, func(r *roomReport) *uint64 { return &r.Idle }),
+	pb.Int(7, func(r *roomReport) *uint64 { return &r.Permits.Rate.Granted }),
+	pb.Int(8, func(r *roomReport) *uint64 { return &r.Permits.Rate.Returned }),
+	pb.Int(9, func(r *roomReport) *uint64 { return &r.RateIdle }),
+	pb.Int(10, func(r *roomReport) *uint64 { return &r.Renewed }),
+	pb.Int(11, func(r *roomReport) *uint64 { return &r.RenewCeil }),
+	sessions(12, func(r *roomReport) *[]Expiry { return &r.Sessions }),
+	pb.Sub(13, "", moveFields, (*moveColumns).any, func(r *roomReport) *moveColumns { return &r.moves }),
+	pb.Int(14, func(r *roomReport) *uint64 { return &r.Want }),
+	pb.Int(15, func(r *roomReport) *uint64 { return &r.HeldPeople }),
+	pb.List(16, pb.Zigzag, func(r *roomReport) *[]int64 { return &r.held }),
+	pb.Int(17, func(r *roomReport) *uint64 { return &r.Active }),
+	pb.Int(18, func(r *roomReport) *uint64 { return &r.Admitted }),
+	pb.Int(19, func(r *roomReport) *uint64 { return &r.Joined }),
+	pb.Int(20, func(r *roomReport) *uint64 { return &r.Entered }),
+	histogram(21, "waiting", func(r *roomReport) *estimate.Histogram { return &r.Waiting }),
+	pb.List(22, pb.Varint, func(r *roomReport) *[]fleettime.Time { return &r.minutes }),
+	pb.List(23, pb.Varint, func(r *roomReport) *[]uint64 { return &r.arrivals }),
+	pb.Int(24, func(r *roomReport) *uint64 { return &r.RateOwed }),
+	pb.Bool(25, func(r *roomReport) *bool { return &r.Reconstructed }),
+	pb.Int(26, func(r *roomReport) *uint64 { return &r.Movers }),
+	pb.Int(27, func(r *roomReport) *uint64 { return &r.Overcommit }),
+	ends(28, func(r *roomReport) *[]End { return &r.Ends }),
+	pb.List(30, pb.Varint, func(r *roomReport) *estimate.Outcomes { return &r.outcomes }),
+	histogram(31, "pending", func(r *roomReport) *estimate.Histogram { return &r.Pending }),
+	lines(36, "copied", func(r *roomReport) *[]Line { return &r.Copied }),
+	pb.List(37, pb.Varint, func(r *roomReport) *[]uint32 { return &r.RateUsed }),
+	pb.Sub(38, "", passesFields, granted, func(r *roomReport) *Passes { return &r.Passes }),
+	pb.Int(39, func(r *roomReport) *uint64 { return &r.Callable }),
+	pb.List(40, pb.Varint, func(r *roomReport) *history.Counts { return &r.counts }),
+	pb.Int(41, func(r *roomReport) *uint64 { return &r.SiteDown }),
+	pb.Signed(42, func(r *roomReport) *int64 { return &r.Overdue }),
+	pb.Int(50, func(r *roomReport) *int64 { return &r.Bound.Sessions }),
+	pb.Int(51, func(r *roomReport) *int64 { return &r.Bound.Rate }),
+	pb.Pointer(52, "", sumsFields, func(r *roomReport) **Sums { return &r.told }),
+	pb.Bool(53, func(r *roomReport) *bool { return &r.Removed }),
 }

@@ -5,196 +5,200 @@ import (
 	"math"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/wire/wirepb"
+	"vestibule/internal/core/stop"
+	"vestibule/internal/core/wire/pb"
 )
 
 // EncodeGrant encodes a grant.
-func EncodeGrant(g *Grant) ([]byte, error) {
-	p := &wirepb.Grant{
-		Version: Version, To: g.To, Instance: g.Instance, LeaseEpoch: g.LeaseEpoch, From: packTerm(g.From), Seq: g.Seq,
-		Part: g.Part, Parts: g.Parts, Acked: g.Acked, Told: g.Forwarded, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)),
-		AtMs: int64(g.At), AtBoundNs: uint64(max(0, g.AtBound)), LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess,
-		Twin: g.Twin, Baseline: g.Baseline, Handshake: wirepb.Handshake(g.Handshake) + 1, WatermarkMs: int64(g.Watermark),
-		Members: g.Members, Standing: uint32(g.Standing), ClusterId: g.ClusterID, Stop: packStop(&g.Stop),
-		Folder: uint32(g.Folder), Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
-	}
-	for i := range g.Rooms {
-		r := &g.Rooms[i]
-		p.Rooms[i] = &wirepb.RoomGrant{
-			Room: uint64(r.Room), Gen: r.Gen, RenewCeil: r.RenewCeil, LifeS: r.Life,
-			SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned,
-			SessionsKeep: r.Permits.Sessions.Keep, RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned,
-			RateKeep: r.Permits.Rate.Keep, View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends),
-			Lines: packLines(r.Lines), Passes: packPasses(&r.Passes), BoundSessions: uint64(r.Bound.Sessions),
-			BoundRate: uint64(r.Bound.Rate), Drop: r.Drop,
-		}
-	}
-	return proto.Marshal(p)
-}
+func EncodeGrant(g *Grant) []byte { return grantCodec.Append(nil, g) }
 
 // DecodeGrant decodes a grant; errors are as in DecodeReport.
-func DecodeGrant(data []byte) (*Grant, error) {
-	var p wirepb.Grant
-	if err := proto.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("grant: %w", err)
-	}
-	if p.Version != Version {
-		return nil, fmt.Errorf("grant: %w: %d", ErrVersion, p.Version)
-	}
-	if err := checkHead(p.To, p.Part, p.Parts, len(p.Rooms)); err != nil {
-		return nil, fmt.Errorf("grant: %w", err)
-	}
-	if p.Handshake < wirepb.Handshake_HANDSHAKE_ADOPTED || p.Handshake > wirepb.Handshake_HANDSHAKE_DEAD {
-		return nil, fmt.Errorf("grant: handshake: unknown %d", p.Handshake)
-	}
-	for _, d := range []struct {
-		name string
-		ns   uint64
-	}{{"dwell", p.DwellNs}, {"at_bound", p.AtBoundNs}, {"lease", p.LeaseNs}} {
-		if d.ns > math.MaxInt64 {
-			return nil, fmt.Errorf("grant: %s: must be at most %d ns, got %d", d.name, int64(math.MaxInt64), d.ns)
-		}
-	}
-	g := &Grant{
-		To: p.To, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part,
-		Parts: p.Parts, Acked: p.Acked, Forwarded: p.Told, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs),
-		At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtBoundNs), Lease: time.Duration(p.LeaseNs), Guess: p.Guess,
-		Twin: p.Twin, Baseline: p.Baseline, Handshake: Handshake(p.Handshake - 1), Watermark: fleettime.Time(p.WatermarkMs),
-		Members: p.Members, Standing: Standing(p.Standing), ClusterID: p.ClusterId, Stop: unpackStop(p.Stop),
-		Folder: Folder(p.Folder),
-	}
-	if len(p.Rooms) > 0 {
-		g.Rooms = make([]RoomGrant, len(p.Rooms))
-	}
-	for i, r := range p.Rooms {
-		g.Rooms[i] = RoomGrant{
-			Room: room.ID(r.GetRoom()), Gen: r.GetGen(), RenewCeil: r.GetRenewCeil(), Life: r.GetLifeS(),
-			Permits: Permits{
-				Sessions: Allocation{Granted: r.GetSessionsGranted(), Returned: r.GetSessionsReturned(), Keep: r.GetSessionsKeep()},
-				Rate:     Allocation{Granted: r.GetRateGranted(), Returned: r.GetRateReturned(), Keep: r.GetRateKeep()},
-			},
-			Confirmed: r.GetConfirmed(), Passes: unpackPasses(r.GetPasses()), Drop: r.GetDrop(),
-		}
-		var err error
-		if g.Rooms[i].Bound, err = unpackCounts(r.GetBoundSessions(), r.GetBoundRate()); err != nil {
-			return nil, fmt.Errorf("grant: rooms[%d]: bound: %w", i, err)
-		}
-		if g.Rooms[i].View, err = unpackView(r.GetView()); err != nil {
-			return nil, fmt.Errorf("grant: rooms[%d]: view: %w", i, err)
-		}
-		if g.Rooms[i].Ends, err = unpackEnds(r.GetEnds()); err != nil {
-			return nil, fmt.Errorf("grant: rooms[%d]: %w", i, err)
-		}
-		if g.Rooms[i].Lines, err = unpackLines(r.GetLines()); err != nil {
-			return nil, fmt.Errorf("grant: rooms[%d]: %w", i, err)
-		}
-	}
-	return g, nil
+func DecodeGrant(data []byte) (*Grant, error) { return decode("grant", grantCodec, data) }
+
+// grant is a Grant as encoded: with a handshake that is never 0.
+type grant struct {
+	Grant
+	handshake uint32
 }
 
-func packOutcomes(o estimate.Outcomes) []uint64 {
-	for n := len(o); n > 0; n-- {
-		if o[n-1] != 0 {
-			return o[:n:n]
+var grantCodec = pb.Convert(grantFields, func(g *Grant) grant { return grant{*g, uint32(g.Handshake) + 1} },
+	func(p *grant) (Grant, error) {
+		if p.handshake < 1 || p.handshake > uint32(Dead)+1 {
+			return p.Grant, fmt.Errorf("handshake: unknown %d", p.handshake)
 		}
+		p.Handshake = Handshake(p.handshake - 1)
+		return p.Grant, checkHead(p.To, p.Part, p.Parts)
+	})
+
+var grantFields = pb.Message[grant]{
+	version[grant](),
+	pb.String(2, func(g *grant) *string { return &g.To }),
+	pb.Fixed(3, func(g *grant) *uint64 { return &g.Instance }),
+	pb.Int(4, func(g *grant) *uint64 { return &g.LeaseEpoch }),
+	pb.Sub(5, "", termFields, nil, func(g *grant) *Term { return &g.From }),
+	pb.Int(6, func(g *grant) *uint64 { return &g.Seq }),
+	pb.Int(7, func(g *grant) *uint32 { return &g.Part }),
+	pb.Int(8, func(g *grant) *uint32 { return &g.Parts }),
+	pb.Int(9, func(g *grant) *uint64 { return &g.Acked }),
+	pb.Signed(10, func(g *grant) *fleettime.Mono { return &g.Echo }),
+	nanos(11, "dwell", func(g *grant) *time.Duration { return &g.Dwell }),
+	pb.Int(12, func(g *grant) *fleettime.Time { return &g.At }),
+	nanos(13, "at_bound", func(g *grant) *time.Duration { return &g.AtBound }),
+	nanos(14, "lease", func(g *grant) *time.Duration { return &g.Lease }),
+	pb.Bool(15, func(g *grant) *bool { return &g.Baseline }),
+	pb.Int(16, func(g *grant) *uint32 { return &g.handshake }),
+	pb.Int(17, func(g *grant) *fleettime.Time { return &g.Watermark }),
+	pb.Repeated(18, "rooms", maxRooms, roomGrantCodec, func(g *grant) *[]RoomGrant { return &g.Rooms }),
+	pb.Bool(19, func(g *grant) *bool { return &g.Guess }),
+	pb.Bool(20, func(g *grant) *bool { return &g.Twin }),
+	pb.Int(24, func(g *grant) *uint64 { return &g.Members }),
+	pb.Int(25, func(g *grant) *Standing { return &g.Standing }),
+	pb.Fixed(26, func(g *grant) *uint64 { return &g.ClusterID }),
+	pb.Sub(28, "", stopFields, stops, func(g *grant) *stop.Stop { return &g.Stop }),
+	pb.Int(29, func(g *grant) *uint64 { return &g.Forwarded }),
+	pb.Int(40, func(g *grant) *Folder { return &g.Folder }),
+}
+
+var roomGrantCodec = pb.Check(roomGrantFields, func(r *RoomGrant) error {
+	if err := r.Bound.check(); err != nil {
+		return fmt.Errorf("bound: %w", err)
 	}
 	return nil
+})
+
+var roomGrantFields = pb.Message[RoomGrant]{
+	pb.Fixed(1, func(r *RoomGrant) *room.ID { return &r.Room }),
+	pb.Int(2, func(r *RoomGrant) *uint64 { return &r.Gen }),
+	pb.Int(3, func(r *RoomGrant) *uint64 { return &r.Permits.Sessions.Granted }),
+	pb.Int(4, func(r *RoomGrant) *uint64 { return &r.Permits.Rate.Granted }),
+	pb.Int(5, func(r *RoomGrant) *uint64 { return &r.RenewCeil }),
+	pb.Int(6, func(r *RoomGrant) *uint32 { return &r.Life }),
+	pb.Int(7, func(r *RoomGrant) *uint64 { return &r.Permits.Sessions.Keep }),
+	pb.Int(8, func(r *RoomGrant) *uint64 { return &r.Permits.Rate.Keep }),
+	pb.Int(9, func(r *RoomGrant) *uint64 { return &r.Permits.Sessions.Returned }),
+	pb.Int(10, func(r *RoomGrant) *uint64 { return &r.Permits.Rate.Returned }),
+	pb.Pointer(11, "view", viewCodec, func(r *RoomGrant) **View { return &r.View }),
+	pb.Bool(12, func(r *RoomGrant) *bool { return &r.Confirmed }),
+	ends(13, func(r *RoomGrant) *[]End { return &r.Ends }),
+	lines(16, "", func(r *RoomGrant) *[]Line { return &r.Lines }),
+	pb.Sub(17, "", passesFields, granted, func(r *RoomGrant) *Passes { return &r.Passes }),
+	pb.Int(30, func(r *RoomGrant) *int64 { return &r.Bound.Sessions }),
+	pb.Int(31, func(r *RoomGrant) *int64 { return &r.Bound.Rate }),
+	pb.Bool(32, func(r *RoomGrant) *bool { return &r.Drop }),
 }
 
-func packView(v *View) *wirepb.View {
-	if v == nil {
-		return nil
-	}
-	p := &wirepb.View{
-		Version: v.Version, AtMs: int64(v.At), CutoffMs: int64(v.Cutoff), ParkMs: int64(v.Park),
-		Slots: v.Free, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining,
-		CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
-	}
+// viewMessage is a View as encoded: with lists as columns.
+type viewMessage struct {
+	View
+	line        estimate.Histogram
+	paceMs      []uint64
+	paceMu      []float64
+	low, high   []float64 // ranges: one of each per class
+	roundSeed   []uint64
+	roundCalled []fleettime.Time
+	waitMs      []uint64
+}
+
+var viewCodec = pb.Convert(viewFields, packView, unpackView)
+
+var viewFields = pb.Message[viewMessage]{
+	pb.Int(1, func(v *viewMessage) *uint64 { return &v.Version }),
+	pb.Int(2, func(v *viewMessage) *fleettime.Time { return &v.At }),
+	pb.Int(3, func(v *viewMessage) *fleettime.Time { return &v.Cutoff }),
+	pb.Int(4, func(v *viewMessage) *fleettime.Time { return &v.Park }),
+	pb.Signed(5, func(v *viewMessage) *int64 { return &v.Free }),
+	pb.Int(6, func(v *viewMessage) *uint64 { return &v.Active }),
+	pb.Double(7, func(v *viewMessage) *float64 { return &v.Mu }),
+	pb.Double(8, func(v *viewMessage) *float64 { return &v.Theta }),
+	histogram(9, "line", func(v *viewMessage) *estimate.Histogram { return &v.line }),
+	pb.List(11, pb.Varint, func(v *viewMessage) *[]uint64 { return &v.paceMs }),
+	pb.Doubles(12, func(v *viewMessage) *[]float64 { return &v.paceMu }),
+	pb.Doubles(13, func(v *viewMessage) *[]float64 { return &v.low }),
+	pb.Doubles(14, func(v *viewMessage) *[]float64 { return &v.high }),
+	pb.Double(15, func(v *viewMessage) *float64 { return &v.Joining }),
+	pb.Int(16, func(v *viewMessage) *fleettime.Time { return &v.Called }),
+	pb.List(17, pb.Fixed64, func(v *viewMessage) *[]uint64 { return &v.roundSeed }),
+	pb.List(18, pb.Varint, func(v *viewMessage) *[]fleettime.Time { return &v.roundCalled }),
+	pb.List(19, pb.Varint, func(v *viewMessage) *[]uint64 { return &v.waitMs }),
+	pb.Int(20, func(v *viewMessage) *fleettime.Time { return &v.Since }),
+	pb.Int(21, func(v *viewMessage) *fleettime.Time { return &v.Changed }),
+}
+
+func packView(v *View) viewMessage {
+	p := viewMessage{View: *v, line: v.Line.Histogram()}
 	for _, c := range v.Paces {
-		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
+		p.paceMs, p.paceMu = append(p.paceMs, uint64(max(0, c.For.Milliseconds()))), append(p.paceMu, c.Mu)
 	}
 	for _, r := range v.Rounds {
-		p.RoundSeed, p.RoundCalledMs = append(p.RoundSeed, r.Seed), append(p.RoundCalledMs, int64(r.Called))
+		p.roundSeed, p.roundCalled = append(p.roundSeed, r.Seed), append(p.roundCalled, r.Called)
 	}
 	if v.Waits.Known() {
 		for _, d := range v.Waits {
-			p.WaitMs = append(p.WaitMs, uint64(max(0, d.Milliseconds())))
+			p.waitMs = append(p.waitMs, uint64(max(0, d.Milliseconds())))
 		}
 	}
 	if v.Ranges != (estimate.Ranges{}) {
 		for _, r := range v.Ranges {
-			p.RangeLow, p.RangeHigh = append(p.RangeLow, r.Low), append(p.RangeHigh, r.High)
+			p.low, p.high = append(p.low, r.Low), append(p.high, r.High)
 		}
 	}
 	return p
 }
 
-func unpackView(p *wirepb.View) (*View, error) {
-	if p == nil {
-		return nil, nil
-	}
+func unpackView(p *viewMessage) (View, error) {
+	v := p.View
 	for _, f := range []struct {
 		name string
 		rate float64
-	}{{"mu", p.Mu}, {"theta", p.Theta}, {"joining", p.Joining}} {
+	}{{"mu", v.Mu}, {"theta", v.Theta}, {"joining", v.Joining}} {
 		if !isCount(f.rate) {
-			return nil, fmt.Errorf("%s: must be a rate, got %v", f.name, f.rate)
+			return v, fmt.Errorf("%s: must be a rate, got %v", f.name, f.rate)
 		}
 	}
-	h, err := unpackLine(p.Line)
-	if err != nil {
-		return nil, fmt.Errorf("line: %w", err)
+	v.Line = estimate.NewDigest(p.line)
+	if len(p.paceMs) != len(p.paceMu) || len(p.paceMs) > estimate.MaxPaces {
+		return v, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", estimate.MaxPaces)
 	}
-	v := &View{
-		Version: p.Version, At: fleettime.Time(p.AtMs), Cutoff: fleettime.Time(p.CutoffMs), Park: fleettime.Time(p.ParkMs),
-		Free: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining,
-		Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
-	}
-	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > estimate.MaxPaces {
-		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", estimate.MaxPaces)
-	}
-	for i, ms := range p.PaceMs {
-		if ms > maxTime || !isCount(p.PaceMu[i]) {
-			return nil, fmt.Errorf("paces[%d]: must be a time and a rate, got %d ms and %v", i, ms, p.PaceMu[i])
+	for i, ms := range p.paceMs {
+		if ms > maxTime || !isCount(p.paceMu[i]) {
+			return v, fmt.Errorf("paces[%d]: must be a time and a rate, got %d ms and %v", i, ms, p.paceMu[i])
 		}
 		v.Paces = append(v.Paces, estimate.Pace{
-			For: time.Duration(min(ms, uint64(estimate.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.PaceMu[i],
+			For: time.Duration(min(ms, uint64(estimate.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.paceMu[i],
 		})
 	}
-	if n := len(p.RangeLow); n != len(p.RangeHigh) || (n != 0 && n != len(v.Ranges)) {
-		return nil, fmt.Errorf("ranges: columns must be equally long and hold none or %d classes", len(v.Ranges))
+	if n := len(p.low); n != len(p.high) || (n != 0 && n != len(v.Ranges)) {
+		return v, fmt.Errorf("ranges: columns must be equally long and hold none or %d classes", len(v.Ranges))
 	}
-	for i, low := range p.RangeLow {
-		if !(low > 0 && low <= p.RangeHigh[i]) || math.IsInf(p.RangeHigh[i], 0) {
-			return nil, fmt.Errorf("ranges[%d]: must be above 0 and ascend, got %v to %v", i, low, p.RangeHigh[i])
+	for i, low := range p.low {
+		if !(low > 0 && low <= p.high[i]) || math.IsInf(p.high[i], 0) {
+			return v, fmt.Errorf("ranges[%d]: must be above 0 and ascend, got %v to %v", i, low, p.high[i])
 		}
-		v.Ranges[i] = estimate.Range{Low: low, High: p.RangeHigh[i]}
+		v.Ranges[i] = estimate.Range{Low: low, High: p.high[i]}
 	}
 	return v, v.unpackRounds(p)
 }
 
 // unpackRounds decodes the rounds of a view. The one of a leader without fleet time begins at 0.
-func (v *View) unpackRounds(p *wirepb.View) error {
-	if len(p.RoundSeed) != len(p.RoundCalledMs) || len(p.RoundSeed) > draw.MaxRounds {
+func (v *View) unpackRounds(p *viewMessage) error {
+	if len(p.roundSeed) != len(p.roundCalled) || len(p.roundSeed) > draw.MaxRounds {
 		return fmt.Errorf("rounds: columns must be equally long and hold at most %d rounds", draw.MaxRounds)
 	}
-	for i, seed := range p.RoundSeed {
-		r := draw.Round{Seed: seed, Called: fleettime.Time(p.RoundCalledMs[i])}
+	for i, seed := range p.roundSeed {
+		r := draw.Round{Seed: seed, Called: p.roundCalled[i]}
 		if n := len(v.Rounds); r.Called < 0 || n > 0 && r.Start() <= v.Rounds[n-1].Start() {
 			return fmt.Errorf("rounds[%d]: must be after the one before, got %d", i, r.Called)
 		}
 		v.Rounds = append(v.Rounds, r)
 	}
-	if n := len(p.WaitMs); n != 0 && n != len(v.Waits) {
+	if n := len(p.waitMs); n != 0 && n != len(v.Waits) {
 		return fmt.Errorf("waits: must be none or %d, got %d", len(v.Waits), n)
 	}
-	for i, ms := range p.WaitMs {
+	for i, ms := range p.waitMs {
 		v.Waits[i] = time.Duration(min(ms, uint64(estimate.MaxWait.Milliseconds()))) * time.Millisecond
 	}
 	return nil

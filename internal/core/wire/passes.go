@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"vestibule/internal/core/wire/wirepb"
+	"vestibule/internal/core/wire/pb"
 )
 
 // Passes are a child's passes of one release ("let in the next N" of a paused room). A pass admits one visitor, once,
@@ -55,16 +55,12 @@ func (h *Hand) Tell(to Term) Passes {
 	return Passes{Release: h.Release, Allocation: h.Reported(), Spent: h.Spent}
 }
 
-func packPasses(p *Passes) *wirepb.Passes {
-	if p.Release == 0 {
-		return nil
-	}
-	return &wirepb.Passes{Release: p.Release, Granted: p.Granted, Returned: p.Returned, Spent: p.Spent, Keep: p.Keep}
+var passesFields = pb.Message[Passes]{
+	pb.Int(1, func(p *Passes) *uint64 { return &p.Release }),
+	pb.Int(2, func(p *Passes) *uint64 { return &p.Granted }),
+	pb.Int(3, func(p *Passes) *uint64 { return &p.Returned }),
+	pb.Int(4, func(p *Passes) *uint64 { return &p.Spent }),
+	pb.Int(5, func(p *Passes) *uint64 { return &p.Keep }),
 }
 
-func unpackPasses(p *wirepb.Passes) Passes {
-	return Passes{
-		Release: p.GetRelease(), Spent: p.GetSpent(),
-		Allocation: Allocation{Granted: p.GetGranted(), Returned: p.GetReturned(), Keep: p.GetKeep()},
-	}
-}
+func granted(p *Passes) bool { return p.Release != 0 }

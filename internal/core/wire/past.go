@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
-	"vestibule/internal/core/wire/wirepb"
+	"vestibule/internal/core/wire/pb"
 )
 
 // Past is the snapshot of an edge in its data folder. Its successor makes the last report of the edge from it.
@@ -28,89 +27,57 @@ type RoomPast struct {
 	Life   uint32 // seconds: their longest life
 }
 
-// PastEncoder encodes snapshots into buffers that are used again.
-type PastEncoder struct {
-	buffer  roomBuffer
-	body    []byte
-	columns [3][]byte // of Sessions
+var pastFields = pb.Message[Past]{
+	version[Past](),
+	pb.Int(2, func(p *Past) *uint64 { return &p.Number }),
+	pb.Custom(3, func(b []byte, p *Past) []byte {
+		return pb.Sized(b, 3, func(b []byte) []byte { return reportCodec.Append(b, &p.Head) })
+	}, func(p *Past, data []byte) error {
+		head, err := decode("head", reportCodec, data)
+		if err == nil {
+			p.Head = *head
+		}
+		return err
+	}),
+	pb.Repeated(pastRooms, "rooms", maxRooms, roomPastFields, func(p *Past) *[]RoomPast { return &p.Rooms }),
 }
 
-// Field numbers of wirepb.
-const (
-	fieldReport, fieldMore, fieldLife = 1, 2, 3 // of RoomPast
-	fieldSessions                     = 12      // of RoomReport
-)
+const pastRooms = 4 // field of the encoded rooms
 
-// AppendRoom appends the encoded room of a snapshot, for [PastEncoder.Append].
-func (e *PastEncoder) AppendRoom(to []byte, r *RoomPast) ([]byte, error) {
-	p := e.buffer.pack(&r.Report)
-	body, err := proto.MarshalOptions{}.MarshalAppend(e.body[:0], p)
-	if err != nil {
-		return to, err
-	}
-	e.body = e.appendSessions(body, r.Report.Sessions)
-	to = protowire.AppendBytes(protowire.AppendTag(to, fieldReport, protowire.BytesType), e.body)
-	to = protowire.AppendVarint(protowire.AppendTag(to, fieldMore, protowire.VarintType), r.More)
-	return protowire.AppendVarint(protowire.AppendTag(to, fieldLife, protowire.VarintType), uint64(r.Life)), nil
+var roomPastFields = pb.Message[RoomPast]{
+	pb.Sub(1, "", roomReportCodec, nil, func(p *RoomPast) *RoomReport { return &p.Report }),
+	pb.Int(2, func(p *RoomPast) *uint64 { return &p.More }),
+	pb.Int(3, func(p *RoomPast) *uint32 { return &p.Life }),
 }
 
-// appendSessions appends the columns of sessions as the field of a room report.
-func (e *PastEncoder) appendSessions(to []byte, sessions []Expiry) []byte {
-	c, last, size := &e.columns, uint32(0), 0
-	c[0], c[1], c[2] = c[0][:0], c[1][:0], c[2][:0]
-	for _, s := range sessions {
-		c[0], c[1], c[2] = protowire.AppendVarint(c[0], uint64(s.Until-last)), protowire.AppendVarint(c[1], s.Stamped),
-			protowire.AppendVarint(c[2], s.Consumed)
-		last = s.Until
-	}
-	for i := range c {
-		size += protowire.SizeTag(1) + protowire.SizeBytes(len(c[i]))
-	}
-	to = protowire.AppendVarint(protowire.AppendTag(to, fieldSessions, protowire.BytesType), uint64(size))
-	for i, column := range c {
-		to = protowire.AppendBytes(protowire.AppendTag(to, protowire.Number(i+1), protowire.BytesType), column)
-	}
-	return to
-}
+// AppendRoomPast appends the encoded room of a snapshot, for [AppendPast].
+func AppendRoomPast(b []byte, r *RoomPast) []byte { return roomPastFields.Append(b, r) }
 
-// Append appends a snapshot with the given encoded rooms.
-func (*PastEncoder) Append(to []byte, number uint64, head *Report, rooms [][]byte) ([]byte, error) {
-	return proto.MarshalOptions{}.MarshalAppend(to, &wirepb.EdgePast{
-		Version: Version, Number: number, Head: packReport(head), Rooms: rooms,
-	})
+// AppendPast appends a snapshot with the given encoded rooms.
+func AppendPast(b []byte, number uint64, head *Report, rooms [][]byte) []byte {
+	b = pastFields.Append(b, &Past{Number: number, Head: *head})
+	for _, r := range rooms {
+		b = protowire.AppendBytes(protowire.AppendTag(b, pastRooms, protowire.BytesType), r)
+	}
+	return b
 }
 
 // DecodePast decodes a snapshot. The error names the field and the rule; it is [ErrVersion] for another version.
 func DecodePast(data []byte) (*Past, error) {
-	var m wirepb.EdgePast
-	if err := proto.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("snapshot: %w", err)
+	p, err := decode("snapshot", pastFields, data)
+	if err != nil {
+		return nil, err
 	}
 	switch {
-	case m.Version != Version:
-		return nil, fmt.Errorf("snapshot: %w: %d", ErrVersion, m.Version)
-	case m.Number == 0:
+	case p.Number == 0:
 		return nil, errors.New("snapshot: number: must not be 0")
-	case len(m.Rooms) > maxRooms:
-		return nil, fmt.Errorf("snapshot: rooms: at most %d, got %d", maxRooms, len(m.Rooms))
+	case p.Head.Parts == 0:
+		return nil, errors.New("snapshot: head: is missing")
 	}
-	head, err := unpackReport(m.Head)
-	if err != nil {
-		return nil, fmt.Errorf("snapshot: head: %w", err)
-	}
-	p := &Past{Number: m.Number, Head: *head, Rooms: make([]RoomPast, len(m.Rooms))}
-	for i, data := range m.Rooms {
-		var r wirepb.RoomPast
-		if err := proto.Unmarshal(data, &r); err != nil {
-			return nil, fmt.Errorf("snapshot: rooms[%d]: %w", i, err)
-		}
-		if r.Report == nil {
+	for i := range p.Rooms {
+		if p.Rooms[i].Report.Room == 0 {
 			return nil, fmt.Errorf("snapshot: rooms[%d]: report: is missing", i)
 		}
-		if err := unpackRoomReport(&p.Rooms[i].Report, r.Report); err != nil {
-			return nil, fmt.Errorf("snapshot: rooms[%d]: %w", i, err)
-		}
-		p.Rooms[i].More, p.Rooms[i].Life = r.More, r.LifeS
 	}
 	return p, nil
 }

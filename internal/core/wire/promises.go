@@ -2,17 +2,15 @@ package wire
 
 import (
 	"bytes"
-	"cmp"
 	"compress/flate"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-
-	"google.golang.org/protobuf/proto"
+	"slices"
 
 	"vestibule/internal/core/compress"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/wire/wirepb"
+	"vestibule/internal/core/wire/pb"
 )
 
 // Promises are a [Durable] as stored: fenced by an owner, in a head and sections.
@@ -58,7 +56,7 @@ func EncodeHead(p *Promises) ([]byte, error) {
 	for i := range head.Durable.Roster {
 		head.Durable.Roster[i].Rooms = nil
 	}
-	data, err := encodeHead(&head)
+	data, err := EncodeWhole(&head)
 	if err == nil && len(data) > MaxStored {
 		err = fmt.Errorf("%w: the head has %d", ErrTooLarge, len(data))
 	}
@@ -67,27 +65,13 @@ func EncodeHead(p *Promises) ([]byte, error) {
 
 // EncodeWhole returns promises with the rooms of the roster in one value of any size, for a file. [DecodePromises]
 // decodes it.
-func EncodeWhole(p *Promises) ([]byte, error) { return encodeHead(p) }
-
-func encodeHead(p *Promises) ([]byte, error) {
-	m := &wirepb.Promises{Version: Version, Owner: packTerm(p.Owner), Write: p.Write, Durable: packDurable(&p.Durable)}
-	for _, s := range p.Sections {
-		m.Sections = append(m.Sections, &wirepb.Section{Key: s.Key, Sum: bytes.Clone(s.Sum[:])})
-	}
-	m.ProtoReflect().SetUnknown(p.Unknown)
-	data, err := stable.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	data = deflate(data)
+func EncodeWhole(p *Promises) ([]byte, error) {
+	data := deflate(promisesFields.Append(nil, p))
 	if _, err := DecodePromises(data); err != nil { // a stored value that no leader can read closes the data centre
 		return nil, fmt.Errorf("encode what could not be read: %w", err)
 	}
 	return data, nil
 }
-
-// stable encodes equal messages to equal bytes.
-var stable = proto.MarshalOptions{Deterministic: true}
 
 // DecodePromises decodes a head, or whole promises. [Promises.Join] adds the rooms of its sections. The error names the
 // field and the rule; it is [ErrVersion] for another version.
@@ -96,55 +80,36 @@ func DecodePromises(data []byte) (*Promises, error) {
 	if err != nil {
 		return nil, fmt.Errorf("promises: %w", err)
 	}
-	var m wirepb.Promises
-	if err := proto.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("promises: %w", err)
-	}
-	if m.Version != Version {
-		return nil, fmt.Errorf("promises: %w: %d", ErrVersion, m.Version)
-	}
-	if len(m.Sections) > maxSections {
-		return nil, fmt.Errorf("promises: sections: at most %d, got %d", maxSections, len(m.Sections))
-	}
-	p := &Promises{Owner: unpackTerm(m.Owner), Write: m.Write, Unknown: unknownOf(&m)}
-	for i, s := range m.Sections {
-		if len(s.GetSum()) != sha256.Size || s.GetKey() == "" || len(s.GetKey()) > 2*maxName {
-			return nil, fmt.Errorf("promises: sections[%d]: must have a key of 1 to %d bytes and a sum of %d", i, 2*maxName,
-				sha256.Size)
-		}
-		p.Sections = append(p.Sections, Section{Key: s.GetKey(), Sum: [sha256.Size]byte(s.GetSum())})
-	}
-	if p.Durable, err = unpackDurable(m.Durable); err != nil {
-		return nil, fmt.Errorf("promises: durable: %w", err)
-	}
-	return p, nil
+	return decode("promises", promisesFields, raw)
 }
 
 // Pieces encodes the rooms of a roster entry for sections, each piece at most the size of a section. Pieces may be
 // joined to sections in any order.
-func Pieces(e *RosterEntry) ([][]byte, error) {
+func Pieces(e *RosterEntry) [][]byte {
 	var out [][]byte
-	part := wirepb.RosterEntry{Edge: e.Edge, Instance: e.Instance}
+	part := RosterEntry{Edge: e.Edge, Instance: e.Instance}
 	size := 0
-	cut := func() error {
-		if len(part.Rooms) == 0 {
-			return nil
+	cut := func() {
+		if len(part.Rooms) > 0 {
+			out = append(out, roomsFields.Append(nil, &[]RosterEntry{part}))
+			part.Rooms, size = nil, 0
 		}
-		data, err := stable.Marshal(&wirepb.PromiseSection{Roster: []*wirepb.RosterEntry{&part}})
-		out, part.Rooms, size = append(out, data), nil, 0
-		return err
 	}
+	var data []byte
 	for i := range e.Rooms {
-		r := packRosterRoom(&e.Rooms[i])
-		n := proto.Size(r)
-		if size+n > cutSection {
-			if err := cut(); err != nil {
-				return nil, err
-			}
+		data = rosterRoomCodec.Append(data[:0], &e.Rooms[i])
+		if size+len(data) > cutSection {
+			cut()
 		}
-		part.Rooms, size = append(part.Rooms, r), size+n
+		part.Rooms, size = append(part.Rooms, e.Rooms[i]), size+len(data)
 	}
-	return out, cut()
+	cut()
+	return out
+}
+
+// roomsFields encode the content of a section: the rooms of roster entries of the head.
+var roomsFields = pb.Message[[]RosterEntry]{
+	pb.Repeated(1, "roster", maxRoster, rosterCodec, func(all *[]RosterEntry) *[]RosterEntry { return all }),
 }
 
 // CutSections joins pieces to sections, before compression.
@@ -177,24 +142,20 @@ func (p *Promises) Join(s Section, data []byte) error {
 	if sha256.Sum256(raw) != s.Sum {
 		return fmt.Errorf("section %s: checksum differs from the head", s.Key)
 	}
-	var m wirepb.PromiseSection
-	if err := proto.Unmarshal(raw, &m); err != nil {
+	var parts []RosterEntry
+	if err := roomsFields.Decode(&parts, raw); err != nil {
 		return fmt.Errorf("section %s: %w", s.Key, err)
 	}
 	at := map[GoneEdge]int{}
 	for i, e := range p.Durable.Roster {
 		at[GoneEdge{Edge: e.Edge, Instance: e.Instance}] = i
 	}
-	for _, part := range m.Roster {
-		i, ok := at[GoneEdge{Edge: part.GetEdge(), Instance: part.GetInstance()}]
+	for _, part := range parts {
+		i, ok := at[GoneEdge{Edge: part.Edge, Instance: part.Instance}]
 		if !ok {
-			return fmt.Errorf("section %s: %q is not on the roster", s.Key, part.GetEdge())
+			return fmt.Errorf("section %s: %q is not on the roster", s.Key, part.Edge)
 		}
-		rooms, err := unpackRosterRooms(part.Rooms)
-		if err != nil {
-			return fmt.Errorf("section %s: %q: %w", s.Key, part.GetEdge(), err)
-		}
-		p.Durable.Roster[i].Rooms = append(p.Durable.Roster[i].Rooms, rooms...)
+		p.Durable.Roster[i].Rooms = append(p.Durable.Roster[i].Rooms, part.Rooms...)
 	}
 	return nil
 }
@@ -204,172 +165,215 @@ func (p *Promises) Lose() {
 	p.Durable.LoseTrack()
 }
 
-func packDurable(d *Durable) *wirepb.Durable {
-	m := &wirepb.Durable{
-		Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members,
-		ClusterId: d.ClusterID, MovedInS: d.MovedIn,
+var promisesFields = pb.Message[Promises]{
+	version[Promises](),
+	pb.Sub(2, "", termFields, nil, func(p *Promises) *Term { return &p.Owner }),
+	pb.Int(3, func(p *Promises) *uint64 { return &p.Write }),
+	pb.Sub(4, "durable", durableCodec, nil, func(p *Promises) *Durable { return &p.Durable }),
+	pb.Repeated(5, "sections", maxSections, sectionCodec, func(p *Promises) *[]Section { return &p.Sections }),
+	pb.Unknown(func(p *Promises) *[]byte { return &p.Unknown }),
+}
+
+// section is a Section as encoded.
+type section struct {
+	key string
+	sum []byte // SHA-256 of its content, before compression
+}
+
+var sectionCodec = pb.Convert(sectionFields, func(s *Section) section { return section{s.Key, s.Sum[:]} },
+	func(p *section) (Section, error) {
+		if len(p.sum) != sha256.Size || p.key == "" || len(p.key) > 2*maxName {
+			return Section{}, fmt.Errorf("must have a key of 1 to %d bytes and a sum of %d", 2*maxName, sha256.Size)
+		}
+		return Section{p.key, [sha256.Size]byte(p.sum)}, nil
+	})
+
+var sectionFields = pb.Message[section]{
+	pb.String(1, func(s *section) *string { return &s.key }),
+	pb.Bytes(2, func(s *section) *[]byte { return &s.sum }),
+}
+
+// durable is a Durable as encoded.
+type durable struct {
+	Durable
+	rooms storedRooms
+}
+
+var durableCodec = pb.Convert(durableFields, packDurable, unpackDurable)
+
+var durableFields = pb.Message[durable]{
+	pb.Int(1, func(d *durable) *uint64 { return &d.Version }),
+	pb.Sub(2, "", termFields, nil, func(d *durable) *Term { return &d.Promise }),
+	pb.Int(3, func(d *durable) *uint32 { return &d.Life }),
+	pb.Repeated(4, "roster", maxRoster, rosterCodec, func(d *durable) *[]RosterEntry { return &d.Roster }),
+	pb.Int(5, func(d *durable) *int64 { return &d.HoldUntil }),
+	pb.Int(6, func(d *durable) *uint64 { return &d.Members }),
+	pb.Fixed(8, func(d *durable) *uint64 { return &d.ClusterID }),
+	pb.Int(9, func(d *durable) *int64 { return &d.MovedIn }),
+	pb.Sub(20, "", storedRoomsFields, (*storedRooms).any, func(d *durable) *storedRooms { return &d.rooms }),
+	pb.Unknown(func(d *durable) *[]byte { return &d.Unknown }),
+}
+
+// storedRooms are the rooms and ceilings of a Durable, with lists as columns.
+type storedRooms struct {
+	version                      uint64 // of the Durable; another one was written by a release that does not know these fields
+	room                         []room.ID
+	boundSessions, boundRate     []int64
+	floorSessions, floorRate     []int64
+	floorsUntil                  int64
+	edges                        []CeilingEdge
+	ceilingSessions, ceilingRate []int64 // a row for each room, a column for each edge
+	ceilingsUntil                int64
+}
+
+// any reports whether there is anything to encode.
+func (p *storedRooms) any() bool { return len(p.room) > 0 || len(p.edges) > 0 }
+
+var storedRoomsFields = pb.Message[storedRooms]{
+	pb.Int(1, func(p *storedRooms) *uint64 { return &p.version }),
+	pb.List(2, pb.Fixed64, func(p *storedRooms) *[]room.ID { return &p.room }),
+	pb.List(3, pb.Varint, func(p *storedRooms) *[]int64 { return &p.boundSessions }),
+	pb.List(4, pb.Varint, func(p *storedRooms) *[]int64 { return &p.boundRate }),
+	pb.List(5, pb.Varint, func(p *storedRooms) *[]int64 { return &p.floorSessions }),
+	pb.List(6, pb.Varint, func(p *storedRooms) *[]int64 { return &p.floorRate }),
+	pb.Int(7, func(p *storedRooms) *int64 { return &p.floorsUntil }),
+	pb.Repeated(8, "edges", maxRoster, ceilingEdgeFields, func(p *storedRooms) *[]CeilingEdge { return &p.edges }),
+	pb.List(9, pb.Varint, func(p *storedRooms) *[]int64 { return &p.ceilingSessions }),
+	pb.List(10, pb.Varint, func(p *storedRooms) *[]int64 { return &p.ceilingRate }),
+	pb.Int(11, func(p *storedRooms) *int64 { return &p.ceilingsUntil }),
+}
+
+var ceilingEdgeFields = pb.Message[CeilingEdge]{
+	pb.String(1, func(e *CeilingEdge) *string { return &e.Edge }),
+	pb.Fixed(2, func(e *CeilingEdge) *uint64 { return &e.Instance }),
+}
+
+func packDurable(d *Durable) durable {
+	m := durable{*d, storedRooms{
+		version: d.Version, edges: d.Ceilings, floorsUntil: d.FloorsUntil, ceilingsUntil: d.CeilingsUntil,
+	}}
+	for _, r := range d.Rooms {
+		p := &m.rooms
+		p.room = append(p.room, r.Room)
+		p.boundSessions, p.boundRate = append(p.boundSessions, r.Bound.Sessions), append(p.boundRate, r.Bound.Rate)
+		p.floorSessions, p.floorRate = append(p.floorSessions, r.Floor.Sessions), append(p.floorRate, r.Floor.Rate)
+		for _, c := range r.Ceilings {
+			p.ceilingSessions, p.ceilingRate = append(p.ceilingSessions, c.Sessions), append(p.ceilingRate, c.Rate)
+		}
 	}
-	for i := range d.Roster {
-		e := &d.Roster[i]
-		r := &wirepb.RosterEntry{
-			Edge: e.Edge, Instance: e.Instance, LeaseEpoch: e.LeaseEpoch, Dead: e.Dead, Left: e.Left,
-			LeasedS: e.Leased, UntilS: e.Until, EndedS: e.Ended, WaitedS: e.Waited, Stored: e.Stored,
-		}
-		for j := range e.Rooms {
-			r.Rooms = append(r.Rooms, packRosterRoom(&e.Rooms[j]))
-		}
-		for _, g := range e.Gone {
-			r.Gone = append(r.Gone, &wirepb.GoneEdge{Edge: g.Edge, Instance: g.Instance, UntilS: g.Until})
-		}
-		r.ProtoReflect().SetUnknown(e.Unknown)
-		m.Roster = append(m.Roster, r)
-	}
-	if len(d.Rooms) > 0 || len(d.Ceilings) > 0 {
-		m.Rooms = &wirepb.StoredRooms{Version: d.Version, FloorsUntilS: d.FloorsUntil, CeilingsUntilS: d.CeilingsUntil}
-		for _, e := range d.Ceilings {
-			m.Rooms.Edges = append(m.Rooms.Edges, &wirepb.CeilingEdge{Edge: e.Edge, Instance: e.Instance})
-		}
-		for _, r := range d.Rooms {
-			p := m.Rooms
-			p.Room = append(p.Room, uint64(r.Room))
-			p.BoundSessions = append(p.BoundSessions, uint64(r.Bound.Sessions))
-			p.BoundRate = append(p.BoundRate, uint64(r.Bound.Rate))
-			p.FloorSessions = append(p.FloorSessions, uint64(r.Floor.Sessions))
-			p.FloorRate = append(p.FloorRate, uint64(r.Floor.Rate))
-			for _, c := range r.Ceilings {
-				p.CeilingSessions = append(p.CeilingSessions, uint64(c.Sessions))
-				p.CeilingRate = append(p.CeilingRate, uint64(c.Rate))
-			}
-		}
-	}
-	m.ProtoReflect().SetUnknown(d.Unknown)
 	return m
 }
 
-func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
-	m := &wirepb.RosterRoom{
-		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), ReservedSessions: r.Reserved,
-		ReservedUntilS: r.ReservedUntil, Silent: r.Silent, ReservedRate: r.ReservedRate, RateUntilS: r.RateUntil,
-	}
-	for _, x := range r.Rates {
-		m.RatesUntilS, m.RatesN = append(m.RatesUntilS, x.Until), append(m.RatesN, x.N)
-	}
-	m.ProtoReflect().SetUnknown(r.Unknown)
-	return m
-}
-
-// unpackDurable is the inverse of packDurable. A nil message is the zero Durable.
-func unpackDurable(m *wirepb.Durable) (Durable, error) {
-	d := Durable{
-		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
-		Members: m.GetMembers(), ClusterID: m.GetClusterId(), MovedIn: m.GetMovedInS(),
-		Unknown: unknownOf(m),
-	}
-	if n := len(m.GetRoster()); n > maxRoster {
-		return d, fmt.Errorf("roster: at most %d, got %d", maxRoster, n)
-	}
-	for i, r := range m.GetRoster() {
-		e := RosterEntry{
-			Edge: r.GetEdge(), Instance: r.GetInstance(), LeaseEpoch: r.GetLeaseEpoch(), Dead: r.GetDead(), Left: r.GetLeft(),
-			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Stored: r.GetStored(),
-			Unknown: unknownOf(r),
-		}
-		if e.Edge == "" || len(e.Edge) > maxName {
-			return d, fmt.Errorf("roster[%d]: edge: must have 1 to %d bytes, got %d", i, maxName, len(e.Edge))
-		}
-		var err error
-		if e.Rooms, err = unpackRosterRooms(r.GetRooms()); err != nil {
-			return d, fmt.Errorf("roster[%d]: %w", i, err)
-		}
-		if n := len(r.GetGone()); n > maxRoster {
-			return d, fmt.Errorf("roster[%d]: gone: at most %d, got %d", i, maxRoster, n)
-		}
-		for _, g := range r.GetGone() {
-			e.Gone = append(e.Gone, GoneEdge{Edge: g.GetEdge(), Instance: g.GetInstance(), Until: g.GetUntilS()})
-		}
-		d.Roster = append(d.Roster, e)
-	}
-	if err := d.unpackRooms(m.GetRooms()); err != nil {
-		return d, fmt.Errorf("rooms: %w", err)
-	}
-	return d, nil
-}
-
-// unpackRooms decodes the rooms. A release that does not know them raises the version of the Durable beside them: they
+// unpackDurable unpacks the rooms. A release that does not know them raises the version of the Durable beside them: they
 // are of an earlier state then.
-func (d *Durable) unpackRooms(m *wirepb.StoredRooms) error {
-	n := len(m.GetRoom())
-	for _, column := range [][]uint64{m.GetBoundSessions(), m.GetBoundRate(), m.GetFloorSessions(), m.GetFloorRate()} {
+func unpackDurable(p *durable) (Durable, error) {
+	d, m := p.Durable, &p.rooms
+	n := len(m.room)
+	for _, column := range [][]int64{m.boundSessions, m.boundRate, m.floorSessions, m.floorRate} {
 		if len(column) != n || n > maxRooms {
-			return fmt.Errorf("columns must be equally long and hold at most %d rooms, got %d and %d", maxRooms, n, len(column))
+			return d, fmt.Errorf("rooms: columns must be equally long and hold at most %d rooms, got %d and %d", maxRooms, n,
+				len(column))
 		}
 	}
-	k := len(m.GetEdges())
+	k := len(m.edges)
 	// Ceilings without edges bound nobody: builds of November 27 stored such ones after a loss.
-	if k > maxRoster || k > 0 && (len(m.GetCeilingSessions()) != k*n || len(m.GetCeilingRate()) != k*n) {
-		return fmt.Errorf("ceilings: %d rooms and %d edges (at most %d) must have as many as their product, got %d and %d", n, k,
-			maxRoster, len(m.GetCeilingSessions()), len(m.GetCeilingRate()))
+	if k > 0 && (len(m.ceilingSessions) != k*n || len(m.ceilingRate) != k*n) {
+		return d, fmt.Errorf("rooms: ceilings: %d rooms and %d edges must have as many as their product, got %d and %d", n, k,
+			len(m.ceilingSessions), len(m.ceilingRate))
 	}
-	if m.GetVersion() != d.Version {
-		return nil
+	if m.version != d.Version {
+		return d, nil
 	}
-	for i, id := range m.GetRoom() {
-		r := StoredRoom{Room: room.ID(id)}
-		var err, err2 error
-		r.Bound, err = unpackCounts(m.BoundSessions[i], m.BoundRate[i])
-		r.Floor, err2 = unpackCounts(m.FloorSessions[i], m.FloorRate[i])
-		if err = cmp.Or(err, err2); err != nil {
-			return fmt.Errorf("[%d]: %w", i, err)
+	for i, id := range m.room {
+		r := StoredRoom{
+			Room: id, Bound: PermitCounts{m.boundSessions[i], m.boundRate[i]}, Floor: PermitCounts{m.floorSessions[i], m.floorRate[i]},
 		}
 		for j := i * k; j < (i+1)*k; j++ {
-			c, err := unpackCounts(m.CeilingSessions[j], m.CeilingRate[j])
-			if err != nil {
-				return fmt.Errorf("[%d]: ceilings: %w", i, err)
+			r.Ceilings = append(r.Ceilings, PermitCounts{m.ceilingSessions[j], m.ceilingRate[j]})
+		}
+		for _, c := range append(slices.Clone(r.Ceilings), r.Bound, r.Floor) {
+			if err := c.check(); err != nil {
+				return d, fmt.Errorf("rooms: [%d]: %w", i, err)
 			}
-			r.Ceilings = append(r.Ceilings, c)
 		}
 		d.Rooms = append(d.Rooms, r)
 	}
-	for i, e := range m.GetEdges() {
-		if len(e.GetEdge()) > maxName {
-			return fmt.Errorf("edges[%d]: must have at most %d bytes, got %d", i, maxName, len(e.GetEdge()))
+	for i, e := range m.edges {
+		if len(e.Edge) > maxName {
+			return d, fmt.Errorf("rooms: edges[%d]: must have at most %d bytes, got %d", i, maxName, len(e.Edge))
 		}
-		d.Ceilings = append(d.Ceilings, CeilingEdge{Edge: e.GetEdge(), Instance: e.GetInstance()})
 	}
-	d.FloorsUntil, d.CeilingsUntil = m.GetFloorsUntilS(), m.GetCeilingsUntilS()
+	d.Ceilings, d.FloorsUntil, d.CeilingsUntil = m.edges, m.floorsUntil, m.ceilingsUntil
+	return d, nil
+}
+
+var rosterCodec = pb.Check(rosterFields, func(e *RosterEntry) error {
+	if e.Edge == "" || len(e.Edge) > maxName {
+		return fmt.Errorf("edge: must have 1 to %d bytes, got %d", maxName, len(e.Edge))
+	}
 	return nil
+})
+
+var rosterFields = pb.Message[RosterEntry]{
+	pb.String(1, func(e *RosterEntry) *string { return &e.Edge }),
+	pb.Fixed(2, func(e *RosterEntry) *uint64 { return &e.Instance }),
+	pb.Int(3, func(e *RosterEntry) *uint64 { return &e.LeaseEpoch }),
+	pb.Bool(4, func(e *RosterEntry) *bool { return &e.Dead }),
+	pb.Bool(5, func(e *RosterEntry) *bool { return &e.Left }),
+	pb.Repeated(6, "rooms", maxRooms, rosterRoomCodec, func(e *RosterEntry) *[]RosterRoom { return &e.Rooms }),
+	pb.Int(7, func(e *RosterEntry) *int64 { return &e.Leased }),
+	pb.Int(8, func(e *RosterEntry) *int64 { return &e.Until }),
+	pb.Int(9, func(e *RosterEntry) *int64 { return &e.Ended }),
+	pb.Int(10, func(e *RosterEntry) *uint32 { return &e.Waited }),
+	pb.Repeated(11, "gone", maxRoster, goneEdgeFields, func(e *RosterEntry) *[]GoneEdge { return &e.Gone }),
+	pb.Int(12, func(e *RosterEntry) *uint64 { return &e.Stored }),
+	pb.Unknown(func(e *RosterEntry) *[]byte { return &e.Unknown }),
 }
 
-func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
-	if len(rooms) > maxRooms {
-		return nil, fmt.Errorf("rooms: at most %d, got %d", maxRooms, len(rooms))
-	}
-	var out []RosterRoom
-	for i, m := range rooms {
-		sessions, err := unpackSessions(m.GetSessions())
-		if err != nil {
-			return nil, fmt.Errorf("rooms[%d]: %w", i, err)
-		}
-		if n := len(m.GetRatesUntilS()); n > MaxRates || n != len(m.GetRatesN()) {
-			return nil, fmt.Errorf("rooms[%d]: rates: at most %d, as many seconds as numbers, got %d and %d", i, MaxRates, n,
-				len(m.GetRatesN()))
-		}
-		var rates []RosterRate
-		for k, until := range m.GetRatesUntilS() {
-			rates = append(rates, RosterRate{until, m.GetRatesN()[k]})
-		}
-		out = append(out, RosterRoom{
-			Room: room.ID(m.GetRoom()), Sessions: sessions, Reserved: m.GetReservedSessions(),
-			ReservedUntil: m.GetReservedUntilS(), Silent: m.GetSilent(), ReservedRate: m.GetReservedRate(),
-			RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
-		})
-	}
-	return out, nil
+var goneEdgeFields = pb.Message[GoneEdge]{
+	pb.String(1, func(e *GoneEdge) *string { return &e.Edge }),
+	pb.Fixed(2, func(e *GoneEdge) *uint64 { return &e.Instance }),
+	pb.Int(3, func(e *GoneEdge) *int64 { return &e.Until }),
 }
 
-// unknownOf returns the unknown fields of a message, written by a newer version; nil for none.
-func unknownOf(m proto.Message) []byte {
-	return bytes.Clone(m.ProtoReflect().GetUnknown())
+// rosterRoom is a RosterRoom as encoded: with lists as columns.
+type rosterRoom struct {
+	RosterRoom
+	ratesUntil, ratesN []int64
+}
+
+var rosterRoomCodec = pb.Convert(rosterRoomFields, packRosterRoom, unpackRosterRoom)
+
+var rosterRoomFields = pb.Message[rosterRoom]{
+	pb.Fixed(1, func(r *rosterRoom) *room.ID { return &r.Room }),
+	sessions(2, func(r *rosterRoom) *[]Expiry { return &r.Sessions }),
+	pb.Signed(3, func(r *rosterRoom) *int64 { return &r.Reserved }),
+	pb.Int(4, func(r *rosterRoom) *int64 { return &r.ReservedUntil }),
+	pb.Bool(5, func(r *rosterRoom) *bool { return &r.Silent }),
+	pb.Signed(6, func(r *rosterRoom) *int64 { return &r.ReservedRate }),
+	pb.Int(7, func(r *rosterRoom) *int64 { return &r.RateUntil }),
+	pb.List(8, pb.Varint, func(r *rosterRoom) *[]int64 { return &r.ratesUntil }),
+	pb.List(9, pb.Zigzag, func(r *rosterRoom) *[]int64 { return &r.ratesN }),
+	pb.Unknown(func(r *rosterRoom) *[]byte { return &r.Unknown }),
+}
+
+func packRosterRoom(r *RosterRoom) rosterRoom {
+	m := rosterRoom{RosterRoom: *r}
+	for _, x := range r.Rates {
+		m.ratesUntil, m.ratesN = append(m.ratesUntil, x.Until), append(m.ratesN, x.N)
+	}
+	return m
+}
+
+func unpackRosterRoom(m *rosterRoom) (RosterRoom, error) {
+	r := m.RosterRoom
+	if n := len(m.ratesUntil); n > MaxRates || n != len(m.ratesN) {
+		return r, fmt.Errorf("rates: at most %d, as many seconds as numbers, got %d and %d", MaxRates, n, len(m.ratesN))
+	}
+	for i, until := range m.ratesUntil {
+		r.Rates = append(r.Rates, RosterRate{until, m.ratesN[i]})
+	}
+	return r, nil
 }
 
 func deflate(data []byte) []byte {

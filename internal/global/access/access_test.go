@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 // fixture is an access over a store in memory, with tokens and a time that tests change.
@@ -33,7 +34,7 @@ type fixture struct {
 
 // hookedStore is a store that lets something happen before its next deletion.
 type hookedStore struct {
-	*testkit.Documents
+	*fakes.Documents
 	before func()
 }
 
@@ -50,7 +51,7 @@ var _ wire.DocumentStore = (*hookedStore)(nil)
 func start(t testing.TB, provider *OIDCConfig) *fixture {
 	t.Helper()
 	f := &fixture{
-		TB: t, docs: &hookedStore{Documents: testkit.NewDocuments()}, now: time.Now().Truncate(time.Second),
+		TB: t, docs: &hookedStore{Documents: fakes.NewDocuments()}, now: time.Now().Truncate(time.Second),
 		tokens: map[string]control.Principal{
 			"a": {ID: "a", Name: "ana", Role: control.Operator, Rooms: []string{"1"}},
 			"b": {ID: "b", Name: "ben", Role: control.Viewer},

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"vestibule/internal/global/audit"
-	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 // verify walks a chain and returns the number of valid entries, the gaps, and the first fault.
@@ -33,7 +33,7 @@ func verify(entries [][]byte) (n int, gaps []string, err error) {
 // entries are some as a journal writes them.
 func entries(t testing.TB, n int) [][]byte {
 	t.Helper()
-	stream := &testkit.Stream{}
+	stream := &fakes.Stream{}
 	j := audit.NewJournal(stream)
 	for i := range n {
 		e := audit.Entry{
@@ -114,7 +114,7 @@ func FuzzChain(f *testing.F) {
 }
 
 func TestChangesWithoutAnEntryAreReported(t *testing.T) {
-	stream := &testkit.Stream{}
+	stream := &fakes.Stream{}
 	j := audit.NewJournal(stream)
 	for _, v := range [][2]uint64{{0, 5}, {5, 6}, {9, 10}} {
 		testkit.NoError(t, j.Add(t.Context(), audit.Entry{ID: fmt.Sprint(v), Base: v[0], Version: v[1]}))
@@ -127,7 +127,7 @@ func TestChangesWithoutAnEntryAreReported(t *testing.T) {
 
 // Several journals of one stream make one chain, despite any answers of the stream.
 func TestManyJournalsMakeOneChain(t *testing.T) {
-	stream := &testkit.Stream{}
+	stream := &fakes.Stream{}
 	var mu sync.Mutex
 	n := 0
 	stream.Before = func(op string) string {
@@ -179,7 +179,7 @@ func TestManyJournalsMakeOneChain(t *testing.T) {
 
 // A change of many rooms is recorded in parts, each at most as large as a message.
 func TestALargeChangeIsRecordedInParts(t *testing.T) {
-	stream := &testkit.Stream{}
+	stream := &fakes.Stream{}
 	j := audit.NewJournal(stream)
 	e := audit.Entry{ID: "import", Version: 7}
 	for i := range 3000 {

@@ -29,6 +29,7 @@ import (
 	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 // fixture is a console over an API and a store in memory.
@@ -36,8 +37,8 @@ type fixture struct {
 	testing.TB
 	*console.Console
 	api   client
-	docs  *testkit.Documents
-	audit *testkit.Stream
+	docs  *fakes.Documents
+	audit *fakes.Stream
 	past  *past
 
 	logins *access.Access // of requests with a cookie
@@ -67,7 +68,7 @@ func (f *fixture) as(role control.Role) *fixture {
 func start(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{
-		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, past: &past{start: time.Now().Add(-30 * time.Minute)},
+		TB: t, docs: fakes.NewDocuments(), audit: &fakes.Stream{}, past: &past{start: time.Now().Add(-30 * time.Minute)},
 		numbers: map[room.ID]control.Numbers{}, leader: true, calls: map[string]int{},
 		fleet: api.Fleet{
 			Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}},
@@ -112,7 +113,7 @@ func start(t testing.TB) *fixture {
 	})
 	f.api = client{t, server}
 	f.logins = access.New(access.Options{
-		Docs: testkit.NewDocuments(), Log: log, Token: server.Principal,
+		Docs: fakes.NewDocuments(), Log: log, Token: server.Principal,
 		Now: func() time.Time {
 			f.mu.Lock()
 			defer f.mu.Unlock()

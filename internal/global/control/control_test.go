@@ -23,6 +23,7 @@ import (
 	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 // fixture is an API over a store in memory, with a token of each role.
@@ -30,8 +31,8 @@ type fixture struct {
 	testing.TB
 	api   *Server
 	rooms *roomstore.Store
-	docs  *testkit.Documents
-	audit *testkit.Stream
+	docs  *fakes.Documents
+	audit *fakes.Stream
 	mu    sync.Mutex
 	count map[string]int // of requests that were answered
 	token map[Role]string
@@ -46,7 +47,7 @@ type fixture struct {
 func start(t testing.TB, edits ...func(*Options)) *fixture {
 	t.Helper()
 	f := &fixture{
-		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, count: map[string]int{},
+		TB: t, docs: fakes.NewDocuments(), audit: &fakes.Stream{}, count: map[string]int{},
 		token: map[Role]string{},
 	}
 	log := slog.New(slog.DiscardHandler)

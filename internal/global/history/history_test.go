@@ -152,7 +152,7 @@ func (s *sale) run(from, to int64) {
 		}
 		s.writer.Record(at, s.rooms, func(r *room.Room) *history.Gauges { return s.gauges(r, at) })
 		b := <-s.writer.seconds
-		data := testkit.Must(history.EncodeSecond(b.at, b.rooms))(s.t)
+		data := history.EncodeSecond(b.at, b.rooms)
 		testkit.NoError(s.t, s.history.Receive(data)) // by the bus
 		if err := s.writer.writeSecond(s.t.Context(), b); err != nil && !s.store.down {
 			s.t.Fatal(err)
@@ -234,7 +234,7 @@ func (s *sale) yesterdays(days int64) {
 			p.Values[history.Admitted] = at - start + days*86400
 			points = append(points, p)
 		}
-		block := testkit.Must(history.EncodeBlock(points))(s.t)
+		block := history.EncodeBlock(points)
 		s.store.at = time.Unix(day+86400+9, 0)
 		for _, r := range s.rooms {
 			testkit.NoError(s.t, s.store.Write(s.t.Context(), wire.HistoryHours, public(r.ID), fmt.Sprint(day), block))
@@ -404,10 +404,7 @@ func TestLeadersThatDie(t *testing.T) {
 			s.run(died+gap, at)
 			for range late {
 				b := <-dead.seconds
-				data, err := history.EncodeSecond(b.at, b.rooms)
-				if err == nil {
-					err = s.history.Receive(data)
-				}
+				err := s.history.Receive(history.EncodeSecond(b.at, b.rooms))
 				if err == nil {
 					err = dead.writeSecond(t.Context(), b)
 				}

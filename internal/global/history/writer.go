@@ -242,11 +242,8 @@ func (w *Writer) storeRoom(ctx context.Context, i int, id room.ID, end int64) er
 		if len(block) == 0 {
 			continue
 		}
-		data, err := history.EncodeBlock(block)
-		if err != nil {
-			return err
-		}
-		if err := h.Write(ctx, l.HistoryLevel, public(id), fmt.Sprintf("%s.%d.%d", public(id), i, from), data); err != nil {
+		key := fmt.Sprintf("%s.%d.%d", public(id), i, from)
+		if err := h.Write(ctx, l.HistoryLevel, public(id), key, history.EncodeBlock(block)); err != nil {
 			return err
 		}
 	}
@@ -271,10 +268,7 @@ func (w *Writer) writeSecond(ctx context.Context, b batch) error {
 			size += perState * max(1, len(rest[n].Centres))
 			n++
 		}
-		data, err := history.EncodeSecond(b.at, rest[:n])
-		if err != nil {
-			return err
-		}
+		data := history.EncodeSecond(b.at, rest[:n])
 		if err := w.history.Write(ctx, wire.HistoryLog, fmt.Sprint(part), fmt.Sprintf("%d.%d", b.at, part),
 			data); err != nil {
 			return err

@@ -6,12 +6,13 @@ import (
 
 	"vestibule/internal/global/members"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 	"vestibule/internal/node"
 )
 
 // TestAnAddedDataCentreIsNoCopy: the status of global is from before the change, and lists what reports as unlisted.
 func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
-	ctx, docs := t.Context(), testkit.NewDocuments()
+	ctx, docs := t.Context(), fakes.NewDocuments()
 	put := func(key string, v any) {
 		t.Helper()
 		data := testkit.Must(json.Marshal(v))(t)

@@ -18,13 +18,14 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 // desk is a fleet whose leader sends notices, in a bubble of synctest.
 type desk struct {
 	testing.TB
-	docs  *testkit.Documents
-	audit *testkit.Stream
+	docs  *fakes.Documents
+	audit *fakes.Stream
 	began time.Time
 
 	mu    sync.Mutex
@@ -38,7 +39,7 @@ type desk struct {
 func newDesk(t testing.TB, hooks ...*Webhook) *desk {
 	t.Helper()
 	d := &desk{
-		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, began: time.Now(),
+		TB: t, docs: fakes.NewDocuments(), audit: &fakes.Stream{}, began: time.Now(),
 		seen: &Seen{Rooms: []Room{quietRoom()}}, count: map[string]int{},
 	}
 	for i, w := range hooks {

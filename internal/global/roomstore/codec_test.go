@@ -16,6 +16,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // them.
 func TestTenThousandRoomsFit(t *testing.T) {
 	const limit = 400<<10 - 1<<10
-	d := testkit.Rooms(room.MaxRooms)
+	d := fakes.Rooms(room.MaxRooms)
 	s := written(t, set(d))
 	s.Version = 1 << 41
 	first := testkit.Must(pack(s, limit, nil))(t)
@@ -81,7 +82,7 @@ func TestStoredAndReadBack(t *testing.T) {
 			if n*1000 > limit*4 { // slow, and like the others
 				continue
 			}
-			s := written(t, set(testkit.Rooms(n)), put(shop("api", 5)), func(d *Draft) {
+			s := written(t, set(fakes.Rooms(n)), put(shop("api", 5)), func(d *Draft) {
 				d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.2"})
 			})
 			if n%2 == 1 {
@@ -116,7 +117,7 @@ func TestStoredAndReadBack(t *testing.T) {
 }
 
 func TestWhatCannotBeStoredIsRefusedWithItsSize(t *testing.T) {
-	_, err := Pack(1, testkit.Rooms(300), 1000)
+	_, err := Pack(1, fakes.Rooms(300), 1000)
 	if large, ok := errors.AsType[*TooLargeError](err); !ok || large.Limit != 1000 || large.Size <= 1000 {
 		t.Errorf("got %v", err)
 	}
@@ -236,7 +237,7 @@ func TestManySmallBombsAreBounded(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	s := written(f, set(testkit.Rooms(3)), put(shop("api", 5)))
+	s := written(f, set(fakes.Rooms(3)), put(shop("api", 5)))
 	for _, limit := range []int{1 << 20, 1000} {
 		p := testkit.Must(pack(s, limit, nil))(f)
 		plain := testkit.Must(compress.Gunzip(p.parts[0].data, roomdoc.MaxUnpacked))(f)
@@ -270,7 +271,7 @@ func FuzzDecode(f *testing.F) {
 func BenchmarkChangeOfOneOf(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			d := testkit.Rooms(n)
+			d := fakes.Rooms(n)
 			s := written(b, set(room.Document{}), put(d.Rooms...))
 			p := testkit.Must(pack(s, 400<<10, nil))(b)
 			s.parts = p.parts

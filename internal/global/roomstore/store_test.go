@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 )
 
 func newStore(docs wire.DocumentStore, file string) *Store {
@@ -379,7 +380,7 @@ func interleave(rt *rapid.T) {
 	docs.limit = rapid.SampledFrom([]int{1 << 20, 2500}).Draw(rt, "limit")
 	stores := []*Store{newStore(docs, ""), newStore(docs, ""), newStore(docs, "")}
 	now := time.UnixMilli(1_000_000)
-	stream := &testkit.Stream{}
+	stream := &fakes.Stream{}
 	audited := docs.limit > 1<<16 // else no document has room for pending entries
 	var versions []uint64         // of all states that were written
 	for _, s := range stores {

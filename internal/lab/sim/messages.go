@@ -61,18 +61,14 @@ func send[M wire.Report | wire.Grant](nw *network, m *M, mean time.Duration, cut
 
 // travel returns a message, or promises, after encoding and decoding.
 func (nw *network) travel(msg any) any {
-	var data []byte
 	var err error
 	switch m := msg.(type) {
 	case *wire.Report:
-		if data, err = wire.EncodeReport(m); err == nil {
-			msg, err = wire.DecodeReport(data)
-		}
+		msg, err = wire.DecodeReport(wire.EncodeReport(m))
 	case *wire.Grant:
-		if data, err = wire.EncodeGrant(m); err == nil {
-			msg, err = wire.DecodeGrant(data)
-		}
+		msg, err = wire.DecodeGrant(wire.EncodeGrant(m))
 	case *wire.Durable:
+		var data []byte
 		if data, err = wire.EncodeWhole(&wire.Promises{Durable: *m}); err == nil {
 			var p *wire.Promises
 			if p, err = wire.DecodePromises(data); err == nil {

@@ -123,20 +123,14 @@ func (n *edgeNode) snapshot(es *edges) [][]byte {
 		n.pasts.room = nil
 	}
 	changed, _, _ := n.core.Snapshots.Take(now, 0, true, make([]wire.RoomPast, 1))
-	var err error
 	for k := range changed {
-		if n.pasts.room, err = new(wire.PastEncoder).AppendRoom(nil, &changed[k]); err != nil {
-			es.fail("a snapshot cannot be encoded: %v", err)
-		}
+		n.pasts.room = wire.AppendRoomPast(nil, &changed[k])
 	}
 	var rooms, all [][]byte
 	if n.pasts.room != nil {
 		rooms = [][]byte{n.pasts.room}
 	}
-	data, err := new(wire.PastEncoder).Append(nil, number, &head, rooms)
-	if err != nil {
-		es.fail("a snapshot cannot be encoded: %v", err)
-	}
+	data := wire.AppendPast(nil, number, &head, rooms)
 	for _, p := range n.pasts.before {
 		all = append(all, p.data)
 	}

@@ -1,19 +1,16 @@
 // Package testkit holds test helpers of several packages: to end a test at an error of its set-up, to wait for other
-// goroutines, processes or machines, to read logs, to start external programs, and to generate many rooms.
+// goroutines, processes or machines, to read logs, and to start external programs. It imports no core, so that the
+// tests of cores can import it.
 package testkit
 
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"vestibule/internal/core/room"
 )
 
 // Patience is how long a test waits for a required event. It is long because the machine may be busy; a passing
@@ -143,25 +140,3 @@ func (l *Log) String() string {
 
 // Has reports whether text was written.
 func (l *Log) Has(text string) bool { return strings.Contains(l.String(), text) }
-
-// Rooms returns n realistic rooms, always the same, with hosts that do not compress well.
-func Rooms(n int) room.Document {
-	rng := rand.New(rand.NewPCG(1, 2))
-	text := func(n int) string {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rng.IntN(36)]
-		}
-		return string(b)
-	}
-	var d room.Document
-	for i := range n {
-		d.Rooms = append(d.Rooms, room.Settings{
-			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example",
-			Path:             "/" + text(5) + "/tickets",
-			TotalActiveUsers: 1 + rng.IntN(100_000), NewUsersPerMinute: 1 + rng.IntN(10_000),
-			Origin: fmt.Sprintf("http://10.%d.%d.%d:8080", rng.IntN(200), rng.IntN(200), rng.IntN(200)),
-		}.WithDefaults())
-	}
-	return d
-}

@@ -161,10 +161,7 @@ func (p *Promises) encode(ctx context.Context) ([]byte, error) {
 		}
 		mine, known := p.pieces[&e.Rooms[0]]
 		if !known {
-			var err error
-			if mine, err = wire.Pieces(e); err != nil {
-				return nil, err
-			}
+			mine = wire.Pieces(e)
 		}
 		kept[&e.Rooms[0]] = mine
 		pieces = append(pieces, mine...)

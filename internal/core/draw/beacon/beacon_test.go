@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/draw"
+	"vestibule/internal/lab/testkit"
 )
 
 // Round 657413 of quicknet, as published.
@@ -17,10 +18,7 @@ const (
 )
 
 func TestARealRoundIsVerifiedAndNoOther(t *testing.T) {
-	sig, err := hex.DecodeString(signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sig := testkit.Must(hex.DecodeString(signature))(t)
 	b := &draw.Beacon{Chain: Chain(), Round: round, Signature: sig}
 	closes := published(round).Add(-time.Second)
 	if err := Verify(b, closes); err != nil {

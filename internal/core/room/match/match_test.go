@@ -10,14 +10,12 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/match"
+	"vestibule/internal/lab/testkit"
 )
 
 func mustSet(t rapid.TB, doc room.Document) *room.Set {
 	t.Helper()
-	s, err := room.NewSet(doc, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(room.NewSet(doc, 1))(t)
 	return s
 }
 
@@ -197,10 +195,7 @@ func TestMatchLikeTwin(t *testing.T) {
 	hosts := rapid.SampledFrom([]string{"a.test", "b.test", "c.test", "A.test:80", "d.test", "b.test."})
 	rapid.Check(t, func(t *rapid.T) {
 		doc := randomDoc().Draw(t, "doc")
-		s, err := room.NewSet(doc, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(room.NewSet(doc, 1))(t)
 		for range 30 {
 			checkLikeTwin(t, s, doc, hosts.Draw(t, "host"), nastyPath().Draw(t, "path"))
 		}
