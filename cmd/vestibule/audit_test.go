@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/global/audit"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/fakes"
 )
 

@@ -15,18 +15,19 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/fakes"
 	"vestibule/internal/node"
 )
 
 // memoryStore is a store of documents in memory. interrupt, called between the read and the write of one, may write
 // others.
 type memoryStore struct {
-	*testkit.Documents
+	*fakes.Documents
 	fails     bool // it takes nothing
 	interrupt func()
 }
 
-func newMemoryStore() *memoryStore { return &memoryStore{Documents: testkit.NewDocuments()} }
+func newMemoryStore() *memoryStore { return &memoryStore{Documents: fakes.NewDocuments()} }
 
 func (s *memoryStore) Current(context.Context) error { return nil }
 
@@ -234,7 +235,7 @@ func TestAChangedEventHasADrawOfItsOwn(t *testing.T) {
 	if n := h.notice(); n.Commit == before.Commit || n.Start != start.Add(time.Minute) {
 		t.Errorf("moved: %+v", n)
 	}
-	h.docs.Documents = testkit.NewDocuments()
+	h.docs.Documents = fakes.NewDocuments()
 	if err := d.runDue(t.Context()); err != nil {
 		t.Errorf("nothing is due: %v", err)
 	}
@@ -262,7 +263,7 @@ func TestAnEventWithoutItsDraw(t *testing.T) {
 	start := h.now.Add(10 * time.Minute)
 	d = h.leader(draw.BeaconNone, launchAt(start))
 	testkit.NoError(t, h.tend(d))
-	h.secrets.Documents = testkit.NewDocuments()
+	h.secrets.Documents = fakes.NewDocuments()
 	h.now = start
 	if err := h.tend(d); err == nil || h.notice().Void != "" {
 		t.Errorf("a secret that is not there is lost at once: %v", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vestibule/internal/global/audit"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/fakes"
 )
 
