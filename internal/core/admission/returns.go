@@ -14,6 +14,7 @@ import (
 // each cell.
 type pendingReturns struct {
 	newest int64 // number of the newest cell; see cellOf
+	last   int64 // newest cell in which a visitor joined
 	cells  [returnCells]returnCell
 }
 
@@ -39,14 +40,7 @@ func (p *pendingReturns) advance(now fleettime.Time) bool {
 		p.newest++
 		*p.cell(p.newest) = returnCell{}
 	}
-	return p.issuedSince(returnWait) > 0
-}
-
-func (p *pendingReturns) issuedSince(cells int64) (n uint32) {
-	for i := range cells {
-		n += p.cell(p.newest - i).issued
-	}
-	return n
+	return p.last > p.newest-returnWait
 }
 
 func (p *pendingReturns) cell(number int64) *returnCell {
@@ -63,7 +57,10 @@ func (p *pendingReturns) joined(now, then fleettime.Time) *returnCell {
 }
 
 // issued counts a visitor that just joined.
-func (p *pendingReturns) issued(now, joined fleettime.Time) { p.joined(now, joined).issued++ }
+func (p *pendingReturns) issued(now, joined fleettime.Time) {
+	p.joined(now, joined).issued++
+	p.last = max(p.last, min(cellOf(joined), p.newest))
+}
 
 // returned counts the return of a visitor that joined then.
 func (p *pendingReturns) returned(now, joined fleettime.Time) { p.joined(now, joined).returned++ }
