@@ -14,7 +14,7 @@ import (
 // each cell.
 type pendingReturns struct {
 	newest int64 // number of the newest cell; see cellOf
-	last   int64 // newest cell in which a visitor joined
+	last   int64 // newest cell in which a visitor joined; 0 for none
 	cells  [returnCells]returnCell
 }
 
@@ -40,7 +40,7 @@ func (p *pendingReturns) advance(now fleettime.Time) bool {
 		p.newest++
 		*p.cell(p.newest) = returnCell{}
 	}
-	return p.last > p.newest-returnWait
+	return p.last > max(0, p.newest-returnWait)
 }
 
 func (p *pendingReturns) cell(number int64) *returnCell {
