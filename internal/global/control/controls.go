@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	controlsDocument = "controls"          // node.ControlsDocument
-	controlsTarget   = "controls of room " // with the ID of the room and its name, in audit entries
+	controlsDocument = "controls" // node.ControlsDocument
 	controlsTries    = 8
 	maxUntil         = 400 * 24 * time.Hour
 )

@@ -14,9 +14,6 @@ import (
 	"vestibule/internal/global/members"
 )
 
-// centreTarget begins the targets of audit entries about data centres. Their names follow.
-const centreTarget = "data centre "
-
 func (s *Server) listMembers(ctx context.Context, _ *request) (any, error) {
 	all, err := s.members.View(ctx)
 	return all, refusedMember(err)

@@ -1,8 +1,10 @@
 package control
 
 import (
+	"context"
 	"time"
 
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 )
@@ -25,4 +27,11 @@ type Numbers struct {
 	Release uint64      `json:",omitempty"` // newest release lent by the leader, 0 for none
 	LetIn   int         `json:",omitempty"` // visitors admitted by the release
 	Leader  room.Lender `json:"-"`          // the leader
+}
+
+// History has the points of rooms.
+type History interface {
+	// Points calls each with the points of a room in the order of time, from the newest one up to from, to to, at steps of
+	// at most step seconds.
+	Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -76,30 +75,3 @@ type Server struct {
 
 // fleet returns fleet time in Unix milliseconds.
 func (s *Server) fleet() int64 { return int64(s.Time()) }
-
-// New returns a server.
-func New(o Options) *Server {
-	down, entries := &outage{now: time.Now}, auditor{o.Audit, o.Log}
-	s := &Server{
-		Options: o, auditor: entries, tokens: newTokens(o.Docs, entries, down), members: members.List{Docs: o.Shared},
-		hooks: notices.Webhooks{Docs: o.Docs}, previews: newPreviews(), outage: down, now: time.Now,
-	}
-	mux := http.NewServeMux()
-	for _, op := range s.operations() {
-		method, path, _ := strings.Cut(op.route, " ")
-		mux.HandleFunc(method+" "+Prefix+path, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, &op) })
-	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, noRoute(r)) })
-	cross := http.NewCrossOriginProtection()
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.fail(w, refusef(http.StatusForbidden, codeForbidden, "cross-origin requests are refused"))
-	}))
-	outer := http.NewServeMux()
-	outer.Handle("GET /preview/{id}", s.previews)
-	outer.Handle("/", cross.Handler(s.authenticate(mux)))
-	s.handler, s.serveKnown = outer, mux
-	return s
-}
-
-// ServeHTTP implements [http.Handler].
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serve(w, r, s.handler) }

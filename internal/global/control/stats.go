@@ -19,13 +19,6 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// History has the points of rooms.
-type History interface {
-	// Points calls each with the points of a room in the order of time, from the newest one up to from, to to, at steps of
-	// at most step seconds.
-	Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error
-}
-
 // statsSteps are the steps that are chosen by default, in seconds.
 var statsSteps = []int64{1, 10, 60, 300, 900, 3600, 6 * 3600, 86400}
 
