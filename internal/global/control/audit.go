@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// The targets of audit entries begin with:
+// The targets of audit entries begin with these.
 const (
 	controlsTarget = "controls of room " // the ID of the room and its name follow
 	centreTarget   = "data centre "      // its name follows
