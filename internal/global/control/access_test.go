@@ -48,7 +48,7 @@ func TestOperationsOfTheDocument(t *testing.T) {
 		}
 	}
 	have := map[string]string{}
-	for _, o := range New(Options{}).operations() {
+	for _, o := range newServices(Options{}).operations() {
 		have[o.id] = o.route
 	}
 	if !maps.Equal(have, want) {
@@ -110,7 +110,7 @@ func TestAPrincipalWithSomeRooms(t *testing.T) {
 	ask := func(method, path string) answer {
 		return f.with(method, path, "Authorization", "Bearer "+value)
 	}
-	for _, o := range New(Options{}).operations() {
+	for _, o := range newServices(Options{}).operations() {
 		method, path, _ := strings.Cut(o.route, " ")
 		fill := strings.NewReplacer("{zone_id}", Zone, "{account_id}", Account, "{waiting_room_id}", theirs, "{event_id}",
 			"e", "{rule_id}", "r", "{host}", "h", "{token_id}", "t", "{revision}", "1", "{user}", "u", "{name}", "n")
@@ -254,7 +254,7 @@ func TestAnEdgeIsForgotten(t *testing.T) {
 	f := start(t)
 	var asked []wire.ForgetAsk
 	said, away := wire.ForgetAnswer{Done: "1 process has ended"}, error(nil)
-	f.api.Forget = func(_ context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error) {
+	f.parts.members.forget = func(_ context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error) {
 		if asked = append(asked, ask); dc != "nairobi" {
 			t.Errorf("asked of %s", dc)
 		}

@@ -17,8 +17,14 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// exportRooms returns all rooms as a rooms file, with its pages.
-func (s *Server) exportRooms(ctx context.Context, _ *request) (any, error) {
+// applyService exports rooms as a rooms file, and applies one.
+type applyService struct {
+	*catalog
+	draws *drawRules
+}
+
+// export returns all rooms as a rooms file, with its pages.
+func (s *applyService) export(ctx context.Context, _ *request) (any, error) {
 	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
@@ -82,8 +88,8 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 	return files
 }
 
-// applyRooms makes, replaces and deletes rooms and hosts as a rooms file says.
-func (s *Server) applyRooms(ctx context.Context, q *request) (any, error) {
+// apply makes, replaces and deletes rooms and hosts as a rooms file says.
+func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	var f faults
 	m := f.object("", q.body, "rooms_yaml", "pages", "prune", "dry_run")
 	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
@@ -109,7 +115,7 @@ func (s *Server) applyRooms(ctx context.Context, q *request) (any, error) {
 	var changes []api.AppliedChange
 	var unserved []string
 	base := uint64(0)
-	_, err = s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	_, err = s.store.Change(ctx, func(d *roomstore.Draft) error {
 		if base = d.Base().Version; prune {
 			d.Set(doc)
 		} else {
@@ -254,7 +260,7 @@ func union[V any](a, b map[string]V) []string {
 }
 
 // appliedDraws returns the invalid draws in the rooms of a file.
-func (s *Server) appliedDraws(rooms []room.Settings, base, next *roomstore.State) error {
+func (s *applyService) appliedDraws(rooms []room.Settings, base, next *roomstore.State) error {
 	var faults room.Faults
 	at := make(map[string]int, len(rooms)) // by name: a file may have 10,000 rooms
 	for i := range rooms {
@@ -262,7 +268,7 @@ func (s *Server) appliedDraws(rooms []room.Settings, base, next *roomstore.State
 	}
 	for _, c := range roomstore.Changes(base, next) {
 		if i, ok := at[c.Name]; ok && c.After != nil {
-			faults = append(faults, s.roomDraws(fmt.Sprintf("rooms[%d]", i), &c.After.Settings, settingsOf(c.Before))...)
+			faults = append(faults, s.draws.ofRoom(fmt.Sprintf("rooms[%d]", i), &c.After.Settings, settingsOf(c.Before))...)
 		}
 	}
 	return faults.Err()

@@ -16,12 +16,6 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// The targets of audit entries begin with these.
-const (
-	controlsTarget = "controls of room " // the ID of the room and its name follow
-	centreTarget   = "data centre "      // its name follows
-)
-
 // Announce adds an audit entry about anything but a room, before the change. So an entry may name a change that was
 // not made, but no change lacks an entry. The returned function adds that the change failed.
 func Announce(

@@ -186,7 +186,7 @@ func TestWithoutTheAuditStream(t *testing.T) {
 	f := start(t)
 	begun := len(f.chain())
 	f.audit.Before = func(string) string { return "failed" }
-	for _, j := range []*audit.Journal{f.api.journal, f.rooms.Journal} {
+	for _, j := range []*audit.Journal{f.parts.audit.journal, f.rooms.Journal} {
 		j.Pause = func(context.Context, time.Duration) {}
 	}
 	f.expect(200, Editor, "POST", "{z}", shop+"}")

@@ -17,8 +17,14 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
+// auditService serves the audit stream.
+type auditService struct {
+	rooms   *catalog
+	journal *audit.Journal
+}
+
 // readEntries returns up to n entries, starting at sequence from.
-func (s *Server) readEntries(ctx context.Context, from uint64, n int) (out []wire.AuditEntry, err error) {
+func (s *auditService) readEntries(ctx context.Context, from uint64, n int) (out []wire.AuditEntry, err error) {
 	for n > 0 {
 		some, err := s.journal.Read(ctx, from, n, "")
 		if err != nil {
@@ -32,9 +38,9 @@ func (s *Server) readEntries(ctx context.Context, from uint64, n int) (out []wir
 	return out, nil
 }
 
-// listAudit shows the newest entries first, or with from in the query the oldest of those from that number on. With a
+// list shows the newest entries first, or with from in the query the oldest of those from that number on. With a
 // filter it shows the newest that match.
-func (s *Server) listAudit(ctx context.Context, q *request) (any, error) {
+func (s *auditService) list(ctx context.Context, q *request) (any, error) {
 	first, last, err := s.journal.Bounds(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +49,7 @@ func (s *Server) listAudit(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.current(ctx)
+	state, err := s.rooms.current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +64,7 @@ func (s *Server) listAudit(ctx context.Context, q *request) (any, error) {
 	lowest, n := last+1-uint64(to), to-from // the newest are on the first page
 	switch forward := q.URL.Query().Has("from"); {
 	case filtered:
-		got, err = s.searchAudit(ctx, wanted, first, min(last+1, uint64(before)), info.PerPage)
+		got, err = s.search(ctx, wanted, first, min(last+1, uint64(before)), info.PerPage)
 		info.Page, info.TotalCount, info.TotalPages = 1, len(got), 1
 	case forward:
 		got, err = s.readEntries(ctx, max(first, uint64(max(1, start))), info.PerPage)
@@ -72,7 +78,7 @@ func (s *Server) listAudit(ctx context.Context, q *request) (any, error) {
 	info.Count = len(got)
 	out := []api.AuditEntry{}
 	for _, e := range got {
-		shown, err := s.showAudit(state, e)
+		shown, err := s.show(state, e)
 		if err != nil {
 			return nil, err
 		}
@@ -121,8 +127,8 @@ func (w *auditFilter) of(e *audit.Entry) bool {
 // firstBlock and auditBlock are the numbers of entries that a search reads at once, the newest and later ones.
 const firstBlock, auditBlock = 32, 500
 
-// searchAudit returns up to n matching entries below the sequence before, the newest first.
-func (s *Server) searchAudit(
+// search returns up to n matching entries below the sequence before, the newest first.
+func (s *auditService) search(
 	ctx context.Context, w auditFilter, first, before uint64, n int,
 ) (out []wire.AuditEntry, err error) {
 	for size := uint64(firstBlock); before > first && len(out) < n; size = min(2*size, auditBlock) {
@@ -149,8 +155,8 @@ func (s *Server) searchAudit(
 	return out, nil
 }
 
-// showAudit returns a stored entry with its changes. One that cannot be read has none: it is shown for verification.
-func (s *Server) showAudit(state *roomstore.State, stored wire.AuditEntry) (api.AuditEntry, error) {
+// show returns a stored entry with its changes. One that cannot be read has none: it is shown for verification.
+func (s *auditService) show(state *roomstore.State, stored wire.AuditEntry) (api.AuditEntry, error) {
 	out := api.AuditEntry{
 		Sequence: int64(stored.Sequence), Hash: audit.Hash(stored.Data), Entry: stored.Data, Changes: []api.AppliedChange{},
 	}
@@ -185,7 +191,7 @@ func (s *Server) showAudit(state *roomstore.State, stored wire.AuditEntry) (api.
 			if id, name, _ = strings.Cut(id, " "); name == "" { // an entry of an older build
 				name = id
 			}
-			if r := s.find(state, id); r != nil {
+			if r := s.rooms.find(state, id); r != nil {
 				name = r.Name
 			}
 			before, after = nonNil(before), nonNil(after) // a room without controls has empty ones

@@ -38,7 +38,7 @@ func (s *Server) Call(
 	if w.stats, _ = result.(*api.Stats); w.stats != nil {
 		result = nil
 	}
-	s.serve(w, r, s.serveKnown)
+	s.out.serve(w, r, s.operations)
 	var answer struct {
 		Errors   []api.Note
 		Messages []api.Note

@@ -3,75 +3,113 @@ package control
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global/roomstore"
 )
 
+// Rooms stores the rooms: a [roomstore.Store].
+type Rooms interface {
+	Read(ctx context.Context) (*roomstore.State, error)
+	Change(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error)
+
+	Known() *roomstore.State // the newest rooms that this candidate knows, nil for none
+	Seen() time.Time         // when the store last confirmed them
+}
+
+// catalog maps between the stored rooms and those of the API, with its ids and pages.
+type catalog struct {
+	store  Rooms
+	known  func(hash string) []byte // a waiting page that is known here, nil for none
+	docs   wire.DocumentStore       // with all waiting pages
+	origin string                   // of hosts without a known one; "": they are refused
+	outage *outage
+
+	mu    sync.Mutex
+	state *roomstore.State
+	names map[string]string // of the rooms of state, by id
+}
+
+// page returns a stored waiting page, nil if there is none of that name.
+func (c *catalog) page(ctx context.Context, hash string) ([]byte, error) {
+	if page := c.known(hash); page != nil {
+		return page, nil
+	}
+	data, _, err := c.docs.Get(ctx, roomdoc.PageDocument(hash))
+	if err != nil || data == nil {
+		return nil, err
+	}
+	return roomdoc.DecodePage(hash, data)
+}
+
 // find returns the room with an id, nil for none. It caches the names of one state.
-func (s *Server) find(state *roomstore.State, id string) *roomstore.Room {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state != state {
-		s.state, s.names = state, make(map[string]string, len(state.Rooms))
+func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != state {
+		c.state, c.names = state, make(map[string]string, len(state.Rooms))
 		for _, r := range state.Rooms {
-			s.names[room.PublicID(r.TicketName())] = r.Name
+			c.names[room.PublicID(r.TicketName())] = r.Name
 		}
 	}
-	return state.Room(s.names[id])
+	return state.Room(c.names[id])
 }
 
 // named returns the room with a name or an id, nil for none.
-func (s *Server) named(state *roomstore.State, text string) *roomstore.Room {
+func (c *catalog) named(state *roomstore.State, text string) *roomstore.Room {
 	if r := state.Room(text); r != nil {
 		return r
 	}
-	return s.find(state, text)
+	return c.find(state, text)
 }
 
 // current returns the rooms: those in the store, or if it does not answer and the request only reads, those that this
 // candidate knows.
-func (s *Server) current(ctx context.Context) (state *roomstore.State, err error) {
+func (c *catalog) current(ctx context.Context) (state *roomstore.State, err error) {
 	age := mayBeOld(ctx)
 	if age == nil {
-		return s.Rooms.Read(ctx)
+		return c.store.Read(ctx)
 	}
-	err = s.outage.read(ctx, func(ctx context.Context) error {
-		state, err = s.Rooms.Read(ctx)
+	err = c.outage.read(ctx, func(ctx context.Context) error {
+		state, err = c.store.Read(ctx)
 		return err
 	})
 	if err == nil {
 		return state, nil
 	}
-	known := s.Rooms.Known()
+	known := c.store.Known()
 	if known == nil {
 		return nil, err
 	}
-	age.since(s.Rooms.Seen(), noStore)
+	age.since(c.store.Seen(), noStore)
 	return known, nil
 }
 
 // look returns the current room with an id.
-func (s *Server) look(ctx context.Context, id string) (*roomstore.Room, error) {
-	_, r, err := s.read(ctx, id)
+func (c *catalog) look(ctx context.Context, id string) (*roomstore.Room, error) {
+	_, r, err := c.read(ctx, id)
 	return r, err
 }
 
 // read returns the current rooms, and the one with this id.
-func (s *Server) read(ctx context.Context, id string) (*roomstore.State, *roomstore.Room, error) {
-	state, err := s.current(ctx)
+func (c *catalog) read(ctx context.Context, id string) (*roomstore.State, *roomstore.Room, error) {
+	state, err := c.current(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if r := s.find(state, id); r != nil {
+	if r := c.find(state, id); r != nil {
 		return state, r, nil
 	}
 	return nil, nil, errNotFound
 }
 
 // draft returns the room of a request in a draft, if it is the one that the request expects.
-func (s *Server) draft(d *roomstore.Draft, q *request) (*roomstore.Room, error) {
-	r := s.find(d.Base(), q.room())
+func (c *catalog) draft(d *roomstore.Draft, q *request) (*roomstore.Room, error) {
+	r := c.find(d.Base(), q.room())
 	if r == nil {
 		return nil, errNotFound
 	}
@@ -80,7 +118,7 @@ func (s *Server) draft(d *roomstore.Draft, q *request) (*roomstore.Room, error) 
 
 // siteOf returns the origin of a host: that of its entry, else that of all of its rooms, else the default origin; ""
 // for none.
-func (s *Server) siteOf(state *roomstore.State, host string) string {
+func (c *catalog) siteOf(state *roomstore.State, host string) string {
 	for _, h := range state.Hosts {
 		if h.Name == host {
 			return h.Origin
@@ -100,7 +138,7 @@ func (s *Server) siteOf(state *roomstore.State, host string) string {
 		}
 	}
 	if !known {
-		return s.Origin
+		return c.origin
 	}
 	return site
 }

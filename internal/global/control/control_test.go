@@ -30,6 +30,7 @@ import (
 type fixture struct {
 	testing.TB
 	api   *Server
+	parts *services
 	rooms *roomstore.Store
 	docs  *fakes.Documents
 	audit *fakes.Stream
@@ -77,16 +78,16 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 		},
 		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board },
 		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
-		Count: func(operation string, status int) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.count[fmt.Sprint(operation, " ", status)]++
-		},
 	}
 	for _, edit := range edits {
 		edit(&o)
 	}
-	f.api = New(o)
+	f.parts = newServices(o)
+	f.api = serve(f.parts, &envelope{count: func(operation string, status int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.count[fmt.Sprint(operation, " ", status)]++
+	}, log: log})
 	for _, role := range roles {
 		f.token[role] = testkit.Must(f.api.Make(t.Context(), "a "+string(role), role))(t)
 	}
@@ -486,7 +487,7 @@ func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 	f := start(t)
 	const other = `{"name":"other","host":"other.example","total_active_users":3,"new_users_per_minute":5}`
 	f.refused(Editor, "POST", "{z}", other, "/host")
-	f.api.Origin = "http://10.0.0.7"
+	f.parts.rooms.origin = "http://10.0.0.7"
 	f.ok(Editor, "POST", "{z}", other)
 	f.ask(Editor, "POST", "{z}", shop+"}")
 	origins := func(want ...string) {
@@ -609,7 +610,7 @@ func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 		!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("%d %s %v", w.Code, body, w.Header())
 	}
-	f.api.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	f.parts.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	w = httptest.NewRecorder()
 	if f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil)); w.Code != 404 {
 		t.Errorf("after two hours: %d", w.Code)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/core/draw"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
@@ -19,46 +20,56 @@ import (
 )
 
 const (
-	controlsDocument = "controls" // node.ControlsDocument
+	controlsDocument = "controls"          // node.ControlsDocument
+	controlsTarget   = "controls of room " // with the ID of the room and its name, in audit entries
 	controlsTries    = 8
 	maxUntil         = 400 * 24 * time.Hour
 )
 
-// currentControls returns the controls: the latest, or if the store does not answer and the request only reads, those
-// that this node applies.
-func (s *Server) currentControls(ctx context.Context) (doc *room.Controls, err error) {
+// controls are the operators' temporary overrides of rooms, in the document that all nodes read.
+type controls struct {
+	clock
+	auditor
+	rooms  *catalog
+	shared wire.DocumentStore
+	known  func() *room.Controls // those that this node applies, nil for none
+}
+
+// current returns the controls: the latest, or if the store does not answer and the request only reads, those that this
+// node applies.
+func (c *controls) current(ctx context.Context) (doc *room.Controls, err error) {
 	if mayBeOld(ctx) == nil {
-		doc, _, err = s.readControls(ctx)
+		doc, _, err = c.read(ctx)
 		return doc, err
 	}
-	err = s.outage.read(ctx, func(ctx context.Context) error {
-		doc, _, err = s.readControls(ctx)
+	err = c.rooms.outage.read(ctx, func(ctx context.Context) error {
+		doc, _, err = c.read(ctx)
 		return err
 	})
 	if err == nil {
 		return doc, nil
 	}
-	if doc = s.Controls(); doc == nil {
+	if doc = c.known(); doc == nil {
 		doc = &room.Controls{}
 	}
-	mayBeOld(ctx).since(s.Rooms.Seen(), noStore)
+	mayBeOld(ctx).since(c.rooms.store.Seen(), noStore)
 	return doc, nil
 }
 
-// lookControls returns the current room with an id, and the controls.
-func (s *Server) lookControls(ctx context.Context, id string) (*roomstore.Room, *room.Controls, error) {
-	r, err := s.look(ctx, id)
+// look returns the current room with an id, and the controls.
+func (c *controls) look(ctx context.Context, id string) (*roomstore.Room, *room.Controls, error) {
+	r, err := c.rooms.look(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	doc, err := s.currentControls(ctx)
+	doc, err := c.current(ctx)
 	return r, doc, err
 }
 
-// readControls returns the latest controls and the revision of the stored ones: the stored controls, or those of this
-// node if the store was rolled back.
-func (s *Server) readControls(ctx context.Context) (*room.Controls, uint64, error) {
-	data, revision, err := s.Shared.Get(ctx, controlsDocument)
+// read returns the latest controls and the revision of the stored ones: the stored controls, or those of this node if
+// the store was rolled back.
+func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
+	data, revision, err := c.shared.Get(ctx, controlsDocument)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -68,31 +79,30 @@ func (s *Server) readControls(ctx context.Context) (*room.Controls, uint64, erro
 			return nil, 0, err
 		}
 	}
-	if known := s.Controls(); known != nil && known.Version > doc.Version {
+	if known := c.known(); known != nil && known.Version > doc.Version {
 		doc = known
 	}
 	return doc, revision, nil
 }
 
-// changeControls makes one change to the controls of a room. edit gets a copy, and is called again after a concurrent
-// write.
-func (s *Server) changeControls(
+// change makes one change to the controls of a room. edit gets a copy, and is called again after a concurrent write.
+func (c *controls) change(
 	ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error,
 ) (_ *room.Controls, err error) {
 	target := controlsTarget + id
-	if r := s.find(state, id); r != nil {
+	if r := c.rooms.find(state, id); r != nil {
 		target += " " + r.Name
 	}
 	var failed func(context.Context) error // of the announced change, nil for none
 	var before *room.Control               // the controls that it changes
-	defer func() { err = undone(ctx, s.log, target, failed, err) }()
+	defer func() { err = undone(ctx, c.log, target, failed, err) }()
 	for range controlsTries {
-		have, revision, err := s.readControls(ctx)
+		have, revision, err := c.read(ctx)
 		if err != nil {
 			return nil, err
 		}
-		now := s.fleet()
-		version := max(have.Version+1, uint64(max(0, s.now().UnixMilli())))
+		now := c.fleet()
+		version := max(have.Version+1, uint64(max(0, c.now().UnixMilli())))
 		next := &room.Controls{Version: version, Rooms: maps.Clone(have.Rooms)}
 		if next.Rooms == nil {
 			next.Rooms = map[string]*room.Control{}
@@ -107,31 +117,31 @@ func (s *Server) changeControls(
 		next.Rooms[id] = &edited
 		maps.DeleteFunc(next.Rooms, func(_ string, other *room.Control) bool { return other.At(now) == nil })
 		data, err := room.EncodeControls(next)
-		if err == nil && (len(next.Rooms) > room.MaxRooms || len(data) > s.Shared.Limit()) {
+		if err == nil && (len(next.Rooms) > room.MaxRooms || len(data) > c.shared.Limit()) {
 			// Those of a deleted room are kept while there is space, so that it comes back paused.
-			maps.DeleteFunc(next.Rooms, func(key string, _ *room.Control) bool { return s.find(state, key) == nil })
+			maps.DeleteFunc(next.Rooms, func(key string, _ *room.Control) bool { return c.rooms.find(state, key) == nil })
 			data, err = room.EncodeControls(next)
 		}
-		if err == nil && len(data) > s.Shared.Limit() {
+		if err == nil && len(data) > c.shared.Limit() {
 			err = refusef(http.StatusBadRequest, codeInvalid,
-				"the controls of all rooms have %d bytes, and the store takes %d: invalid data", len(data), s.Shared.Limit())
+				"the controls of all rooms have %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
 		}
 		if err != nil {
 			return nil, err
 		}
 		if failed == nil || !reflect.DeepEqual(before, have.Rooms[id]) {
-			_ = undone(ctx, s.log, target, failed, wire.ErrChanged) // another writer was first, in this room
+			_ = undone(ctx, c.log, target, failed, wire.ErrChanged) // another writer was first, in this room
 			before = have.Rooms[id]
-			failed, err = Announce(ctx, s.journal, s.now(), target, before, &edited)
+			failed, err = Announce(ctx, c.journal, c.now(), target, before, &edited)
 			if err != nil && (edited.Pause == nil && edited.QueueAll == nil || releaseOf(&edited) != releaseOf(before)) {
 				return nil, err
 			}
 			if err != nil { // stopping a rush must not wait for the audit stream
-				s.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id),
+				c.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id),
 					slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
 			}
 		}
-		_, err = s.Shared.Put(ctx, controlsDocument, data, revision)
+		_, err = c.shared.Put(ctx, controlsDocument, data, revision)
 		if err == nil {
 			return next, nil
 		}
@@ -143,13 +153,13 @@ func (s *Server) changeControls(
 		"the controls were changed concurrently: nothing was changed, try again")
 }
 
-// controlNotes returns a warning if a room is under controls that were set before it began or came back.
-func (s *Server) controlNotes(r *roomstore.Room) []api.Note {
-	doc := s.Controls()
+// notes returns a warning if a room is under controls that were set before it began or came back.
+func (c *controls) notes(r *roomstore.Room) []api.Note {
+	doc := c.known()
 	if doc == nil {
 		return nil
 	}
-	names := controlNames(doc.Rooms[room.PublicID(r.TicketName())].At(s.fleet()))
+	names := controlNames(doc.Rooms[room.PublicID(r.TicketName())].At(c.fleet()))
 	if len(names) == 0 {
 		return nil
 	}
@@ -157,21 +167,29 @@ func (s *Server) controlNotes(r *roomstore.Room) []api.Note {
 	return []api.Note{{Code: codeKept, Message: text}}
 }
 
-func (s *Server) getControls(ctx context.Context, q *request) (any, error) {
-	r, c, err := s.lookControls(ctx, q.room())
+// controlService serves the controls of rooms.
+type controlService struct {
+	*catalog
+	clock
+	controls *controls
+	board    func() *draw.Board
+}
+
+func (s *controlService) get(ctx context.Context, q *request) (any, error) {
+	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	return s.showControls(r, q.room(), c), nil
+	return s.show(r, q.room(), c), nil
 }
 
-func (s *Server) patchControls(ctx context.Context, q *request) (any, error) {
+func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 	state, r, err := s.read(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
 	by := principal(ctx).Name
-	c, err := s.changeControls(ctx, state, q.room(),
+	c, err := s.controls.change(ctx, state, q.room(),
 		func(control *room.Control) error { return applyControls(control, q.body, by, s.fleet()) })
 	if err != nil {
 		return nil, err
@@ -181,7 +199,7 @@ func (s *Server) patchControls(ctx context.Context, q *request) (any, error) {
 		text := fmt.Sprintf("room %s is suspended: every visitor passes, its controls have no effect", r.Name)
 		notes = append(notes, api.Note{Code: codeKept, Message: text})
 	}
-	return tagged{s.showControls(r, q.room(), c), 0, notes}, nil
+	return tagged{s.show(r, q.room(), c), 0, notes}, nil
 }
 
 // applyControls applies a body to the controls of a room.
@@ -266,7 +284,7 @@ func controlNames(in *room.Control) []string {
 	return out
 }
 
-func (s *Server) showControls(r *roomstore.Room, id string, c *room.Controls) api.Controls {
+func (s *controlService) show(r *roomstore.Room, id string, c *room.Controls) api.Controls {
 	now := s.fleet()
 	in := c.Rooms[id].At(now)
 	out := api.Controls{Room: r.Name, Id: id, Version: int64(c.Version)}
@@ -290,7 +308,7 @@ func (s *Server) showControls(r *roomstore.Room, id string, c *room.Controls) ap
 			out.Limits.NewUsersPerMinute = &n
 		}
 	}
-	e, f := r.In(r.PlanBy(s.Board()).At(now)).Under(in, now), &out.InForce
+	e, f := r.In(r.PlanBy(s.board()).At(now)).Under(in, now), &out.InForce
 	f.TotalActiveUsers, f.NewUsersPerMinute = e.TotalActiveUsers, e.NewUsersPerMinute
 	f.QueueAll, f.QueueMessage = e.QueueAll, e.QueueMessage
 	return out

@@ -125,7 +125,7 @@ func TestControlsThatAreRefused(t *testing.T) {
 		f.expect(http.StatusNotFound, Admin, method, "/vestibule/rooms/"+room.PublicID("none")+"/controls",
 			`{}`)
 	}
-	if c, _, err := f.api.readControls(t.Context()); err != nil || c.Version != 0 {
+	if c, _, err := f.parts.controls.controls.read(t.Context()); err != nil || c.Version != 0 {
 		t.Errorf("something was written: %+v %v", c, err)
 	}
 }
@@ -159,7 +159,7 @@ func TestControlsOfManyWriters(t *testing.T) {
 		})
 	}
 	all.Wait()
-	c, _, err := f.api.readControls(t.Context())
+	c, _, err := f.parts.controls.controls.read(t.Context())
 	if err != nil || len(c.Rooms) != len(ids) {
 		t.Fatalf("%d rooms are paused, want %d: %v", len(c.Rooms), len(ids), err)
 	}
@@ -167,7 +167,7 @@ func TestControlsOfManyWriters(t *testing.T) {
 	f.controls = c
 	testkit.NoError(t, f.docs.Delete(t.Context(), controlsDocument, f.docs.Written[controlsDocument].Revision))
 	a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+ids[1]+"/controls", `{"pause":null}`)
-	if after, _, err := f.api.readControls(t.Context()); err != nil || len(after.Rooms) != len(ids)-1 ||
+	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-1 ||
 		after.Version <= c.Version {
 		t.Errorf("%+v: %d rooms are paused, want %d: %v", a, len(after.Rooms), len(ids)-1, err)
 	}
@@ -190,7 +190,7 @@ func TestARoomComesBackPaused(t *testing.T) {
 		strings.Replace(shop, "shop", "other", 1)+`,"path":"/other"}`).field("id").(string)
 	pause := func(id, body string) *room.Controls {
 		f.ok(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", body)
-		c, _, err := f.api.readControls(t.Context())
+		c, _, err := f.parts.controls.controls.read(t.Context())
 		testkit.NoError(t, err)
 		return c
 	}
@@ -208,7 +208,7 @@ func TestARoomComesBackPaused(t *testing.T) {
 		t.Errorf("it came back with %v", a.Result)
 	}
 	f.ok(Editor, "DELETE", "{z}/"+id, "")
-	f.api.Shared = full{f.docs, len(f.docs.Data[controlsDocument])}
+	f.parts.controls.controls.shared = full{f.docs, len(f.docs.Data[controlsDocument])}
 	if c := pause(other, `{"pause":{"message":"A little longer."}}`); len(c.Rooms) != 1 || c.Rooms[other] == nil {
 		t.Errorf("where space is short, the controls of %d rooms are stored, want 1", len(c.Rooms))
 	}

@@ -14,35 +14,38 @@ const leastDraw = draw.Lead + 30*time.Second
 
 const shuffleKey = "shuffle_at_event_start"
 
-// judgeDraw adds the reason, if any, why the given event cannot begin with a draw; see drawRule.
-func (s *Server) judgeDraw(g *givenEvent, old *room.Event) {
+// drawRules decides which events may begin with a draw.
+type drawRules struct{ clock }
+
+// judge adds the reason, if any, why the given event cannot begin with a draw; see of.
+func (d *drawRules) judge(g *givenEvent, old *room.Event) {
 	if g.bad[shuffleKey] {
 		return
 	}
-	if rule := s.drawRule(&g.event, old); rule != "" {
+	if rule := d.of(&g.event, old); rule != "" {
 		g.faults.add("/"+shuffleKey, "%s %s", shuffleKey, rule)
 	}
 }
 
-// drawRule returns the rule that forbids e a draw, "" for none; old is the event before, or nil. An announced draw is
-// not checked again.
-func (s *Server) drawRule(e, old *room.Event) string {
+// of returns the rule that forbids e a draw, "" for none; old is the event before, or nil. An announced draw is not
+// checked again.
+func (d *drawRules) of(e, old *room.Event) string {
 	if !e.Shuffle || old != nil && old.Shuffle && old.Start == e.Start && (e.Suspended || !old.Suspended) {
 		return ""
 	}
-	if left := time.Duration(e.Start-s.fleet()) * time.Millisecond; e.Start != 0 && left < leastDraw {
+	if left := time.Duration(e.Start-d.fleet()) * time.Millisecond; e.Start != 0 && left < leastDraw {
 		return fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that",
 			leastDraw, draw.Lead)
 	}
 	return ""
 }
 
-// roomDraws returns the faults of new draws in the events of a room; old is the room before, or nil. Past events pass:
+// ofRoom returns the faults of new draws in the events of a room; old is the room before, or nil. Past events pass:
 // they may come with an import or a restore.
-func (s *Server) roomDraws(item string, r, old *room.Settings) (faults room.Faults) {
+func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faults) {
 	for i := range r.Events {
 		e, before := &r.Events[i], (*room.Event)(nil)
-		if e.End <= s.fleet() {
+		if e.End <= d.fleet() {
 			continue
 		}
 		if old != nil {
@@ -50,7 +53,7 @@ func (s *Server) roomDraws(item string, r, old *room.Settings) (faults room.Faul
 				before = &old.Events[j]
 			}
 		}
-		if rule := s.drawRule(e, before); rule != "" {
+		if rule := d.of(e, before); rule != "" {
 			faults = append(faults,
 				room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
 		}

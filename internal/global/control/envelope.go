@@ -11,17 +11,23 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
+// envelope is common to all answers.
+type envelope struct {
+	count func(operation string, status int) // may be nil
+	log   *slog.Logger
+}
+
 // serve calls handler and counts its answer. It bounds the body, and refuses paths that a mux would redirect.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c := &counted{ResponseWriter: w, status: http.StatusOK, operation: NoOperation}
-	if w = c; s.Count != nil {
-		defer func() { s.Count(c.operation, c.status) }()
+	if w = c; e.count != nil {
+		defer func() { e.count(c.operation, c.status) }()
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if p := r.URL.Path; r.Method == http.MethodConnect || p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p {
-		s.fail(w, noRoute(r)) // a mux would redirect
+		e.fail(w, noRoute(r)) // a mux would redirect
 		return
 	}
 	most := int64(maxBody)
@@ -51,14 +57,14 @@ func (c *counted) WriteHeader(status int) {
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // answer serves an operation and writes its result.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *operation) {
+func (e *envelope) answer(w http.ResponseWriter, r *http.Request, o *operation) {
 	c, ok := w.(*counted)
 	if ok {
 		c.operation = o.id
 	}
 	result, err := o.call(r)
 	if err != nil {
-		s.fail(w, err)
+		e.fail(w, err)
 		return
 	}
 	messages := []api.Note{}
@@ -78,37 +84,37 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *operation) {
 	if table, ok := result.(csvTable); ok {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		if _, err := w.Write(table); err != nil {
-			s.log.Debug("control: answer not written", slog.Any("error", err))
+			e.log.Debug("control: answer not written", slog.Any("error", err))
 		}
 		return
 	}
-	if h, ok := result.(api.Stats); ok && c != nil {
+	if s, ok := result.(api.Stats); ok && c != nil {
 		if own, ok := c.ResponseWriter.(*recorder); ok && own.stats != nil {
-			*own.stats, result = h, nil
+			*own.stats, result = s, nil
 		}
 	}
 	a := map[string]any{"success": true, "errors": []api.Note{}, "messages": messages, "result": result}
 	if l, ok := result.(listPage); ok {
 		a["result"], a["result_info"] = l.result, l.info
 	}
-	s.write(w, http.StatusOK, a)
+	e.write(w, http.StatusOK, a)
 }
 
 // fail answers with an error.
-func (s *Server) fail(w http.ResponseWriter, err error) {
+func (e *envelope) fail(w http.ResponseWriter, err error) {
 	r := explain(err)
 	if r.Status == http.StatusServiceUnavailable {
-		s.log.Warn("control: not answered", slog.Any("error", err))
+		e.log.Warn("control: not answered", slog.Any("error", err))
 		w.Header().Set("Retry-After", "1")
 	}
-	s.write(w, r.Status, api.Failure{Errors: r.Notes, Messages: []api.Note{}})
+	e.write(w, r.Status, api.Failure{Errors: r.Notes, Messages: []api.Note{}})
 }
 
-func (s *Server) write(w http.ResponseWriter, status int, answer any) {
+func (e *envelope) write(w http.ResponseWriter, status int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		s.log.Debug("control: answer not written", slog.Any("error", err))
+		e.log.Debug("control: answer not written", slog.Any("error", err))
 	}
 }
 

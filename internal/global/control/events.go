@@ -17,9 +17,17 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// showEvent returns an event as the API shows it, with every field. Settings that it does not override are null.
-func (s *Server) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (map[string]any, error) {
-	own, out := map[string]*field{}, s.eventHead(r, e)
+// eventService serves the events of rooms, and their draws.
+type eventService struct {
+	*catalog
+	clock
+	board func() *draw.Board // public state of draws, nil for none
+	draws *drawRules
+}
+
+// show returns an event as the API shows it, with every field. Settings that it does not override are null.
+func (s *eventService) show(ctx context.Context, r *roomstore.Room, e *room.Event) (map[string]any, error) {
+	own, out := map[string]*field{}, s.head(r, e)
 	for at, f := range overrides() {
 		if _, overridden := e.Overrides[f.Key]; overridden {
 			own[at] = f
@@ -31,8 +39,8 @@ func (s *Server) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event
 	return out, s.shown(ctx, out, &over, own)
 }
 
-// eventHead returns an event without its settings.
-func (s *Server) eventHead(r *roomstore.Room, e *room.Event) map[string]any {
+// head returns an event without its settings.
+func (s *eventService) head(r *roomstore.Room, e *room.Event) map[string]any {
 	created, changed := e.Created, e.Changed
 	if created == 0 { // of a rooms file
 		created, changed = r.Created, r.Changed
@@ -56,8 +64,8 @@ func eventOf(r *roomstore.Room, id string) *room.Event {
 	return nil
 }
 
-// findEvent returns a room, and one of its events.
-func (s *Server) findEvent(ctx context.Context, q *request) (*roomstore.Room, *room.Event, error) {
+// find returns a room, and one of its events.
+func (s *eventService) find(ctx context.Context, q *request) (*roomstore.Room, *room.Event, error) {
 	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, nil, err
@@ -68,45 +76,45 @@ func (s *Server) findEvent(ctx context.Context, q *request) (*roomstore.Room, *r
 	return nil, nil, errNotFound
 }
 
-func (s *Server) listEvents(ctx context.Context, q *request) (any, error) {
+func (s *eventService) list(ctx context.Context, q *request) (any, error) {
 	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
 	events := slices.SortedFunc(slices.Values(r.Events),
 		func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
-	shown, err := pageOf(q, events, func(e *room.Event) (any, error) { return s.showEvent(ctx, r, e) })
+	shown, err := pageOf(q, events, func(e *room.Event) (any, error) { return s.show(ctx, r, e) })
 	return tagged{shown, r.Revision, nil}, err
 }
 
-func (s *Server) getEvent(ctx context.Context, q *request) (any, error) {
-	r, e, err := s.findEvent(ctx, q)
+func (s *eventService) get(ctx context.Context, q *request) (any, error) {
+	r, e, err := s.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.showEvent(ctx, r, e)
+	shown, err := s.show(ctx, r, e)
 	return tagged{shown, r.Revision, nil}, err
 }
 
-// eventDetails shows an event with all settings in force while it is active.
-func (s *Server) eventDetails(ctx context.Context, q *request) (any, error) {
-	r, e, err := s.findEvent(ctx, q)
+// details shows an event with all settings in force while it is active.
+func (s *eventService) details(ctx context.Context, q *request) (any, error) {
+	r, e, err := s.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	out, in := s.eventHead(r, e), r.In(room.Phase{Kind: room.Active, Event: e})
+	out, in := s.head(r, e), r.In(room.Phase{Kind: room.Active, Event: e})
 	return out, s.shown(ctx, out, &in, overrides())
 }
 
-func (s *Server) createEvent(ctx context.Context, q *request) (any, error) {
-	return s.changeEvent(ctx, q, newRuleID(), func(_ *room.Event, id string) (*givenEvent, error) {
+func (s *eventService) create(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, newRuleID(), func(_ *room.Event, id string) (*givenEvent, error) {
 		return readEvent(q, room.Event{ID: id}, true), nil
 	})
 }
 
-// updateEvent changes an existing event. By PUT, missing fields go back to their defaults.
-func (s *Server) updateEvent(ctx context.Context, q *request) (any, error) {
-	return s.changeEvent(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
+// update changes an existing event. By PUT, missing fields go back to their defaults.
+func (s *eventService) update(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
 		}
@@ -114,8 +122,8 @@ func (s *Server) updateEvent(ctx context.Context, q *request) (any, error) {
 	})
 }
 
-func (s *Server) deleteEvent(ctx context.Context, q *request) (any, error) {
-	_, err := s.changeEvent(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
+func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
+	_, err := s.change(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
 		}
@@ -124,13 +132,13 @@ func (s *Server) deleteEvent(ctx context.Context, q *request) (any, error) {
 	return deleted(q.event()), err
 }
 
-// changeEvent replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit
-// is called again after a concurrent write.
-func (s *Server) changeEvent(
+// change replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit is
+// called again after a concurrent write.
+func (s *eventService) change(
 	ctx context.Context, q *request, event string, edit func(old *room.Event, id string) (*givenEvent, error),
 ) (any, error) {
 	name, there := "", false
-	state, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, q)
 		if err != nil {
 			return err
@@ -154,7 +162,7 @@ func (s *Server) changeEvent(
 			g.event.Changed = s.now().UnixMilli()
 			settings.Events = append(settings.Events, g.event)
 			g.judge(&settings)
-			if s.judgeDraw(g, old); len(g.faults) > 0 {
+			if s.draws.judge(g, old); len(g.faults) > 0 {
 				return g.faults.err()
 			}
 			if len(g.page) > 0 {
@@ -168,7 +176,7 @@ func (s *Server) changeEvent(
 		return nil, err
 	}
 	e := eventOf(r, event)
-	shown, err := s.showEvent(ctx, r, e)
+	shown, err := s.show(ctx, r, e)
 	over := e.Overrides.Over(room.Settings{})
 	return tagged{shown, r.Revision, kept(&over)}, err
 }
@@ -190,9 +198,9 @@ func makeRoom(events []room.Event, now int64) []room.Event {
 	return events
 }
 
-// getDraw shows the draw of an event, also of a deleted one.
-func (s *Server) getDraw(_ context.Context, q *request) (any, error) {
-	n := s.Board().Latest(q.room(), q.event())
+// draw shows the draw of an event, also of a deleted one.
+func (s *eventService) draw(_ context.Context, q *request) (any, error) {
+	n := s.board().Latest(q.room(), q.event())
 	if n == nil {
 		return nil, errNotFound
 	}

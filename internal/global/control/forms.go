@@ -24,7 +24,7 @@ var forms = map[string]form{
 	"/additional_routes":          {read: readRoutes},
 	"/cookie_attributes/samesite": {read: readWord},
 	"/cookie_attributes/secure":   {read: readWord},
-	"/custom_page_html":           {read: readPage}, // shown by Server.shown
+	"/custom_page_html":           {read: readPage}, // shown by catalog.shown
 	"/enabled_origin_commands":    {readCommands, func(v any) any { return strings.Fields(v.(string)) }},
 	"/queueing_method":            {read: readWord},
 	"/turnstile_action":           {read: readWord},
@@ -155,13 +155,13 @@ func (f *field) read(g *given, v json.RawMessage) (ok bool) {
 	return ok
 }
 
-// shown adds the given fields of r to a room or event of the API.
-func (s *Server) shown(ctx context.Context, out map[string]any, r *room.Settings, of map[string]*field) error {
+// shown adds the given fields of s to a room or event of the API.
+func (c *catalog) shown(ctx context.Context, out map[string]any, s *room.Settings, of map[string]*field) error {
 	for at, f := range of {
-		v := f.Value(r)
+		v := f.Value(s)
 		switch show := forms[at].show; {
 		case f.Key == "waiting_page":
-			page, err := s.pageText(ctx, r.WaitingPage)
+			page, err := c.pageText(ctx, s.WaitingPage)
 			if err != nil {
 				return err
 			}
@@ -192,24 +192,12 @@ func put(out map[string]any, at string, v any) {
 }
 
 // pageText returns a stored waiting page, "" for none.
-func (s *Server) pageText(ctx context.Context, hash string) (string, error) {
+func (c *catalog) pageText(ctx context.Context, hash string) (string, error) {
 	if hash == "" {
 		return "", nil
 	}
-	page, err := s.page(ctx, hash)
+	page, err := c.page(ctx, hash)
 	return string(page), err
-}
-
-// page returns a stored waiting page, nil if there is none of that name.
-func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
-	if page := s.Page(hash); page != nil {
-		return page, nil
-	}
-	data, _, err := s.Shared.Get(ctx, roomdoc.PageDocument(hash))
-	if err != nil || data == nil {
-		return nil, err
-	}
-	return roomdoc.DecodePage(hash, data)
 }
 
 // plainValue returns a value of a setting as rooms.yaml and JSON show it.

@@ -10,7 +10,10 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-func (s *Server) listHosts(ctx context.Context, _ *request) (any, error) {
+// hostService serves the origins of hosts.
+type hostService struct{ *catalog }
+
+func (s *hostService) list(ctx context.Context, _ *request) (any, error) {
 	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
@@ -22,14 +25,14 @@ func (s *Server) listHosts(ctx context.Context, _ *request) (any, error) {
 	return complete(out), nil
 }
 
-func (s *Server) putHost(ctx context.Context, q *request) (any, error) {
+func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
 	site, _ := f.text("/origin", f.object("", q.body, "origin")["origin"])
 	if len(f) > 0 {
 		return nil, f.err()
 	}
 	entry := room.Document{Hosts: []room.Host{{Name: q.PathValue("host"), Origin: site}}}.WithDefaults().Hosts[0]
-	_, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		before := s.siteOf(d.Base(), entry.Name)
 		d.PutHost(entry)
 		for _, r := range d.Base().Rooms { // rooms that had the host's origin follow it
@@ -56,9 +59,9 @@ func (s *Server) putHost(ctx context.Context, q *request) (any, error) {
 	return api.Host{Name: entry.Name, Origin: entry.Origin}, err
 }
 
-func (s *Server) deleteHost(ctx context.Context, q *request) (any, error) {
+func (s *hostService) delete(ctx context.Context, q *request) (any, error) {
 	name := strings.ToLower(q.PathValue("host"))
-	_, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		if d.DeleteHost(name) {
 			return nil
 		}

@@ -14,12 +14,23 @@ import (
 	"vestibule/internal/global/members"
 )
 
-func (s *Server) listMembers(ctx context.Context, _ *request) (any, error) {
+// memberService serves the list of data centres.
+type memberService struct {
+	clock
+	auditor
+	members *members.List
+	forget  ForgetFunc
+}
+
+// centreTarget begins the targets of audit entries about data centres. Their names follow.
+const centreTarget = "data centre "
+
+func (s *memberService) list(ctx context.Context, _ *request) (any, error) {
 	all, err := s.members.View(ctx)
 	return all, refusedMember(err)
 }
 
-func (s *Server) putMember(ctx context.Context, q *request) (any, error) {
+func (s *memberService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
 	state, ok := f.text("/state", f.object("", q.body, "state")["state"])
 	change := s.members.Add
@@ -35,18 +46,18 @@ func (s *Server) putMember(ctx context.Context, q *request) (any, error) {
 	if len(f) > 0 {
 		return nil, f.err()
 	}
-	return s.changeMember(ctx, q, state, change)
+	return s.change(ctx, q, state, change)
 }
 
-func (s *Server) deleteMember(ctx context.Context, q *request) (any, error) {
+func (s *memberService) delete(ctx context.Context, q *request) (any, error) {
 	force := q.URL.Query().Get("force") == "true"
-	return s.changeMember(ctx, q, members.Removed, func(ctx context.Context, name string) error {
+	return s.change(ctx, q, members.Removed, func(ctx context.Context, name string) error {
 		return s.members.Remove(ctx, name, force)
 	})
 }
 
-// changeMember makes a change of one data centre, with an audit entry before it.
-func (s *Server) changeMember(
+// change makes a change of one data centre, with an audit entry before it.
+func (s *memberService) change(
 	ctx context.Context, q *request, state string, change func(ctx context.Context, name string) error,
 ) (any, error) {
 	name := q.PathValue("data_center")
@@ -67,11 +78,11 @@ func (s *Server) changeMember(
 	if err != nil {
 		return nil, refusedMember(err)
 	}
-	return s.listMembers(ctx, q)
+	return s.list(ctx, q)
 }
 
 // forgetEdge declares that an edge of a data centre has ended for good.
-func (s *Server) forgetEdge(ctx context.Context, q *request) (any, error) {
+func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error) {
 	var f faults
 	m, dc := f.object("", q.body, "edge", "all", "instance", "over"), q.PathValue("data_center")
 	ask := wire.ForgetAsk{}
@@ -119,7 +130,7 @@ func (s *Server) forgetEdge(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.Forget(ctx, dc, ask)
+	answer, err := s.forget(ctx, dc, ask)
 	if err != nil {
 		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "%v", err)
 	}
@@ -131,7 +142,7 @@ func (s *Server) forgetEdge(ctx context.Context, q *request) (any, error) {
 }
 
 // initialize declares that nobody was ever admitted in the fleet.
-func (s *Server) initialize(ctx context.Context, _ *request) (any, error) {
+func (s *memberService) initialize(ctx context.Context, _ *request) (any, error) {
 	what := struct {
 		Initialize bool `json:"initialize"`
 	}{true}

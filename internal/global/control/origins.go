@@ -8,24 +8,30 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// changeRooms changes the rooms in the store. It refuses changes by which anybody but an admin makes a machine of the
-// fleet its own site: an edge would show visitors a server on its loopback address.
-func (s *Server) changeRooms(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error) {
-	return s.Rooms.Change(ctx, func(d *roomstore.Draft) error {
+// guardedRooms refuses changes by which anybody but an admin makes a machine of the fleet its own site: an edge would
+// show visitors a server on its loopback address.
+type guardedRooms struct {
+	Rooms
+	listed []string // origins that editors may set in spite of that
+}
+
+// Change implements [Rooms].
+func (g guardedRooms) Change(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error) {
+	return g.Rooms.Change(ctx, func(d *roomstore.Draft) error {
 		if err := edit(d); err != nil || principal(ctx).Role == Admin {
 			return err
 		}
-		return s.checkOrigins(d)
+		return g.check(d)
 	})
 }
 
-// checkOrigins returns the refusal of the new origins of a draft. Those that a room or a host has already are listed.
-func (s *Server) checkOrigins(d *roomstore.Draft) error {
+// check returns the refusal of the new origins of a draft. Those that a room or a host has already are listed.
+func (g guardedRooms) check(d *roomstore.Draft) error {
 	next, err := d.Apply(1, d.Base().Version+1)
 	if err != nil {
 		return err
 	}
-	known := append(slices.Clone(s.Origins), s.Origin)
+	known := slices.Clone(g.listed)
 	for _, h := range d.Base().Hosts {
 		known = append(known, h.Origin)
 	}

@@ -48,13 +48,13 @@ func TestReadsGoOnWithoutTheStore(t *testing.T) {
 		}
 	}
 	f.expect(503, Operator, "GET", "{z}", "") // a token that was not checked before
-	f.api.tokens.now = func() time.Time { return time.Now().Add(keptFor + time.Second) }
+	f.parts.tokens.tokens.now = func() time.Time { return time.Now().Add(keptFor + time.Second) }
 	f.expect(503, Viewer, "GET", "{z}", "") // a token that was checked long ago
 
 	// The store is back: it is asked again soon.
-	f.api.tokens.now = time.Now
+	f.parts.tokens.tokens.now = time.Now
 	f.docs.Down = nil
-	f.api.outage.now = func() time.Time { return time.Now().Add(outageFor) }
+	f.parts.rooms.outage.now = func() time.Time { return time.Now().Add(outageFor) }
 	if a := f.ask(Viewer, "GET", "{z}", ""); a.code != 200 || len(a.Messages) > 0 {
 		t.Errorf("once the store is back: %+v", a)
 	}

@@ -61,7 +61,9 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *previews) create(_ context.Context, q *request) (any, error) {
+type previewHost struct{}
+
+func (p *previews) create(ctx context.Context, q *request) (any, error) {
 	var f faults
 	text, ok := f.text("/custom_html", f.object("", q.body, "custom_html")["custom_html"])
 	shown := page.Builtin()
@@ -79,12 +81,6 @@ func (p *previews) create(_ context.Context, q *request) (any, error) {
 	}
 	id := strings.ToLower(rand.Text())
 	p.pages.Add(id, preview{shown, p.now().Add(previewFor)})
-	base := ""
-	switch {
-	case q.TLS != nil:
-		base = "https://" + q.Host
-	case q.Host != "": // "" in this process
-		base = "http://" + q.Host
-	}
+	base, _ := ctx.Value(previewHost{}).(string)
 	return map[string]string{"preview_url": base + "/preview/" + id}, nil
 }

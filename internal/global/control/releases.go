@@ -11,17 +11,25 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
+// releaseService serves releases of paused rooms.
+type releaseService struct {
+	*catalog
+	clock
+	controls *controls
+	numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool)
+}
+
 // errSame means that the requested release exists already.
 var errSame = errors.New("the same release")
 
-func (s *Server) listReleases(ctx context.Context, q *request) (any, error) {
-	r, c, err := s.lookControls(ctx, q.room())
+func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
+	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
 	out := []api.Release{}
 	if k := releaseOf(c.Rooms[q.room()].At(s.fleet())); k != nil {
-		out = append(out, s.showRelease(ctx, r.TicketName(), k))
+		out = append(out, s.show(ctx, r.TicketName(), k))
 	}
 	return out, nil
 }
@@ -49,7 +57,7 @@ func readRelease(ctx context.Context, q *request) (want room.Release, replace bo
 	return want, replace, f.err()
 }
 
-func (s *Server) createRelease(ctx context.Context, q *request) (any, error) {
+func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 	state, r, err := s.read(ctx, q.room())
 	if err != nil {
 		return nil, err
@@ -59,7 +67,7 @@ func (s *Server) createRelease(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	var made room.Release
-	_, err = s.changeControls(ctx, state, q.room(), func(control *room.Control) error {
+	_, err = s.controls.change(ctx, state, q.room(), func(control *room.Control) error {
 		if control.Pause == nil {
 			return refusef(http.StatusConflict, codeNotNow,
 				"the room is not paused, and admits visitors within its limits: pause it by vestibule pause, or PATCH of its controls")
@@ -73,7 +81,7 @@ func (s *Server) createRelease(ctx context.Context, q *request) (any, error) {
 				}
 				return errSame
 			}
-			if now := s.showRelease(ctx, r.TicketName(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
+			if now := s.show(ctx, r.TicketName(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
 				return refusef(http.StatusConflict, codeNotNow,
 					"release %d, of %d people, is %s: wait until they are in, or let replace be true to end it", before.ID, before.N,
 					now.State)
@@ -98,16 +106,16 @@ func (s *Server) createRelease(ctx context.Context, q *request) (any, error) {
 	if err != nil && !errors.Is(err, errSame) {
 		return nil, err
 	}
-	return s.showRelease(ctx, r.TicketName(), &made), nil
+	return s.show(ctx, r.TicketName(), &made), nil
 }
 
-// showRelease returns a release with the numbers of the leading global.
-func (s *Server) showRelease(ctx context.Context, name string, k *room.Release) api.Release {
+// show returns a release with the numbers of the leading global.
+func (s *releaseService) show(ctx context.Context, name string, k *room.Release) api.Release {
 	a := api.Release{
 		Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By,
 		Reason: k.Reason,
 	}
-	n, ok := s.Numbers(ctx, room.IDOf(name))
+	n, ok := s.numbers(ctx, room.IDOf(name))
 	switch {
 	case k.Lender == nil:
 		a.State = api.Waiting

@@ -66,7 +66,7 @@ func TestReleases(t *testing.T) {
 	}
 
 	me := room.Lender{Term: 4, Nonce: 9}
-	c, revision, err := f.api.readControls(t.Context())
+	c, revision, err := f.parts.controls.controls.read(t.Context())
 	testkit.NoError(t, err)
 	taken, n := c.Take(me, time.Now().UnixMilli())
 	data, err := room.EncodeControls(taken)

@@ -2,16 +2,11 @@ package control
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"vestibule/internal/core/room"
 	"vestibule/internal/global/control/api"
 )
 
@@ -149,57 +144,3 @@ func pageOf[T, S any](q *request, all []T, show func(*T) (S, error)) (listPage, 
 
 // csvTable is a result that is written as it is.
 type csvTable []byte
-
-// operation is an operation of openapi.yaml.
-type operation struct {
-	id    string // operationId in the document
-	route string // method, and path below Prefix
-	needs Role   // the least role that may call it
-	serve func(ctx context.Context, q *request) (result any, err error)
-}
-
-// call authorizes a request, reads its body and serves it.
-func (o *operation) call(r *http.Request) (any, error) {
-	who := principal(r.Context())
-	if !who.Role.May(o.needs) {
-		return nil, refusef(http.StatusForbidden, codeForbidden,
-			"Not allowed: this needs the role %s, the token has %s", o.needs, who.Role)
-	}
-	if !who.mayIn(r.PathValue("waiting_room_id"), o.id) {
-		if r.PathValue("waiting_room_id") != "" {
-			return nil, errNotFound
-		}
-		return nil, refusef(http.StatusForbidden, codeForbidden,
-			"Not allowed: this concerns all rooms, and you have some of them")
-	}
-	q := &request{Request: r}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
-		if err := q.read(); err != nil {
-			return nil, err
-		}
-	}
-	for _, place := range []struct{ kind, id, known string }{
-		{"zone", r.PathValue("zone_id"), Zone}, {"account", r.PathValue("account_id"), Account},
-	} {
-		if place.id != "" && place.id != place.known {
-			return nil, refusef(http.StatusNotFound, codeNoRoute,
-				"unknown %s %s; the only one is %s", place.kind, short(place.id), place.known)
-		}
-	}
-	reason := r.URL.Query().Get("reason")
-	if len(reason) > room.MaxReason || strings.ContainsFunc(reason, unicode.IsControl) || !utf8.ValidString(reason) {
-		var f faults
-		f.add("/reason", "reason must be at most %d bytes of text", room.MaxReason)
-		return nil, f.err()
-	}
-	ctx := who.as(r.Context(), r.RemoteAddr, o.id, reason)
-	if r.Method != http.MethodGet || ctx.Value(currentKey{}) != nil {
-		return o.serve(ctx, q)
-	}
-	age := &old{}
-	result, err := o.serve(context.WithValue(ctx, oldKey{}, age), q)
-	if err == nil && !age.at.IsZero() {
-		result = dated{result, *age}
-	}
-	return result, err
-}

@@ -16,24 +16,31 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// revised returns the ID of the room of a request. A room may be named by its ID or its name, also after its deletion.
-func (s *Server) revised(ctx context.Context, q *request) (string, error) {
+// revisionService serves earlier settings of rooms, and restores them.
+type revisionService struct {
+	log   *auditService
+	rooms *roomService
+	draws *drawRules
+}
+
+// room returns the ID of the room of a request. A room may be named by its ID or its name, also after its deletion.
+func (s *revisionService) room(ctx context.Context, q *request) (string, error) {
 	text := q.room()
 	if len(text) == len(Zone) && strings.Trim(text, "0123456789abcdef") == "" {
 		return text, nil
 	}
-	state, err := s.current(ctx)
+	state, err := s.rooms.current(ctx)
 	if err != nil {
 		return "", err
 	}
 	if r := state.Room(text); r != nil {
 		return room.PublicID(r.TicketName()), nil
 	}
-	first, last, err := s.journal.Bounds(ctx)
+	first, last, err := s.log.journal.Bounds(ctx)
 	if err != nil {
 		return "", err
 	}
-	found, err := s.searchAudit(ctx, auditFilter{room: text}, first, last+1, 1)
+	found, err := s.log.search(ctx, auditFilter{room: text}, first, last+1, 1)
 	if err != nil {
 		return "", err
 	}
@@ -59,13 +66,13 @@ type revision struct {
 }
 
 // revisions returns the ID of the room of a request and the entries about it, the oldest first.
-func (s *Server) revisions(ctx context.Context, q *request) (id string, out []revision, err error) {
-	if id, err = s.revised(ctx, q); err != nil {
+func (s *revisionService) revisions(ctx context.Context, q *request) (id string, out []revision, err error) {
+	if id, err = s.room(ctx, q); err != nil {
 		return "", nil, err
 	}
 	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
 		for from := uint64(1); ; {
-			some, err := s.journal.Read(ctx, from, 1000, subject)
+			some, err := s.log.journal.Read(ctx, from, 1000, subject)
 			if err != nil {
 				return "", nil, err
 			}
@@ -93,7 +100,7 @@ func (s *Server) revisions(ctx context.Context, q *request) (id string, out []re
 	return id, out, nil
 }
 
-func (s *Server) listRevisions(ctx context.Context, q *request) (any, error) {
+func (s *revisionService) list(ctx context.Context, q *request) (any, error) {
 	_, all, err := s.revisions(ctx, q)
 	if err != nil {
 		return nil, err
@@ -120,7 +127,7 @@ func (r *revision) show() (shown api.RoomRevision, err error) {
 	return shown, nil
 }
 
-func (s *Server) restoreRevision(ctx context.Context, q *request) (any, error) {
+func (s *revisionService) restore(ctx context.Context, q *request) (any, error) {
 	id, all, err := s.revisions(ctx, q)
 	if err == nil {
 		err = q.empty()
@@ -143,7 +150,7 @@ func (s *Server) restoreRevision(ctx context.Context, q *request) (any, error) {
 	}
 	var pages [][]byte
 	for name := range settings.EachPage {
-		page, err := s.page(ctx, name)
+		page, err := s.rooms.page(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -154,15 +161,15 @@ func (s *Server) restoreRevision(ctx context.Context, q *request) (any, error) {
 		pages = append(pages, page)
 	}
 	name := settings.Name
-	state, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	state, err := s.rooms.store.Change(ctx, func(d *roomstore.Draft) error {
 		for _, page := range pages {
 			d.AddPage("custom_page_html", page)
 		}
-		r := s.find(d.Base(), id)
+		r := s.rooms.find(d.Base(), id)
 		if other := d.Room(name); other != nil && other != r {
 			return refusef(http.StatusBadRequest, codeInvalid, "%s is the name of another room now: invalid data", name)
 		}
-		if err := s.roomDraws("", settings, settingsOf(r)).Err(); err != nil {
+		if err := s.draws.ofRoom("", settings, settingsOf(r)).Err(); err != nil {
 			return err
 		}
 		if r == nil {
@@ -174,5 +181,5 @@ func (s *Server) restoreRevision(ctx context.Context, q *request) (any, error) {
 		}
 		return d.Replace(r.Name, *settings)
 	})
-	return s.begun(ctx, state, name, err)
+	return s.rooms.begun(ctx, state, name, err)
 }

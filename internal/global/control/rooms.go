@@ -14,32 +14,39 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-func (s *Server) listRooms(ctx context.Context, q *request) (any, error) {
+// roomService serves the rooms themselves.
+type roomService struct {
+	*catalog
+	clock
+	controls *controls
+}
+
+func (s *roomService) list(ctx context.Context, q *request) (any, error) {
 	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rooms := principal(q.Context()).only(state.Rooms)
-	return pageOf(q, rooms, func(r **roomstore.Room) (any, error) { return s.showRoom(ctx, *r) })
+	return pageOf(q, rooms, func(r **roomstore.Room) (any, error) { return s.show(ctx, *r) })
 }
 
-func (s *Server) getRoom(ctx context.Context, q *request) (any, error) {
+func (s *roomService) get(ctx context.Context, q *request) (any, error) {
 	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	return s.taggedRoom(ctx, r)
+	return s.tagged(ctx, r)
 }
 
-// taggedRoom returns a room as the API shows it, at its revision.
-func (s *Server) taggedRoom(ctx context.Context, r *roomstore.Room) (any, error) {
-	shown, err := s.showRoom(ctx, r)
+// tagged returns a room as the API shows it, at its revision.
+func (s *roomService) tagged(ctx context.Context, r *roomstore.Room) (any, error) {
+	shown, err := s.show(ctx, r)
 	return tagged{shown, r.Revision, nil}, err
 }
 
-func (s *Server) createRoom(ctx context.Context, q *request) (any, error) {
+func (s *roomService) create(ctx context.Context, q *request) (any, error) {
 	spare, name := "room-"+strings.ToLower(rand.Text()), ""
-	state, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		g := readRoom(q, room.Settings{})
 		if d.Room(g.settings.Name) != nil && !g.bad["name"] {
 			g.faults.add("/name", "name is the name of another room already")
@@ -60,22 +67,22 @@ func (s *Server) createRoom(ctx context.Context, q *request) (any, error) {
 }
 
 // begun returns the result of the creation or the return of the room called name.
-func (s *Server) begun(ctx context.Context, state *roomstore.State, name string, err error) (any, error) {
-	out, err := s.changedRoom(ctx, state, name, err)
+func (s *roomService) begun(ctx context.Context, state *roomstore.State, name string, err error) (any, error) {
+	out, err := s.changed(ctx, state, name, err)
 	if t, ok := out.(tagged); ok {
-		t.notes = append(t.notes, s.controlNotes(state.Room(name))...)
+		t.notes = append(t.notes, s.controls.notes(state.Room(name))...)
 		return t, err
 	}
 	return out, err
 }
 
-// changedRoom returns the result of a change of the room called name.
-func (s *Server) changedRoom(ctx context.Context, state *roomstore.State, name string, err error) (any, error) {
+// changed returns the result of a change of the room called name.
+func (s *roomService) changed(ctx context.Context, state *roomstore.State, name string, err error) (any, error) {
 	r, err := after(state, name, err)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.showRoom(ctx, r)
+	shown, err := s.show(ctx, r)
 	return tagged{shown, r.Revision, kept(&r.Settings)}, err
 }
 
@@ -94,10 +101,10 @@ func ineffective(pointer string, v any) api.Note {
 	return noteAt(pointer, codeKept, fmt.Sprintf("%s %v is kept and has no effect yet", cmpName(pointer), v))
 }
 
-// updateRoom changes a room. By PUT, missing fields go back to their defaults.
-func (s *Server) updateRoom(ctx context.Context, q *request) (any, error) {
+// update changes a room. By PUT, missing fields go back to their defaults.
+func (s *roomService) update(ctx context.Context, q *request) (any, error) {
 	name, whole := "", q.Method == http.MethodPut
-	state, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, q)
 		if err != nil {
 			return err
@@ -130,11 +137,11 @@ func (s *Server) updateRoom(ctx context.Context, q *request) (any, error) {
 		}
 		return d.Replace(r.Name, settings)
 	})
-	return s.changedRoom(ctx, state, name, err)
+	return s.changed(ctx, state, name, err)
 }
 
-func (s *Server) deleteRoom(ctx context.Context, q *request) (any, error) {
-	_, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+func (s *roomService) delete(ctx context.Context, q *request) (any, error) {
+	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, q)
 		if err != nil {
 			return err
@@ -148,7 +155,7 @@ func (s *Server) deleteRoom(ctx context.Context, q *request) (any, error) {
 func deleted(id string) any { return map[string]string{"id": id} }
 
 // settle returns the given settings with the origin of their host, or all of their faults.
-func (s *Server) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
+func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
 	r := g.settings.WithDefaults()
 	if r.Origin == "" && !g.bad["origin"] {
 		r.Origin = s.siteOf(d.Base(), r.Host)
@@ -166,8 +173,8 @@ func (s *Server) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
 	return r, g.faults.err()
 }
 
-// showRoom returns a room as the API shows it, with every field.
-func (s *Server) showRoom(ctx context.Context, r *roomstore.Room) (map[string]any, error) {
+// show returns a room as the API shows it, with every field.
+func (s *roomService) show(ctx context.Context, r *roomstore.Room) (map[string]any, error) {
 	gather, start := nextEvent(&r.Settings, s.fleet())
 	out := map[string]any{
 		"id": room.PublicID(r.TicketName()), "created_on": moment(r.Created), "modified_on": moment(r.Changed),

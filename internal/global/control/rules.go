@@ -17,6 +17,12 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
+// ruleService serves the rules of rooms.
+type ruleService struct {
+	*catalog
+	clock
+}
+
 // rulesOf returns the result of every operation on rules: the whole list.
 func rulesOf(ctx context.Context, r *roomstore.Room) tagged {
 	out := []api.Rule{}
@@ -37,7 +43,7 @@ func rulesOf(ctx context.Context, r *roomstore.Room) tagged {
 	return tagged{listPage{out, info}, r.Revision, nil}
 }
 
-func (s *Server) listRules(ctx context.Context, q *request) (any, error) {
+func (s *ruleService) list(ctx context.Context, q *request) (any, error) {
 	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
@@ -45,19 +51,19 @@ func (s *Server) listRules(ctx context.Context, q *request) (any, error) {
 	return rulesOf(ctx, r), nil
 }
 
-func (s *Server) createRule(ctx context.Context, q *request) (any, error) {
-	return s.changeRules(ctx, q, func(e *ruleEdit) {
+func (s *ruleService) create(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) {
 		e.rules = append(e.rules, e.read("", e.faults.object("", q.body, ruleFields...), room.Rule{ID: newRuleID()}, true))
 		e.at = func(i int) string { return "" }
 	})
 }
 
-func (s *Server) replaceRules(ctx context.Context, q *request) (any, error) {
-	return s.changeRules(ctx, q, func(e *ruleEdit) { e.replace(q.body) })
+func (s *ruleService) replace(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) { e.replace(q.body) })
 }
 
-func (s *Server) patchRule(ctx context.Context, q *request) (any, error) {
-	return s.changeRules(ctx, q, func(e *ruleEdit) {
+func (s *ruleService) patch(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) {
 		i := e.find(q.PathValue("rule_id"))
 		if i < 0 {
 			e.err = errNotFound
@@ -70,8 +76,8 @@ func (s *Server) patchRule(ctx context.Context, q *request) (any, error) {
 	})
 }
 
-func (s *Server) deleteRule(ctx context.Context, q *request) (any, error) {
-	return s.changeRules(ctx, q, func(e *ruleEdit) {
+func (s *ruleService) delete(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) {
 		if i := e.find(q.PathValue("rule_id")); i >= 0 {
 			e.rules = slices.Delete(e.rules, i, i+1)
 		} else {
@@ -94,10 +100,10 @@ type ruleEdit struct {
 	err    error
 }
 
-// changeRules changes the rules of a room. Faults of rules outside of the body name their index.
-func (s *Server) changeRules(ctx context.Context, q *request, edit func(*ruleEdit)) (any, error) {
+// change changes the rules of a room. Faults of rules outside of the body name their index.
+func (s *ruleService) change(ctx context.Context, q *request, edit func(*ruleEdit)) (any, error) {
 	name := ""
-	state, err := s.changeRooms(ctx, func(d *roomstore.Draft) error {
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, q)
 		if err != nil {
 			return err

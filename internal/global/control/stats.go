@@ -19,6 +19,22 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
+// History has the points of rooms.
+type History interface {
+	// Points calls each with the points of a room in the order of time, from the newest one up to from, to to, at steps of
+	// at most step seconds.
+	Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error
+}
+
+// statsService serves the history.
+type statsService struct {
+	*catalog
+	clock
+	history History // nil for none
+	audit   *auditService
+	log     *slog.Logger
+}
+
 // statsSteps are the steps that are chosen by default, in seconds.
 var statsSteps = []int64{1, 10, 60, 300, 900, 3600, 6 * 3600, 86400}
 
@@ -31,7 +47,7 @@ const (
 type span struct{ from, to, step int64 }
 
 // span reads the time of the query.
-func (s *Server) span(q *request, r *roomstore.Room) (x span, err error) {
+func (s *statsService) span(q *request, r *roomstore.Room) (x span, err error) {
 	var f faults
 	now := s.fleet() / 1000
 	x = span{q.second(&f, "from", now-3600, now), q.second(&f, "to", now, now), 0}
@@ -79,12 +95,12 @@ func (q *request) second(f *faults, name string, byDefault, now int64) int64 {
 	return at.Unix()
 }
 
-func (s *Server) getStats(ctx context.Context, q *request) (any, error) {
+func (s *statsService) get(ctx context.Context, q *request) (any, error) {
 	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	if s.History == nil {
+	if s.history == nil {
 		return nil, refusef(http.StatusNotFound, codeNotFound, "this global keeps no history")
 	}
 	x, err := s.span(q, r)
@@ -92,10 +108,10 @@ func (s *Server) getStats(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	read := history.NewReader(x.from, x.to, x.step)
-	if err := s.History.Points(ctx, room.IDOf(r.TicketName()), x.from, x.to, x.step, read.Add); err != nil {
+	if err := s.history.Points(ctx, room.IDOf(r.TicketName()), x.from, x.to, x.step, read.Add); err != nil {
 		return nil, err
 	}
-	out := s.showStats(r, x, read.Table())
+	out := s.show(r, x, read.Table())
 	if q.URL.Query().Get("format") == "csv" {
 		var table bytes.Buffer
 		err := report.CSV(&table, &out)
@@ -110,8 +126,8 @@ func (s *Server) getStats(ctx context.Context, q *request) (any, error) {
 	return out, nil
 }
 
-// showStats returns a table as the API shows it.
-func (s *Server) showStats(r *roomstore.Room, x span, t *history.Table) api.Stats {
+// show returns a table as the API shows it.
+func (s *statsService) show(r *roomstore.Room, x span, t *history.Table) api.Stats {
 	out := api.Stats{
 		Room: r.Name, From: time.Unix(x.from, 0).UTC(), To: time.Unix(x.to, 0).UTC(), Step: int(x.step),
 		Times: t.Times, Rows: t.Columns, Total: make([]*float64, len(history.Columns)),
@@ -158,16 +174,16 @@ const (
 )
 
 // actionMarks returns the changes of a room within a time, by its audit entries.
-func (s *Server) actionMarks(ctx context.Context, r *roomstore.Room, x span) (out []api.StatsMark, err error) {
-	if s.journal == nil {
+func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x span) (out []api.StatsMark, err error) {
+	if s.audit.journal == nil {
 		return nil, nil
 	}
-	first, last, err := s.journal.Bounds(ctx)
+	first, last, err := s.audit.journal.Bounds(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wanted := auditFilter{room: r.Name, id: room.PublicID(r.TicketName()), since: time.Unix(x.from, 0)}
-	found, err := s.searchAudit(ctx, wanted, first, last+1, maxMarks)
+	found, err := s.audit.search(ctx, wanted, first, last+1, maxMarks)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +192,7 @@ func (s *Server) actionMarks(ctx context.Context, r *roomstore.Room, x span) (ou
 		return nil, err
 	}
 	for _, stored := range slices.Backward(found) { // the oldest first
-		e, err := s.showAudit(state, stored)
+		e, err := s.audit.show(state, stored)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -13,16 +14,26 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-func (s *Server) getStatus(ctx context.Context, q *request) (any, error) {
-	r, c, err := s.lookControls(ctx, q.room())
+// statusService serves the state of rooms and of the fleet.
+type statusService struct {
+	*catalog
+	clock
+	controls *controls
+	numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool)
+	board    func() *draw.Board
+	nodes    func() api.Fleet
+}
+
+func (s *statusService) get(ctx context.Context, q *request) (any, error) {
+	r, c, err := s.controls.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	return s.showStatus(ctx, r, c)
+	return s.show(ctx, r, c)
 }
 
-// listStatus shows the state of all rooms, or of those that the query names.
-func (s *Server) listStatus(ctx context.Context, q *request) (any, error) {
+// list shows the state of all rooms, or of those that the query names.
+func (s *statusService) list(ctx context.Context, q *request) (any, error) {
 	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
@@ -30,30 +41,30 @@ func (s *Server) listStatus(ctx context.Context, q *request) (any, error) {
 	who := principal(q.Context())
 	rooms := who.only(state.Rooms)
 	if names := q.URL.Query()["room"]; len(names) > 0 {
-		if rooms, err = s.namedRooms(who, state, names); err != nil {
+		if rooms, err = s.named(who, state, names); err != nil {
 			return nil, err
 		}
 	}
-	c, err := s.currentControls(ctx)
+	c, err := s.controls.current(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*api.Status, len(rooms))
 	for i, r := range rooms {
-		if out[i], err = s.showStatus(ctx, r, c); err != nil {
+		if out[i], err = s.show(ctx, r, c); err != nil {
 			return nil, err
 		}
 	}
 	return complete(out), nil
 }
 
-// namedRooms returns the rooms of names or IDs, or all that the principal has not.
-func (s *Server) namedRooms(
+// named returns the rooms of names or IDs, or all that the principal has not.
+func (s *statusService) named(
 	who Principal, state *roomstore.State, names []string,
 ) (rooms []*roomstore.Room, err error) {
 	missing := &RefusalError{Status: http.StatusNotFound}
 	for _, name := range names {
-		r := s.named(state, name)
+		r := s.catalog.named(state, name)
 		if r != nil && !who.mayIn(room.PublicID(r.TicketName()), "list-status") {
 			r = nil
 		}
@@ -72,8 +83,8 @@ func (s *Server) namedRooms(
 	return rooms, nil
 }
 
-func (s *Server) showStatus(ctx context.Context, r *roomstore.Room, c *room.Controls) (*api.Status, error) {
-	n, ok := s.Numbers(ctx, room.IDOf(r.TicketName()))
+func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Controls) (*api.Status, error) {
+	n, ok := s.numbers(ctx, room.IDOf(r.TicketName()))
 	age := mayBeOld(ctx)
 	if !ok && (n.At.IsZero() || age == nil) {
 		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no leading global has published numbers lately")
@@ -88,8 +99,8 @@ func (s *Server) showStatus(ctx context.Context, r *roomstore.Room, c *room.Cont
 		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
 		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
 	}
-	now, id, own := s.fleet(), room.PublicID(r.TicketName()), &out.Vestibule
-	plan := r.PlanBy(s.Board())
+	now, id, own := s.clock.fleet(), room.PublicID(r.TicketName()), &out.Vestibule
+	plan := r.PlanBy(s.board())
 	on := plan.At(now)
 	if on.Event != nil {
 		out.EventId, own.Event = on.Event.ID, on.Event.Name
@@ -162,4 +173,4 @@ func nextPhase(plan room.Plan, now int64) *api.NextPhase {
 	return out
 }
 
-func (s *Server) getFleet(context.Context, *request) (any, error) { return s.Fleet(), nil }
+func (s *statusService) fleet(context.Context, *request) (any, error) { return s.nodes(), nil }

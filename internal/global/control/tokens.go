@@ -47,7 +47,6 @@ const (
 
 var tokenForm = regexp.MustCompile(`^vst_([A-Za-z0-9]{12})_[A-Za-z0-9_-]{43}$`)
 
-// tokenKeys begins the keys of tokens, and the targets of audit entries about them. The ID follows.
 const tokenKeys = "token."
 
 // usedEvery is the minimum interval between writes of a token's last use.
@@ -161,8 +160,11 @@ func (t *tokens) failed(ctx context.Context, from, id string) error {
 	return errToken
 }
 
-// loginTarget is the target of audit entries about refused authentications.
-const loginTarget = "login"
+// Targets of audit entries.
+const (
+	loginTarget = "login"  // refused authentications
+	tokenTarget = "token." // followed by an ID
+)
 
 // refusedLogin is the part of a refused authentication that an audit entry shows.
 type refusedLogin struct {
@@ -182,7 +184,7 @@ func (t *tokens) make(ctx context.Context, id string, of token) (value string, t
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 	of.Hash, of.Issued = hash(value), t.now().UTC().Truncate(time.Second)
 	put := func() error { return jsondoc.Write(ctx, t.docs, tokenKeys+id, &of, 0) }
-	if err := t.audited(ctx, t.now(), tokenKeys+id, nil, of.shown(), put); err != nil {
+	if err := t.audited(ctx, t.now(), tokenTarget+id, nil, of.shown(), put); err != nil {
 		return "", nil, err
 	}
 	return value, &of, nil
@@ -210,7 +212,7 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		}
 		if try == 0 {
 			adding, cancel := context.WithTimeout(ctx, 3*time.Second)
-			failed, e = Announce(adding, t.journal, t.now(), tokenKeys+id, stored.shown(), nil)
+			failed, e = Announce(adding, t.journal, t.now(), tokenTarget+id, stored.shown(), nil)
 			cancel()
 			if e != nil {
 				t.log.Error("control: a token is revoked without an entry in the audit stream", slog.String("token", id),
@@ -219,7 +221,7 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		}
 		err = maybe(t.docs.Delete(ctx, tokenKeys+id, revision))
 	}
-	return undone(ctx, t.log, tokenKeys+id, failed, err)
+	return undone(ctx, t.log, tokenTarget+id, failed, err)
 }
 
 // mayRevoke returns the refusal to revoke the last keeper, nil for another token.

@@ -21,14 +21,22 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
+// tokenService serves tokens.
+type tokenService struct {
+	tokens *tokens
+	name   string // of this candidate
+	rooms  *catalog
+	link   LinkFunc // nil for none
+}
+
 // First makes the first token, an admin's, if there is none at all. It returns "" if there is one, or another
 // candidate makes it.
-func (s *Server) First(ctx context.Context) (string, error) {
+func (s *tokenService) First(ctx context.Context) (string, error) {
 	all, err := s.tokens.docs.List(ctx, tokenKeys+"*")
 	if err != nil || len(all) > 0 {
 		return "", err
 	}
-	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.Name, Operation: "make-first-token"})
+	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.name, Operation: "make-first-token"})
 	value, _, err := s.tokens.make(ctx, firstToken, token{Name: "first", Role: Admin})
 	if errors.Is(err, wire.ErrChanged) {
 		return "", nil
@@ -37,14 +45,14 @@ func (s *Server) First(ctx context.Context) (string, error) {
 }
 
 // Good reports whether a token is known and not expired.
-func (s *Server) Good(ctx context.Context, value string) bool {
+func (s *tokenService) Good(ctx context.Context, value string) bool {
 	_, err := s.tokens.check(ctx, "", value, false)
 	return err == nil
 }
 
 // Make makes a token that does not expire.
-func (s *Server) Make(ctx context.Context, name string, role Role) (string, error) {
-	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.Name, Operation: "make-token"})
+func (s *tokenService) Make(ctx context.Context, name string, role Role) (string, error) {
+	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.name, Operation: "make-token"})
 	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], token{Name: name, Role: role})
 	return value, err
 }
@@ -59,7 +67,7 @@ func TokenID(value string) string {
 }
 
 // Principal returns the principal of a token by its ID. ok is false for a token that is unknown, expired or revoked.
-func (s *Server) Principal(ctx context.Context, id string) (who Principal, ok bool, err error) {
+func (s *tokenService) Principal(ctx context.Context, id string) (who Principal, ok bool, err error) {
 	stored, _, err := s.tokens.get(ctx, id)
 	if err != nil || stored == nil || stored.expired(s.tokens.now()) {
 		return who, false, err
@@ -71,14 +79,14 @@ func (s *Server) Principal(ctx context.Context, id string) (who Principal, ok bo
 var ErrManyLinks = errors.New("too many links to the console are valid")
 
 // createLink makes a one-time link to the console for the token of the request.
-func (s *Server) createLink(ctx context.Context, q *request) (any, error) {
+func (s *tokenService) createLink(ctx context.Context, q *request) (any, error) {
 	if err := q.empty(); err != nil {
 		return nil, err
 	}
-	if s.Link == nil {
+	if s.link == nil {
 		return nil, refusef(http.StatusNotFound, codeNotFound, "this global has no console")
 	}
-	path, expires, err := s.Link(ctx, principal(ctx).ID)
+	path, expires, err := s.link(ctx, principal(ctx).ID)
 	if errors.Is(err, ErrManyLinks) {
 		return nil, refusef(http.StatusTooManyRequests, codeNotNow, "%v: try again in 15 minutes, or use one of them", err)
 	}
@@ -102,13 +110,13 @@ func showToken(id string, t *token, value string) api.Token {
 	return out
 }
 
-// verifyToken shows the token of the request.
-func (s *Server) verifyToken(ctx context.Context, _ *request) (any, error) {
+// verify shows the token of the request.
+func (s *tokenService) verify(ctx context.Context, _ *request) (any, error) {
 	who := principal(ctx)
 	return api.Verified{Id: who.ID, Status: "active", Role: string(who.Role), Zone: Zone, Account: Account}, nil
 }
 
-func (s *Server) listTokens(ctx context.Context, _ *request) (any, error) {
+func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
 	all, err := jsondoc.List[token](ctx, s.tokens.docs, tokenKeys)
 	if err != nil {
 		return nil, err
@@ -120,11 +128,11 @@ func (s *Server) listTokens(ctx context.Context, _ *request) (any, error) {
 	return complete(out), nil
 }
 
-func (s *Server) createToken(ctx context.Context, q *request) (any, error) {
+func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	var f faults
 	m := f.object("", q.body, "name", "role", "rooms", "expires_on")
 	name := f.name(m["name"])
-	role, rooms := f.role(m["role"]), s.ownRooms(ctx, &f, m["rooms"])
+	role, rooms := f.role(m["role"]), s.rooms.rooms(ctx, &f, m["rooms"])
 	expires := s.readExpiry(&f, m["expires_on"])
 	if len(f) > 0 {
 		return nil, f.err()
@@ -146,7 +154,7 @@ func (s *Server) createToken(ctx context.Context, q *request) (any, error) {
 }
 
 // readExpiry returns the end of a new token: in tokenLife by default, the zero time for never.
-func (s *Server) readExpiry(f *faults, v json.RawMessage) time.Time {
+func (s *tokenService) readExpiry(f *faults, v json.RawMessage) time.Time {
 	now := s.tokens.now()
 	text, ok := f.text("/expires_on", v)
 	switch {
@@ -163,7 +171,7 @@ func (s *Server) readExpiry(f *faults, v json.RawMessage) time.Time {
 	return expires.UTC()
 }
 
-func (s *Server) deleteToken(ctx context.Context, q *request) (any, error) {
+func (s *tokenService) delete(ctx context.Context, q *request) (any, error) {
 	id := q.PathValue("token_id")
 	if !tokenForm.MatchString(tokenPrefix + id + "_" + strings.Repeat("a", 43)) {
 		return nil, errNotFound
@@ -188,7 +196,7 @@ func (e *Expiry) Soon(now time.Time) bool { return e != nil && e.At.Sub(now) <= 
 const expiryWarning = 30 * 24 * time.Hour
 
 // NextExpiry returns the earliest end of the valid tokens that were made for longer than expiryWarning; nil for none.
-func (s *Server) NextExpiry(ctx context.Context) (*Expiry, error) {
+func (s *tokenService) NextExpiry(ctx context.Context) (*Expiry, error) {
 	all, err := jsondoc.List[token](ctx, s.tokens.docs, tokenKeys)
 	if err != nil {
 		return nil, err
@@ -229,8 +237,8 @@ func (f *faults) role(value []byte) Role {
 // maxOwnRooms bounds the rooms of a principal.
 const maxOwnRooms = 100
 
-// ownRooms reads the only rooms of a principal, by name or ID; none for all.
-func (s *Server) ownRooms(ctx context.Context, f *faults, value []byte) (ids []string) {
+// rooms reads the only rooms of a principal, by name or ID; none for all.
+func (c *catalog) rooms(ctx context.Context, f *faults, value []byte) (ids []string) {
 	if len(value) == 0 {
 		return nil
 	}
@@ -243,13 +251,13 @@ func (s *Server) ownRooms(ctx context.Context, f *faults, value []byte) (ids []s
 		f.add("/rooms", "rooms must be at most %d, got %d", maxOwnRooms, len(names))
 		return nil
 	}
-	state, err := s.Rooms.Read(ctx)
+	state, err := c.store.Read(ctx)
 	if err != nil {
 		f.add("/rooms", "rooms cannot be checked now: the store cannot be read")
 		return nil
 	}
 	for i, name := range names {
-		r := s.named(state, name)
+		r := c.named(state, name)
 		if r == nil {
 			f.add(fmt.Sprintf("/rooms/%d", i), "no room %q", short(name))
 			continue

@@ -14,8 +14,8 @@ import (
 // crawlers are known to edges alone.
 var tried = rules.Sources{Geo: true}
 
-// tryRules evaluates the rules of a room, or an expression, for a request.
-func (s *Server) tryRules(ctx context.Context, q *request) (any, error) {
+// try evaluates the rules of a room, or an expression, for a request.
+func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err

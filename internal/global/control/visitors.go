@@ -9,8 +9,15 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// getVisitor asks every data centre for sessions with a number. Of those that wait nobody keeps a list.
-func (s *Server) getVisitor(ctx context.Context, q *request) (any, error) {
+// visitorService finds visitors by the reference number of the waiting page.
+type visitorService struct {
+	*catalog
+	nodes func() api.Fleet
+	find  FindFunc
+}
+
+// get asks every data centre for sessions with a number. Of those that wait nobody keeps a list.
+func (s *visitorService) get(ctx context.Context, q *request) (any, error) {
 	number := q.PathValue("number")
 	if _, err := ticket.ParseNumber(number); err != nil {
 		var f faults
@@ -25,9 +32,9 @@ func (s *Server) getVisitor(ctx context.Context, q *request) (any, error) {
 	who := principal(q.Context())
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	for _, d := range s.Fleet().DataCenters {
+	for _, d := range s.nodes().DataCenters {
 		asked.Go(func() {
-			found, err := s.Find(ctx, d.Name, number)
+			found, err := s.find(ctx, d.Name, number)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

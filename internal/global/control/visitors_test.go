@@ -17,11 +17,11 @@ import (
 func TestAVisitorIsFoundByNumber(t *testing.T) {
 	f := start(t)
 	f.ask(Editor, "POST", "{z}", shop+"}")
-	f.api.Fleet = func() api.Fleet {
+	f.parts.visitors.nodes = func() api.Fleet {
 		return api.Fleet{DataCenters: []api.DataCenter{{Name: "nairobi"}, {Name: "dublin"}, {Name: "lima"}}}
 	}
 	until := time.Date(2026, 12, 1, 20, 0, 0, 0, time.UTC)
-	f.api.Find = func(_ context.Context, dc, number string) ([]wire.FoundSession, error) {
+	f.parts.visitors.find = func(_ context.Context, dc, number string) ([]wire.FoundSession, error) {
 		switch {
 		case dc == "lima":
 			return nil, errors.New("away")

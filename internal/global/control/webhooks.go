@@ -21,6 +21,16 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
+// webhookService serves the webhooks that notices are posted to.
+type webhookService struct {
+	auditor
+	rooms   *catalog
+	clock   clock
+	hooks   notices.Webhooks
+	post    func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result
+	refuses func(url string) error // nil if it is posted to
+}
+
 const maxWebhookRooms = 100
 
 var webhookFields = []string{"name", "url", "kinds", "rooms", "enabled", "rotate_secret"}
@@ -46,7 +56,7 @@ func showWebhook(id string, w *notices.Webhook, key notices.Key) api.Webhook {
 	return out
 }
 
-func (s *Server) listWebhooks(ctx context.Context, _ *request) (any, error) {
+func (s *webhookService) list(ctx context.Context, _ *request) (any, error) {
 	all, err := s.hooks.List(ctx)
 	if err != nil {
 		return nil, err
@@ -58,9 +68,9 @@ func (s *Server) listWebhooks(ctx context.Context, _ *request) (any, error) {
 	return complete(out), nil
 }
 
-func (s *Server) createWebhook(ctx context.Context, q *request) (any, error) {
-	w := &notices.Webhook{Created: s.now().UTC().Truncate(time.Second)}
-	key, err := s.readWebhook(ctx, q, w, true)
+func (s *webhookService) create(ctx context.Context, q *request) (any, error) {
+	w := &notices.Webhook{Created: s.clock.now().UTC().Truncate(time.Second)}
+	key, err := s.read(ctx, q, w, true)
 	if err != nil {
 		return nil, err
 	}
@@ -74,63 +84,63 @@ func (s *Server) createWebhook(ctx context.Context, q *request) (any, error) {
 		return nil, f.err()
 	}
 	id := rand.Text()[:tokenIDLen]
-	err = s.changeWebhook(ctx, id, nil, w, func() error { return s.hooks.Put(ctx, id, w, 0) })
+	err = s.change(ctx, id, nil, w, func() error { return s.hooks.Put(ctx, id, w, 0) })
 	if err != nil {
 		return nil, err
 	}
-	return s.changedWebhook(id, w, key), nil
+	return s.changed(id, w, key), nil
 }
 
-// changedWebhook returns the result of a change of a webhook, with a warning if no notice will reach it.
-func (s *Server) changedWebhook(id string, w *notices.Webhook, key notices.Key) any {
+// changed returns the result of a change of a webhook, with a warning if no notice will reach it.
+func (s *webhookService) changed(id string, w *notices.Webhook, key notices.Key) any {
 	out := tagged{result: showWebhook(id, w, key)}
-	if err := s.Refuses(w.URL); err != nil {
+	if err := s.refuses(w.URL); err != nil {
 		out.notes = []api.Note{{Code: codeKept, Message: fmt.Sprintf("webhook %s gets no notice: %v", w.Name, err)}}
 	}
 	return out
 }
 
-func (s *Server) patchWebhook(ctx context.Context, q *request) (any, error) {
-	id, before, revision, err := s.findWebhook(ctx, q)
+func (s *webhookService) patch(ctx context.Context, q *request) (any, error) {
+	id, before, revision, err := s.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	after := *before
-	key, err := s.readWebhook(ctx, q, &after, false)
+	key, err := s.read(ctx, q, &after, false)
 	if err != nil {
 		return nil, err
 	}
-	err = s.changeWebhook(ctx, id, before, &after, func() error { return s.hooks.Put(ctx, id, &after, revision) })
+	err = s.change(ctx, id, before, &after, func() error { return s.hooks.Put(ctx, id, &after, revision) })
 	if err != nil {
 		return nil, err
 	}
-	return s.changedWebhook(id, &after, key), nil
+	return s.changed(id, &after, key), nil
 }
 
-func (s *Server) deleteWebhook(ctx context.Context, q *request) (any, error) {
-	id, before, revision, err := s.findWebhook(ctx, q)
+func (s *webhookService) delete(ctx context.Context, q *request) (any, error) {
+	id, before, revision, err := s.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	err = s.changeWebhook(ctx, id, before, nil, func() error { return s.hooks.Delete(ctx, id, revision) })
+	err = s.change(ctx, id, before, nil, func() error { return s.hooks.Delete(ctx, id, revision) })
 	if err != nil {
 		return nil, err
 	}
 	return deleted(id), nil
 }
 
-// testWebhook posts one notice from this candidate, also to a webhook that is off.
-func (s *Server) testWebhook(ctx context.Context, q *request) (any, error) {
-	_, w, _, err := s.findWebhook(ctx, q)
+// test posts one notice from this candidate, also to a webhook that is off.
+func (s *webhookService) test(ctx context.Context, q *request) (any, error) {
+	_, w, _, err := s.find(ctx, q)
 	if err == nil {
 		err = q.empty()
 	}
 	if err != nil {
 		return nil, err
 	}
-	n := notices.Notice{ID: "msg_" + rand.Text(), Kind: notices.WebhookTest, At: fleettime.Time(s.fleet())}
+	n := notices.Notice{ID: "msg_" + rand.Text(), Kind: notices.WebhookTest, At: fleettime.Time(s.clock.fleet())}
 	n.Data.Text = "This is a test of webhook " + w.Name + "."
-	r := s.Post(ctx, s.now(), w, &n)
+	r := s.post(ctx, s.clock.now(), w, &n)
 	out := api.WebhookTest{Id: n.ID, Delivered: r.Err == nil, Status: r.Status}
 	if r.Err != nil {
 		text := r.Err.Error()
@@ -139,8 +149,8 @@ func (s *Server) testWebhook(ctx context.Context, q *request) (any, error) {
 	return out, nil
 }
 
-// findWebhook returns the webhook in the path.
-func (s *Server) findWebhook(
+// find returns the webhook in the path.
+func (s *webhookService) find(
 	ctx context.Context, q *request,
 ) (id string, w *notices.Webhook, revision uint64, err error) {
 	if id = q.PathValue("webhook_id"); !webhookID.MatchString(id) {
@@ -153,11 +163,11 @@ func (s *Server) findWebhook(
 	return id, w, revision, err
 }
 
-// changeWebhook makes a change of a webhook after its audit entry, without URL and secrets.
-func (s *Server) changeWebhook(
+// change makes a change of a webhook after its audit entry, without URL and secrets.
+func (s *webhookService) change(
 	ctx context.Context, id string, before, after *notices.Webhook, change func() error,
 ) error {
-	err := s.audited(ctx, s.now(), webhookTarget+id, before.Audited(), after.Audited(), change)
+	err := s.audited(ctx, s.clock.now(), webhookTarget+id, before.Audited(), after.Audited(), change)
 	if errors.Is(err, wire.ErrChanged) {
 		return refusef(http.StatusConflict, codeNotNow,
 			"the webhook was changed by another request: nothing was changed, try again")
@@ -165,8 +175,8 @@ func (s *Server) changeWebhook(
 	return err
 }
 
-// readWebhook reads the fields of a body into w. A new webhook needs a name and a URL, and gets a secret.
-func (s *Server) readWebhook(
+// read reads the fields of a body into w. A new webhook needs a name and a URL, and gets a secret.
+func (s *webhookService) read(
 	ctx context.Context, q *request, w *notices.Webhook, create bool,
 ) (key notices.Key, err error) {
 	var f faults
@@ -186,11 +196,11 @@ func (s *Server) readWebhook(
 		readKinds(&f, data, w)
 	}
 	if data, given := m["rooms"]; given {
-		state, err := s.Rooms.Read(ctx)
+		state, err := s.rooms.store.Read(ctx)
 		if err != nil {
 			return "", err
 		}
-		s.readWebhookRooms(&f, data, state, w)
+		s.readRooms(&f, data, state, w)
 	}
 	if data, given := m["enabled"]; given {
 		s.readEnabled(&f, data, w)
@@ -203,7 +213,7 @@ func (s *Server) readWebhook(
 		return "", nil
 	}
 	key = notices.NewKey()
-	w.Rotate(s.now().UTC().Truncate(time.Second), key)
+	w.Rotate(s.clock.now().UTC().Truncate(time.Second), key)
 	return key, nil
 }
 
@@ -238,11 +248,11 @@ func joined(kinds []notices.Kind) string {
 	return strings.Join(out, ", ")
 }
 
-// readWebhookRooms reads the names or IDs of rooms. They are kept as IDs.
-func (s *Server) readWebhookRooms(f *faults, data json.RawMessage, state *roomstore.State, w *notices.Webhook) {
+// readRooms reads the names or IDs of rooms. They are kept as IDs.
+func (s *webhookService) readRooms(f *faults, data json.RawMessage, state *roomstore.State, w *notices.Webhook) {
 	w.Rooms = nil
 	for _, text := range f.texts("/rooms", data, maxWebhookRooms) {
-		r := s.named(state, text)
+		r := s.rooms.named(state, text)
 		if r == nil {
 			f.add("/rooms", "rooms must be names or IDs of rooms, and there is no %q", short(text))
 			return
@@ -253,12 +263,12 @@ func (s *Server) readWebhookRooms(f *faults, data json.RawMessage, state *roomst
 	}
 }
 
-func (s *Server) readEnabled(f *faults, data json.RawMessage, w *notices.Webhook) {
+func (s *webhookService) readEnabled(f *faults, data json.RawMessage, w *notices.Webhook) {
 	switch on, ok := f.flag("/enabled", data); {
 	case !ok:
 	case on:
 		w.Off = nil
 	case w.Off == nil || w.Off.Failed:
-		w.Off = &notices.Off{At: s.now().UTC().Truncate(time.Second), Why: "an operator turned it off"}
+		w.Off = &notices.Off{At: s.clock.now().UTC().Truncate(time.Second), Why: "an operator turned it off"}
 	}
 }

@@ -39,7 +39,7 @@ func TestWebhooks(t *testing.T) {
 		again.field("disabled_because") != "an operator turned it off" {
 		t.Errorf("%+v", again)
 	}
-	w, _, err := f.api.hooks.Get(t.Context(), id)
+	w, _, err := f.parts.webhooks.hooks.Get(t.Context(), id)
 	if err != nil || len(w.Secrets) != 2 || string(w.Secrets[1].Key) != secret || w.Secrets[1].Until.IsZero() ||
 		len(w.Kinds) != 2 || len(w.Rooms) != 1 {
 		t.Errorf("%+v, %v", w, err)
@@ -49,7 +49,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 
-	f.api.Post = func(_ context.Context, _ time.Time, w *notices.Webhook, n *notices.Notice) notices.Result {
+	f.parts.webhooks.post = func(_ context.Context, _ time.Time, w *notices.Webhook, n *notices.Notice) notices.Result {
 		if w.Name != "pager" || n.Kind != notices.WebhookTest {
 			t.Errorf("%+v %+v", w, n)
 		}
@@ -81,7 +81,7 @@ func TestAWebhookToAPrivateAddressIsMadeWithAWarning(t *testing.T) {
 			t.Errorf("%s: %+v", url, a)
 		}
 	}
-	f.api.Refuses = notices.NewPoster([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}).Refuses
+	f.parts.webhooks.refuses = notices.NewPoster([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}).Refuses
 	if a := f.ask(Admin, "POST", "/vestibule/webhooks", `{"name":"w","url":"https://10.1.2.3/h"}`); a.code != 200 ||
 		len(a.Messages) != 0 {
 		t.Errorf("in an allowed network: %+v", a)

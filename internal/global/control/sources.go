@@ -4,9 +4,10 @@ import (
 	"context"
 	"time"
 
-	"vestibule/internal/core/history"
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
+	"vestibule/internal/core/wire"
 )
 
 // Numbers is the state of one room according to the leading global. Its JSON is part of the leader's messages, which
@@ -29,9 +30,20 @@ type Numbers struct {
 	Leader  room.Lender `json:"-"`          // the leader
 }
 
-// History has the points of rooms.
-type History interface {
-	// Points calls each with the points of a room in the order of time, from the newest one up to from, to to, at steps of
-	// at most step seconds.
-	Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error
+// LinkFunc makes a one-time link to the console for a token, and returns its path and the end of its validity.
+type LinkFunc func(ctx context.Context, token string) (path string, expires time.Time, err error)
+
+// ForgetFunc orders the leading regional of a data centre to forget an edge.
+type ForgetFunc func(ctx context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error)
+
+// FindFunc returns the sessions of a data centre with a reference number.
+type FindFunc func(ctx context.Context, dc, number string) ([]wire.FoundSession, error)
+
+// clock holds both sources of time.
+type clock struct {
+	time func() fleettime.Time // fleet time as this node knows it
+	now  func() time.Time      // the machine's
 }
+
+// fleet returns fleet time in Unix milliseconds.
+func (c clock) fleet() int64 { return int64(c.time()) }
