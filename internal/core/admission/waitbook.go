@@ -6,9 +6,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// waitBook counts visitors by their place in cells of a quarter of a second, without a record per visitor. Each is counted in the window of
-// its last poll. A poll moves the ticket from its last window (named in the ticket) to the current
-// one, and an old window is dropped whole, with all visitors that did not come back.
+// waitBook counts visitors by their place, in cells of an eighth of a second, without a record per visitor. Each is
+// counted in the window of its last poll. A poll moves the ticket from its last window (named in the ticket) to the
+// current one, and an old window is dropped whole, with all visitors that did not come back.
 //
 // A visitor that polls at one edge and then at another leaves +1 here and -1 there: a single edge may hold negative
 // counts, but their sum is right. The counts are advisory and may be off by the visitors of a lost edge.
