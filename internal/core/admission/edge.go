@@ -94,6 +94,7 @@ func (e *edge) receive(now fleettime.Mono, g *wire.Grant) (fresh, complete bool)
 	}
 	e.clock.receive(now, g)
 	l.acked = max(l.acked, g.Acked)
+	l.parent.Said(now, g.Reads)
 	l.twin = g.Twin
 	return true, complete
 }

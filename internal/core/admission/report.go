@@ -31,6 +31,7 @@ func (e *Engine) Report(now fleettime.Mono) []wire.Report {
 		From: e.edge.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft,
 		AsOfBound: c.Bound(now), Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: l.bye,
 		Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: c.since, Stored: e.Snapshots.settles(),
+		Reads: wire.Read,
 	}
 	if s := e.Snapshots; s.void && s.voidSeq == 0 {
 		s.voidSeq = l.seq

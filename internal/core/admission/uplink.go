@@ -38,6 +38,8 @@ type uplink struct {
 	busy     bool           // the newest report had changes, or a request is held
 
 	twin bool // the regional receives reports of another process with our name
+
+	parent wire.Reader // the regional
 }
 
 func (l *uplink) newInstance(rng *rand.Rand) {

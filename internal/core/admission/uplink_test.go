@@ -492,3 +492,24 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 		t.Errorf("%d permits are wanted a minute after the last visitor", stateOf(e).account.permits.want)
 	}
 }
+
+// TestAnEdgeKnowsWhatItsRegionalReads: the newest grant of the regional that the edge follows names it, also a promise,
+// which comes before the first report that counts. The edge names what it reads in every report.
+func TestAnEdgeKnowsWhatItsRegionalReads(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	if r.last.Reads != wire.Read || e.up.parent.Reads(at(0), wire.Extended) {
+		t.Fatalf("an edge that reads %b is sent %v by a regional of an older release", r.last.Reads, e.up.parent)
+	}
+	r.say(at(0), wire.Grant{Handshake: wire.Adopted, Reads: wire.Extended})
+	if !e.up.parent.Reads(at(0), wire.Extended) {
+		t.Error("the regional named the form")
+	}
+	r.term.N--
+	if r.say(at(0), wire.Grant{Reads: 0}); !e.up.parent.Reads(at(0), wire.Extended) {
+		t.Error("an earlier regional counts")
+	}
+	r.term.N += 2
+	if r.say(at(0), wire.Grant{Handshake: wire.Promise}); e.up.parent.Reads(at(0), wire.Extended) {
+		t.Error("its successor is of an older release")
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -32,6 +31,8 @@ type Subscription struct {
 	Language string `json:"language"` // of the page
 	Page     string `json:"page"`     // path and query that the visitor waits for
 	Room     string `json:"room"`     // its name
+
+	Others strictjson.Others `json:"-"` // of a newer release
 }
 
 // Longest values in bytes.
@@ -147,14 +148,16 @@ type Record struct {
 	Place    fleettime.Time `json:"place"`
 	Notified Stage          `json:"told"`
 	Sealed   []byte         `json:"sealed,omitempty"` // a Subscription; none after the last stage
+
+	Others strictjson.Others `json:"-"` // of a newer release
 }
 
 // Encode returns the stored form.
-func (r *Record) Encode() ([]byte, error) { return json.Marshal(r) }
+func (r *Record) Encode() ([]byte, error) { return strictjson.EncodeKeeping(r, r.Others) }
 
 // DecodeRecord reads the stored form.
 func DecodeRecord(data []byte) (r Record, err error) {
-	if err = strictjson.Decode(data, &r); err == nil && r.Notified > Called {
+	if r.Others, err = strictjson.DecodeKeeping(data, &r); err == nil && r.Notified > Called {
 		err = errors.New("unknown stage")
 	}
 	return r, err
@@ -182,7 +185,7 @@ func NewSealer(secret ticket.Secret) (*Sealer, error) {
 
 // Seal seals a subscription of a ticket.
 func (s *Sealer) Seal(id room.ID, visitor uint64, sub *Subscription) ([]byte, error) {
-	data, err := json.Marshal(sub)
+	data, err := strictjson.EncodeKeeping(sub, sub.Others)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +199,8 @@ func (s *Sealer) Open(id room.ID, visitor uint64, sealed []byte) (*Subscription,
 		return nil, errors.New("the subscription does not open")
 	}
 	sub := &Subscription{}
-	return sub, strictjson.Decode(data, sub)
+	sub.Others, err = strictjson.DecodeKeeping(data, sub)
+	return sub, err
 }
 
 func about(id room.ID, visitor uint64) []byte {

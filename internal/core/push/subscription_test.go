@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"crypto/ecdh"
 	"crypto/rand"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
 
+	"vestibule/internal/core/strictjson"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/lab/testkit"
 )
@@ -17,7 +19,7 @@ func subscription(t testing.TB) *Subscription {
 	key := testkit.Must(ecdh.P256().GenerateKey(rand.Reader))(t)
 	return &Subscription{
 		"https://fcm.googleapis.com/fcm/send/secret-token", key.PublicKey().Bytes(),
-		bytes.Repeat([]byte{3}, Auth), "de-DE", "/sale?x=1", "sale",
+		bytes.Repeat([]byte{3}, Auth), "de-DE", "/sale?x=1", "sale", nil,
 	}
 }
 
@@ -57,6 +59,29 @@ func TestASealedSubscription(t *testing.T) {
 		if r, err := DecodeRecord([]byte(text)); err == nil {
 			t.Errorf("%q: %+v", text, r)
 		}
+	}
+}
+
+// TestASubscriptionOfANewerRelease: fields that may be ignored stay when it is stored or sealed again; with any other one
+// it does not open.
+func TestASubscriptionOfANewerRelease(t *testing.T) {
+	r := testkit.Must(DecodeRecord([]byte(`{"opt_lane":[1],"place":5,"told":2}`)))(t)
+	r.Notified = Called
+	if data := testkit.Must(r.Encode())(t); string(data) != `{"place":5,"told":3,"opt_lane":[1]}` {
+		t.Errorf("stored again as %s", data)
+	}
+	if r, err := DecodeRecord([]byte(`{"place":5,"told":2,"lane":1}`)); err == nil {
+		t.Errorf("a critical field: %+v", r)
+	}
+	s, sub := testkit.Must(NewSealer(ticket.Secret{1}))(t), subscription(t)
+	sub.Others = strictjson.Others{"opt_app": json.RawMessage(`"native"`)}
+	got := testkit.Must(s.Open(7, 8, testkit.Must(s.Seal(7, 8, sub))(t)))(t)
+	if again := testkit.Must(s.Open(7, 8, testkit.Must(s.Seal(7, 8, got))(t)))(t); !reflect.DeepEqual(again, sub) {
+		t.Errorf("sealed again: %+v", again)
+	}
+	sealed := s.aead.Seal(nil, nil, []byte(`{"endpoint":"https://fcm.googleapis.com/x","app":"native"}`), about(7, 8))
+	if got, err := s.Open(7, 8, sealed); err == nil {
+		t.Errorf("a critical field: %+v", got)
 	}
 }
 

@@ -25,10 +25,11 @@ var (
 	ErrSeal      = errors.New("ticket: broken seal") // altered, or of another room or cookie
 )
 
-// Versions of the layout: without and with a place at the end.
+// Versions of the layout: without and with a place at the end, and with fields after the place.
 const (
-	plain  = 1 // the place is Joined
-	placed = 2 // six bytes at the end: the place of a waiting visitor
+	plain    = 1 // the place is Joined
+	placed   = 2 // six bytes at the end: the place of a waiting visitor
+	extended = 3 // the place, or zeros, and fields
 )
 
 const (
@@ -36,14 +37,15 @@ const (
 	nonceSize = 12
 	tagSize   = 16
 	headTotal = headSize + nonceSize
-	rawSize   = headTotal + placedSize + tagSize
+	rawSize   = headTotal + maxSize + tagSize
 )
 
 // ValueSize is the length of a ticket as a cookie value; PlacedSize that of a ticket with a place other than Joined,
-// the maximum.
+// MaxValueSize that of a ticket with as many fields as there may be.
 const (
-	ValueSize  = ((headTotal+plainSize+tagSize)*8 + 5) / 6
-	PlacedSize = (rawSize*8 + 5) / 6
+	ValueSize    = ((headTotal+plainSize+tagSize)*8 + 5) / 6
+	PlacedSize   = ((headTotal+placedSize+tagSize)*8 + 5) / 6
+	MaxValueSize = (rawSize*8 + 5) / 6
 )
 
 // encoding of the sealed bytes. Strict: spellings that differ only in the padding bits of the last character are
@@ -60,7 +62,7 @@ type roomKey struct {
 	id       uint32
 	sealFrom fleettime.Time
 	aead     cipher.AEAD
-	ad       [placed + 1][]byte // by version
+	ad       [extended + 1][]byte // by version
 }
 
 // NewCodec derives the keys of the room from the ring. The codec of an empty ring opens nothing and cannot seal; see
@@ -81,7 +83,7 @@ func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
 			return nil, fmt.Errorf("key %d: %w", k.ID, err)
 		}
 		key := roomKey{id: k.ID, sealFrom: k.SealFrom, aead: aead}
-		for version := byte(plain); version <= placed; version++ {
+		for version := byte(plain); version <= extended; version++ {
 			ad := binary.BigEndian.AppendUint64(nil, uint64(id))
 			ad = binary.BigEndian.AppendUint32(ad, k.ID)
 			ad = append(ad, version)
@@ -120,7 +122,7 @@ func (c *Codec) sealer(now fleettime.Time) *roomKey {
 // for concurrent use: keep one per goroutine, or a pool.
 type Scratch struct {
 	raw   [rawSize]byte
-	plain [placedSize]byte
+	plain [maxSize]byte
 	rng   *rand.ChaCha8
 }
 
@@ -129,15 +131,14 @@ type Scratch struct {
 // is good for 2^32 seals.
 func NewScratch(seed [32]byte) *Scratch { return &Scratch{rng: rand.NewChaCha8(seed)} }
 
-// Seal appends the ticket to dst as a cookie value of ValueSize or PlacedSize characters. It returns dst unchanged if
-// the codec is not Ready.
+// Seal appends the ticket to dst as a cookie value of ValueSize to MaxValueSize characters. It returns dst unchanged
+// if the codec is not Ready.
 func (c *Codec) Seal(dst []byte, now fleettime.Time, t *Ticket, s *Scratch) []byte {
 	k := c.sealer(now)
 	if k == nil {
 		return dst
 	}
-	version := t.encode(&s.plain)
-	size := sizeOf(version)
+	version, size := t.encode(&s.plain)
 	s.raw[0] = version
 	binary.BigEndian.PutUint32(s.raw[1:], k.id)
 	nonce := s.raw[headSize:headTotal]
@@ -147,31 +148,24 @@ func (c *Codec) Seal(dst []byte, now fleettime.Time, t *Ticket, s *Scratch) []by
 	return encoding.AppendEncode(dst, s.raw[:headTotal+size+tagSize])
 }
 
-// sizeOf returns the unsealed length of a version.
-func sizeOf(version byte) int {
-	if version == placed {
-		return placedSize
-	}
-	return plainSize
-}
-
 // Open reads a cookie value into t. It returns nil, ErrMalformed, ErrKey, ErrOldKey or ErrSeal; on an error t is the
 // zero Ticket. It does not check the ticket's times or epoch, which is the engine's task.
 func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 	*t = Ticket{}
-	version := byte(plain)
-	switch len(value) {
-	case ValueSize:
-	case PlacedSize:
+	version := byte(extended)
+	switch n := len(value); {
+	case n == ValueSize:
+		version = plain
+	case n == PlacedSize:
 		version = placed
-	default:
+	case n < PlacedSize || n > MaxValueSize:
 		return ErrMalformed
 	}
-	size := sizeOf(version)
-	if n, err := encoding.Decode(s.raw[:], []byte(value)); err != nil || n != headTotal+size+tagSize ||
-		s.raw[0] != version {
+	n, err := encoding.Decode(s.raw[:], []byte(value))
+	if err != nil || s.raw[0] != version {
 		return ErrMalformed
 	}
+	size := n - headTotal - tagSize
 	id := binary.BigEndian.Uint32(s.raw[1:])
 	for i := len(c.keys) - 1; i >= 0; i-- {
 		k := &c.keys[i]
@@ -182,7 +176,7 @@ func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 		if _, err := k.aead.Open(s.plain[:0], nonce, s.raw[headTotal:headTotal+size+tagSize], k.ad[version]); err != nil {
 			return ErrSeal
 		}
-		if !t.decode(version, &s.plain) {
+		if !t.decode(version, s.plain[:size]) {
 			*t = Ticket{}
 			return ErrMalformed
 		}

@@ -39,9 +39,12 @@ const (
 	// Returned marks a visitor that counts as waiting, or did a moment ago: it came back with the ticket (two touches).
 	Returned Flags = 1 << iota
 
-	// flagsEnd is the first unused bit. A ticket that sets it or a higher one comes from a newer version and does not
-	// open.
-	flagsEnd
+	// criticalEnd is the first unused critical flag. A ticket with it, or with one between it and ignorable, comes from a
+	// newer release and does not open.
+	criticalEnd
+
+	// ignorable is the first of the flags that a release may ignore. Those that it does not know stay in the ticket.
+	ignorable Flags = 1 << 4
 )
 
 // Ticket is the decoded cookie of a visitor. The zero value is no ticket.
@@ -70,6 +73,7 @@ type Ticket struct {
 
 	Answer uint8 // of a waiting visitor: number of the response that set the ticket; 0 if never counted
 	Flags  Flags
+	Others string // fields of a newer release that may be ignored, as sealed: see fields.go
 
 	// The following fields are not sealed. The caller of the engine sets them: the client network, whether not to
 	// count the visitor again, and whether the place is kept.
@@ -128,10 +132,12 @@ func Better(a, b *Ticket, now fleettime.Time) bool {
 	return a.Seen > b.Seen
 }
 
-// plainSize is the unsealed length of a ticket, placedSize that of one with a place other than Joined.
+// plainSize is the unsealed length of a ticket, placedSize that of one with a place other than Joined. Fields follow at
+// placedSize.
 const (
 	plainSize  = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1
 	placedSize = plainSize + 6
+	maxSize    = placedSize + maxFields
 )
 
 // LowEnd returns the low end of the wait last shown.
@@ -240,8 +246,9 @@ func getTime(p []byte) fleettime.Time {
 // sealed clamps a time to the range of a ticket.
 func sealed(t fleettime.Time) fleettime.Time { return min(max(t, 0), joinedMax) }
 
-// encode writes the layout and returns its version, the first if it suffices. Big endian, for readable dumps.
-func (t *Ticket) encode(p *[placedSize]byte) (version byte) {
+// encode writes the layout and returns its version, the first that suffices, and its length. Big endian, for readable
+// dumps.
+func (t *Ticket) encode(p *[maxSize]byte) (version byte, size int) {
 	binary.BigEndian.PutUint64(p[0:], t.ID)
 	putTime(p[8:], t.Joined)
 	binary.BigEndian.PutUint32(p[14:], t.Seen)
@@ -259,15 +266,22 @@ func (t *Ticket) encode(p *[placedSize]byte) (version byte) {
 	binary.BigEndian.PutUint32(p[42:], high)
 	binary.BigEndian.PutUint32(p[46:], longer)
 	p[50], p[51] = t.Answer, uint8(t.Flags)
+	place := t.Placed
 	if t.IsAdmitted() || sealed(t.Place()) == sealed(t.Joined) {
-		return plain
+		place = 0
 	}
-	putTime(p[plainSize:], t.Placed)
-	return placed
+	putTime(p[plainSize:], place)
+	switch {
+	case t.Others != "":
+		return extended, placedSize + copy(p[placedSize:], t.Others)
+	case place != 0:
+		return placed, placedSize
+	}
+	return plain, plainSize
 }
 
-// decode reads the layout of a version and reports whether it can have been issued.
-func (t *Ticket) decode(version byte, p *[placedSize]byte) bool {
+// decode reads the layout of a version and reports whether it can have been issued, and is understood.
+func (t *Ticket) decode(version byte, p []byte) bool {
 	*t = Ticket{
 		ID:       binary.BigEndian.Uint64(p[0:]),
 		Joined:   getTime(p[8:]),
@@ -289,10 +303,14 @@ func (t *Ticket) decode(version byte, p *[placedSize]byte) bool {
 	} else {
 		t.unpackShown()
 	}
-	if version == placed {
-		if t.Placed = getTime(p[plainSize:]); t.Placed == t.Joined || t.Placed == 0 || t.IsAdmitted() {
+	if version != plain {
+		if t.Placed = getTime(p[plainSize:]); t.Placed != 0 && (t.Placed == t.Joined || t.IsAdmitted()) ||
+			t.Placed == 0 && version == placed {
 			return false
 		}
 	}
-	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)
+	if version == extended && !t.readFields(p[placedSize:]) {
+		return false
+	}
+	return t.ID != 0 && t.Flags%ignorable < criticalEnd && (t.Admitted != 0) == (t.Until != 0)
 }

@@ -47,7 +47,12 @@ func genTicket(t *rapid.T) Ticket {
 		Seen:   rapid.Uint32().Draw(t, "seen"),
 		Home:   DC(rapid.Uint32().Draw(t, "home")),
 		Epoch:  rapid.Uint32().Draw(t, "epoch"),
-		Flags:  Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
+		Flags:  Flags(rapid.Uint8Max(uint8(criticalEnd-1)).Draw(t, "critical")) | Flags(rapid.Uint8Max(15).Draw(t, "ignorable"))*ignorable,
+	}
+	step := rapid.IntRange(1, 120)
+	for n := ignorableField - 1 + step.Draw(t, "field"); n < 256 && len(tk.Others) < maxFields-5; n += step.Draw(t, "step") {
+		data := rapid.StringN(0, 3, 3).Draw(t, "data")
+		tk.Others += string([]byte{byte(n), byte(len(data))}) + data
 	}
 	values := [4]uint32{
 		rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"),
@@ -75,7 +80,10 @@ func TestTicketComesBackAsItWasSealed(t *testing.T) {
 		want := genTicket(t)
 		value := string(c.Seal(nil, day, &want, s))
 		size := ValueSize
-		if want.Place() != want.Joined {
+		switch {
+		case want.Others != "":
+			size = ((rawSize-maxFields+len(want.Others))*8 + 5) / 6
+		case want.Place() != want.Joined:
 			size = PlacedSize
 		}
 		if len(value) != size {
@@ -252,16 +260,16 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 	if tk.Net != Bind(7, here) || tk.Net < bound || tk.Longer != 0 {
 		t.Fatalf("bound as %+v", tk)
 	}
-	var p [placedSize]byte
-	if version := tk.encode(&p); version != plain {
-		t.Errorf("sealed as version %d", version)
+	var p [maxSize]byte
+	if version, size := tk.encode(&p); version != plain || size != plainSize {
+		t.Errorf("sealed as version %d in %d bytes", version, size)
 	}
 	if n := binary.BigEndian.Uint32(p[46:]); n != tk.Net {
 		t.Errorf("sealed as %#x, want %#x", n, tk.Net)
 	}
 	var got Ticket
 	tk.Network = 0
-	if !got.decode(plain, &p) || got != tk {
+	if !got.decode(plain, p[:plainSize]) || got != tk {
 		t.Errorf("opened as %+v, want %+v", got, tk)
 	}
 	for _, tc := range []struct {
@@ -299,6 +307,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day}, s)))
 	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day, Admitted: 5, Until: 9}, s)))
 	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day, Placed: day - 1}, s)))
+	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day, Flags: ignorable, Others: "\x80\x01x"}, s)))
 	f.Fuzz(func(t *testing.T, value string) {
 		var got Ticket
 		if err := c.Open(&got, value, s); err != nil {
@@ -307,7 +316,7 @@ func FuzzOpen(f *testing.F) {
 			}
 			return
 		}
-		if got.ID == 0 || got.Flags >= flagsEnd {
+		if got.ID == 0 || got.Flags%ignorable >= criticalEnd || len(got.Others) > maxFields {
 			t.Fatalf("opened a ticket that cannot be issued: %+v", got)
 		}
 	})
@@ -316,24 +325,74 @@ func FuzzOpen(f *testing.F) {
 func FuzzLayout(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{1}, plainSize))
 	f.Add(append(bytes.Repeat([]byte{1}, 18), make([]byte, placedSize-18)...)) // a waiting ticket
+	f.Add(append(append(bytes.Repeat([]byte{1}, 18), make([]byte, placedSize-18)...), 128, 1, 7, 255, 0))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		version := byte(plain)
-		if len(data) == placedSize {
+		switch n := len(data); {
+		case n == placedSize:
 			version = placed
-		}
-		if len(data) != sizeOf(version) {
+		case n > placedSize && n <= maxSize:
+			version = extended
+		case n != plainSize:
 			return
 		}
 		var tk Ticket
-		var p, back [placedSize]byte
-		copy(p[:], data)
-		if !tk.decode(version, &p) {
+		var back [maxSize]byte
+		if !tk.decode(version, data) {
 			return
 		}
-		if again := tk.encode(&back); again != version || !bytes.Equal(back[:len(data)], data) {
+		if again, size := tk.encode(&back); again != version || !bytes.Equal(back[:size], data) {
 			t.Fatalf("version %d, %x read as %+v, written as version %d, %x", version, data, tk, again, back)
 		}
 	})
+}
+
+// TestWhatANewerReleaseAdds: ignorable flags and fields stay in a ticket that this release seals again, as a place and as
+// a session; critical ones, and fields that nobody writes, make it no ticket. Version 3 is pinned like the others.
+func TestWhatANewerReleaseAdds(t *testing.T) {
+	ring := testRing(t, 1)
+	for i := range ring.Keys {
+		ring.Keys[i].ID = uint32(i + 1)
+	}
+	c, s, sealedAt := testCodec(t, ring, "tickets"), scratch(8), day.Add(-24*time.Hour)
+	newer := Ticket{ID: 7, Joined: day, Flags: Returned | 1<<6, Others: "\x80\x02hi\xff\x00"}
+	const value = "AwAAAAHmQPf0vrAjmG_-wUxoArM-_gvSTI6R4pD9_wubPpVdAUQ3JVvCs8lAP-UNtpDbXE_ZD0pKo76bVmpmnHpnNgImSXu32e5fZDd72uzcErSK_bFPFj14eNQBLNpiSA"
+	if got := string(c.Seal(nil, sealedAt, &newer, s)); got != value {
+		t.Errorf("sealed as %q", got)
+	}
+	var got Ticket
+	if err := c.Open(&got, value, s); err != nil || got != newer {
+		t.Fatalf("Open = %+v, %v; want %+v", got, err, newer)
+	}
+	got.Admitted, got.Until, got.Stamp = 5, 9, 3
+	got.Flags &^= Returned
+	want := got
+	if err := c.Open(&got, string(c.Seal(nil, day, &got, s)), s); err != nil || got != want || got.Flags != 1<<6 ||
+		got.Others != newer.Others {
+		t.Errorf("as a session: %+v, %v; want %+v", got, err, want)
+	}
+	for name, tk := range map[string]Ticket{
+		"a critical flag":                  {ID: 7, Joined: day, Flags: criticalEnd},
+		"the last critical flag":           {ID: 7, Joined: day, Flags: ignorable >> 1},
+		"a critical field":                 {ID: 7, Joined: day, Others: "\x7f\x00"},
+		"a critical field, then ignorable": {ID: 7, Joined: day, Others: "\x01\x01x\x80\x00"},
+		"field 0":                          {ID: 7, Joined: day, Others: "\x00\x00"},
+		"a field twice":                    {ID: 7, Joined: day, Others: "\x80\x00\x80\x00"},
+		"a field without its length":       {ID: 7, Joined: day, Others: "\x80\x00\x81"},
+		"a field without its data":         {ID: 7, Joined: day, Others: "\x80\x02x"},
+	} {
+		if err := c.Open(&got, string(c.Seal(nil, day, &tk, s)), s); !errors.Is(err, ErrMalformed) || got != (Ticket{}) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	long := Ticket{ID: 7, Joined: day, Others: "\x80\x3e" + strings.Repeat("x", maxFields-2)}
+	full := string(c.Seal(nil, day, &long, s))
+	if err := c.Open(&got, full, s); err != nil || got != long || len(full) != MaxValueSize {
+		t.Errorf("as many fields as there may be: %d characters, %v", len(full), err)
+	}
+	if err := c.Open(&got, full+"AA", s); !errors.Is(err, ErrMalformed) {
+		t.Errorf("more fields than there may be: %v", err)
+	}
 }
 
 // TestShownValuesFitBesideTheWait: the values are read back, also with a wait alone.

@@ -100,6 +100,7 @@ var reportFields = pb.Message[Report]{
 	pb.Int(40, func(m *Report) *uint64 { return &m.Stored }),
 	pb.Bool(41, func(m *Report) *bool { return &m.Settles }),
 	pb.Int(42, func(m *Report) *int64 { return &m.CertificateEnd }),
+	pb.Int(43, func(m *Report) *Forms { return &m.Reads }),
 }
 
 var termFields = pb.Message[Term]{

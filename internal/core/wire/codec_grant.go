@@ -61,6 +61,7 @@ var grantFields = pb.Message[grant]{
 	pb.Sub(28, "", stopFields, stops, func(g *grant) *stop.Stop { return &g.Stop }),
 	pb.Int(29, func(g *grant) *uint64 { return &g.Forwarded }),
 	pb.Int(40, func(g *grant) *Folder { return &g.Folder }),
+	pb.Int(41, func(g *grant) *Forms { return &g.Reads }),
 }
 
 var roomGrantCodec = pb.Check(roomGrantFields, func(r *RoomGrant) error {

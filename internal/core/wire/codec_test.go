@@ -48,7 +48,7 @@ var goldenReport = Report{
 		{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond, 1800000000},
 		{"edge-2", "", "awaiting", time.Hour, 0, 0},
 	},
-	CertificateEnd: 1900000000,
+	CertificateEnd: 1900000000, Reads: 5,
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Permits: Permits{
 			Sessions: Allocation{Granted: 60, Returned: 4},
@@ -93,7 +93,7 @@ var goldenReport = Report{
 var goldenGrant = Grant{
 	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Forwarded: 39,
 	Echo:  987654321,
-	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute,
+	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Reads: 6,
 	Baseline:  true,
 	Handshake: Adopted, Watermark: day - 250, Stop: stop.Stop{Reason: stop.AwaitsCentre, Edge: "dublin"},
 	Rooms: []RoomGrant{

@@ -85,6 +85,9 @@ type Report struct {
 	// folder. It counts every ticket that the instance may have stamped since (edges).
 	Settles bool
 
+	// Reads are the forms that the child reads.
+	Reads Forms
+
 	// The following fields are for display. The shells fill them in.
 
 	Build  string       // release of the process
@@ -283,6 +286,7 @@ type Grant struct {
 	Twin      bool           // another live child has the same name
 	ClusterID uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
 	Folder    Folder         // to edges: the use of the edge's data folder
+	Reads     Forms          // forms that the parent reads
 	Stop      stop.Stop      // why nobody enters any room of the data centre; for display, filled in by the shells
 	Rooms     []RoomGrant
 }

@@ -76,6 +76,7 @@ type edge struct {
 	acked      uint64         // newest grant that it has applied; never falls
 	since      fleettime.Time // since when it counts waiting visitors; 0 for unknown
 	leaving    bool           // it is shutting down
+	reads      wire.Reader
 
 	// Its newest complete report; openEdge and advance write it. The times never fall, and the watermark does not move
 	// past asOf of a reporting edge.

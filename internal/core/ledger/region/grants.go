@@ -40,6 +40,7 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 			To: s.name, Instance: s.instance, LeaseEpoch: s.leaseEpoch, From: a.cfg.Term, Seq: seq, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(),
 			Handshake: s.handshake, Watermark: a.rooms.watermark, Folder: wire.FolderSettles,
+			Reads: wire.Read,
 		})
 	}
 	a.roster.replies = a.roster.replies[:0]
@@ -65,7 +66,7 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 		Acked: e.parts.Done(), Forwarded: e.forwarded, Echo: e.echo, Dwell: now.Sub(e.receivedAt),
 		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.rooms.watermark, Twin: a.roster.hasTwin(e), Standing: a.member.standing(&a.up),
-		ClusterID: a.stored.clusterID, Folder: a.stored.folderUse(e),
+		ClusterID: a.stored.clusterID, Folder: a.stored.folderUse(e), Reads: wire.Read,
 	}
 	if e.state != alive {
 		e.resendEnds()

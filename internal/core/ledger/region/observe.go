@@ -60,6 +60,7 @@ func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
 	}
 	if fresh, complete = e.parts.Take(m.Seq, m.Part, m.Parts); fresh {
 		e.receivedAt, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
+		e.reads.Said(now, m.Reads)
 		e.acked = max(e.acked, m.Acked)
 		e.replyDue = !m.Settles
 	}

@@ -40,6 +40,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		From: a.cfg.DC, Instance: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.returning,
 		Members: a.stored.members, ClusterID: a.stored.clusterID, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
+		Reads: wire.Read,
 	}
 	if u.whole == 0 && !head.Recovering && !head.Blank {
 		u.whole = u.seq
@@ -103,6 +104,7 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 		u.acked, u.unansweredSince = g.Acked, now
 	}
 	u.heard = now
+	u.parent.Said(now, g.Reads)
 	a.due = now
 	was := a.member.standing(u)
 	u.members, u.standing = g.Members, g.Standing

@@ -38,6 +38,7 @@ type uplink struct {
 
 	leaseEnd        fleettime.Mono
 	heard           fleettime.Mono // arrival of the newest message of seen
+	parent          wire.Reader    // the coordinator
 	unansweredSince fleettime.Mono // time of the oldest unanswered report, if acked < seq
 	reported        fleettime.Mono
 	due             fleettime.Mono

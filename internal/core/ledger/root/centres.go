@@ -49,7 +49,8 @@ type centre struct {
 	leaving  bool           // its aggregator is shutting down
 	stored   uint64         // newest version of the list that is stored for it
 	promise  bool           // it has yet to promise to follow this term
-	time     centreTime     // written by the clock
+	reads    wire.Reader
+	time     centreTime // written by the clock
 
 	// Its newest report under this term.
 	acked      uint64 // newest grant that it has applied

@@ -53,6 +53,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
 		At: ft, AtBound: atBound, Guess: a.clock.guessed, Lease: a.cfg.Params.RegionalLease,
 		Members: a.centres.members, Standing: d.standing(), ClusterID: d.clusterID,
+		Reads: wire.Read,
 	}
 	if d.promise || !d.adopted {
 		for _, l := range a.pools.loans(d) {
@@ -104,6 +105,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
 		return false
 	}
 	d.recv, d.before, d.echo, d.heard, d.due, d.leaving = now, 0, m.Sent, true, true, m.Leaving
+	d.reads.Said(now, m.Reads)
 	if d.counting != m.CountsSince {
 		d.counting = m.CountsSince
 		a.pools.markAllStale()

@@ -134,3 +134,28 @@ func TestAKnownTimeIsNoGuess(t *testing.T) {
 		}
 	}
 }
+
+// TestTheCoordinatorKnowsWhatEachDataCentreReads: the newest report names it, and every grant what the coordinator reads.
+func TestTheCoordinatorKnowsWhatEachDataCentreReads(t *testing.T) {
+	now := fleettime.Mono(time.Hour)
+	a := New(now, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin", "lima"}, Params: wire.DefaultParams()})
+	a.SetLease(fleettime.Never)
+	hear := func(name string, instance, seq uint64, reads wire.Forms) {
+		a.Observe(now, wire.Report{From: name, Instance: instance, Seq: seq, Parts: 1, Sent: 1, Reads: reads})
+		for _, g := range a.Grants(now) {
+			if g.Reads != wire.Read {
+				t.Errorf("%s is told %b", g.To, g.Reads)
+			}
+		}
+	}
+	reads := func(name string) bool { d := a.centres.of(name, 0); return d.reads.Reads(now, wire.Extended) }
+	hear("dublin", 1, 1, wire.Extended)
+	hear("lima", 1, 1, 0)
+	if !reads("dublin") || reads("lima") {
+		t.Error("only dublin named the form")
+	}
+	hear("dublin", 2, 1, 0)
+	if hear("dublin", 1, 2, wire.Extended); reads("dublin") {
+		t.Error("its aggregator was replaced by one of an older release")
+	}
+}
