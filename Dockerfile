@@ -1,5 +1,5 @@
-# The image of all programs: edge, regional, global, vestibule, and the nats-server that
-# they are tested with. FROM scratch: nothing else is in it, no shell either.
+# The image: the program vestibule, with links to run it as edge, regional, global or nats-server.
+# FROM scratch: nothing else is in it, no shell either.
 #
 # `make image` builds the files into bin/image, writes bin/vestibule-image.tar without any
 # engine, and loads it where a Docker engine answers. This file is for builders that want
@@ -12,7 +12,7 @@ ARG VERSION=
 ARG REVISION=
 ARG SOURCE=
 LABEL org.opencontainers.image.title="vestibule"
-LABEL org.opencontainers.image.description="A waiting room that holds a hard limit across regions: edge, regional, global, the vestibule command and nats-server."
+LABEL org.opencontainers.image.description="A waiting room that holds a hard limit across regions: the vestibule command, with links to run edge, regional, global and nats-server."
 LABEL org.opencontainers.image.licenses="Apache-2.0"
 LABEL org.opencontainers.image.version=$VERSION
 LABEL org.opencontainers.image.revision=$REVISION

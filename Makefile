@@ -52,6 +52,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 BUILD := $(GO) build -trimpath -ldflags '-s -w' -o bin/
+# Links to vestibule run it as a node: images and packages have them.
+LINKS := edge regional global nats-server
 PROGRAMS := ./cmd/... ./internal/node/natsbus/embedded/nats-server
 
 .PHONY: build
@@ -61,7 +63,8 @@ build: ## build all binaries, stripped, into bin/
 .PHONY: image-files
 image-files:
 	@rm -rf bin/image bin/data && mkdir -p bin/image bin/data
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid= -X vestibule/internal/node.imageVersion=$(VERSION) -X vestibule/internal/node.imageCommit=$(REVISION)' -o bin/image/ $(PROGRAMS)
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid= -X vestibule/internal/node.imageVersion=$(VERSION) -X vestibule/internal/node.imageCommit=$(REVISION)' -o bin/image/ ./cmd/vestibule
+	@for name in $(LINKS); do ln -s vestibule bin/image/$$name; done
 
 .PHONY: image
 image: image-files ## write the container image to bin/vestibule-image.tar, and load it into a running Docker engine

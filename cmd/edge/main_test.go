@@ -15,13 +15,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vestibule/internal/edge"
+	"vestibule/internal/edge/program"
 	"vestibule/internal/lab/nodetest"
 	"vestibule/internal/lab/testkit"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"edge": func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) },
+		"edge": func() { os.Exit(program.Main(os.Args[1:], os.Stdout, os.Stderr)) },
 	})
 }
 

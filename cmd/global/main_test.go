@@ -10,13 +10,14 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global"
+	"vestibule/internal/global/program"
 	"vestibule/internal/lab/nodetest"
 	"vestibule/internal/lab/testkit"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"global": func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) },
+		"global": func() { os.Exit(program.Main(os.Args[1:], os.Stdout, os.Stderr)) },
 	})
 }
 

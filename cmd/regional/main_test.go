@@ -8,11 +8,12 @@ import (
 
 	"vestibule/internal/lab/nodetest"
 	"vestibule/internal/regional"
+	"vestibule/internal/regional/program"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"regional": func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) },
+		"regional": func() { os.Exit(program.Main(os.Args[1:], os.Stdout, os.Stderr)) },
 	})
 }
 

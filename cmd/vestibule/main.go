@@ -22,11 +22,16 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends a command that does not stop
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, byName(os.Args), os.Stdout, os.Stderr))
 }
 
 // run executes a command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 {
+		if n, ok := nodes[args[0]]; ok {
+			return n.main(args[1:], stdout, stderr)
+		}
+	}
 	root := newRootCmd(stdout, stderr)
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
@@ -78,6 +83,9 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 			newLoginCmd(), newRoomsCmd(), newEventsCmd(), newRulesCmd(), newPauseCmd(), newResumeCmd(), newReleaseCmd(),
 			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newVisitorCmd(), newReportCmd(), newAuditCmd(), newTokensCmd(),
 			newAdminCmd(), newWebhooksCmd(),
+		}},
+		{"Run the nodes of a fleet:", []*cobra.Command{
+			newNodeCmd("edge"), newNodeCmd("regional"), newNodeCmd("global"), newNodeCmd("nats-server"),
 		}},
 		{"Operate a fleet:", []*cobra.Command{newInitCmd(), newFleetCmd(), newNATSConfigCmd(), newNotifyCmd()}},
 		{"Check and rehearse:", []*cobra.Command{newPreviewCmd(), newSimulateCmd(), newVerifyDrawCmd()}},

@@ -34,7 +34,11 @@ func families() []family {
 	(&controlFlags{}).add(control)
 	client.Flags().VisitAll(func(f *pflag.Flag) { control.Flags().Lookup(f.Name).Hidden = true }) // they are API flags
 	node.Flags(newFleetConfig(), nats)
-	all := []family{{"API", client.Flags()}, {"change", change}, {"control", control.Flags()}, {"NATS", nats}}
+	file := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range []string{"config", "check-config"} {
+		file.AddFlag(nats.Lookup(name))
+	}
+	all := []family{{"file", file}, {"API", client.Flags()}, {"change", change}, {"control", control.Flags()}, {"NATS", nats}}
 	for _, f := range all {
 		f.flags.SortFlags = false
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,56 +10,117 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
 	"vestibule/internal/node"
 )
 
-func newServeCmd() *cobra.Command {
-	o := &allinone.Options{Params: wire.DefaultParams(), Edges: 1, Room: "site"}
-	dc, level := "", (*string)(nil)
-	cmd := &cobra.Command{
-		Use: "serve", Short: "Run a waiting room in one process, with its data on disk, in front of a site",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.DataCenters = []string{dc}
-			faults := checkServe(cmd.Flags(), o)
-			for _, err := range o.Validate() {
-				faults = append(faults, errors.New(strings.Replace(err.Error(), "data-centers:", "data-center:", 1)))
-			}
-			if err := refuse(append(faults, checkLevel(*level)...)); err != nil {
-				return err
-			}
-			o.Log = node.NewLogger(cmd.ErrOrStderr(), node.LogConfig{Level: *level, Format: "text"})
-			return serve(cmd, o)
-		},
+// serveConfig is the configuration of serve. Its keys are those of the nodes where these have them.
+type serveConfig struct {
+	Origin            string        `mapstructure:"origin" doc:"the site, such as http://127.0.0.1:3000"`
+	Host              []string      `mapstructure:"host" doc:"names of the site, beside localhost and the address of --listen"`
+	TotalActiveUsers  int           `mapstructure:"total_active_users" doc:"sessions that may be valid at any moment"`
+	NewUsersPerMinute int           `mapstructure:"new_users_per_minute" doc:"admissions in any 60 seconds"`
+	SessionDuration   time.Duration `mapstructure:"session_duration" doc:"how long a session lasts after the last request"`
+	Rooms             string        `mapstructure:"rooms" doc:"rooms file in place of --origin, --host and the limits; \"\": rooms of the API, with --origin as their site"`
+
+	Listen string         `mapstructure:"listen" doc:"host:port for visitors without TLS"`
+	TLS    edge.TLSConfig `mapstructure:"tls"`
+
+	TrustedProxies []string             `mapstructure:"trusted_proxies" doc:"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto"`
+	Notify         serveNotify          `mapstructure:"notify"`
+	Control        string               `mapstructure:"control" doc:"host:port of the API, an address of this machine"`
+	Notices        global.NoticesConfig `mapstructure:"notices"`
+	Metrics        string               `mapstructure:"metrics" doc:"host:port of metrics, health and status of all nodes"`
+	DataDir        string               `mapstructure:"data_dir" doc:"folder of all data: keep it"`
+	DataCenter     string               `mapstructure:"data_center" doc:"name of this data centre"`
+	Log            node.LogConfig       `mapstructure:"log"`
+
+	given map[string]bool // keys that are set
+}
+
+type serveNotify struct {
+	Contact string `mapstructure:"contact" doc:"contact of notify, which then runs inside"`
+}
+
+// Given receives the keys that are set.
+func (c *serveConfig) Given(keys map[string]bool) { c.given = keys }
+
+// options returns the options of the tree.
+func (c *serveConfig) options() *allinone.Options {
+	return &allinone.Options{
+		Params: wire.DefaultParams(), Edges: 1, Room: "site", DataCenters: []string{c.DataCenter}, Listen: c.Listen, TLS: c.TLS,
+		Proxies: c.TrustedProxies, Control: c.Control, Metrics: c.Metrics, DataDir: c.DataDir,
+		RoomsFile: c.Rooms, StoreRooms: c.storeRooms(), Hosts: c.Host, Origin: c.Origin, TotalActiveUsers: c.TotalActiveUsers,
+		NewUsersPerMinute: c.NewUsersPerMinute, SessionDuration: c.SessionDuration, Notify: c.Notify.Contact,
+		Networks: c.Notices.Networks,
 	}
-	f := cmd.Flags()
-	f.StringVar(&o.Origin, "origin", "", "the site, such as http://127.0.0.1:3000")
-	f.StringSliceVar(&o.Hosts, "host", nil,
-		"names of the site, beside localhost and the address of --listen")
-	limitFlags(f, o, 100, 100, 5*time.Minute)
-	f.StringVar(&o.RoomsFile, "rooms", "",
-		"rooms file in place of --origin, --host and the limits; \"\": rooms of the API, with --origin as their site")
-	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
-	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS")
-	f.StringSliceVar(&o.TLS.Cert, "tls-cert", nil, "certificate files (PEM), read again when they change")
-	f.StringSliceVar(&o.TLS.Key, "tls-key", nil, "key files (PEM), one for each certificate")
-	f.StringVar(&o.TLS.Least, "tls-min-version", "1.2", "lowest version of TLS: 1.2 or 1.3")
-	f.StringSliceVar(&o.TLS.HSTS, "tls-hsts", nil, "HOST=POLICY by host: Strict-Transport-Security over TLS")
-	f.BoolVar(&o.TLS.Redirect, "tls-redirect", false, "send requests without TLS on to https, before the line")
-	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil,
-		"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto")
-	f.StringVar(&o.Notify, "notify-contact", "", "contact of notify, which then runs inside")
-	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
-	f.StringSliceVar(&o.Networks, "notices-networks", nil,
-		"private networks that webhooks may reach, such as 10.1.0.0/16, beside public addresses")
-	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100", "host:port of metrics, health and status of all nodes")
-	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder of all data: keep it")
-	f.StringVar(&dc, "data-center", "main", "name of this data centre")
-	level = logLevel(cmd, "info")
-	return cmd
+}
+
+// storeRooms reports whether the rooms are those of the API.
+func (c *serveConfig) storeRooms() bool { return c.given["rooms"] && c.Rooms == "" }
+
+// Validate returns all faults.
+func (c *serveConfig) Validate() []error {
+	faults := c.contradictions()
+	keys := map[string]string{"data-centers": "data_center"}
+	for _, s := range node.Settings(c) {
+		keys[strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)] = s.Key
+	}
+	for _, err := range c.options().Validate() { // named as flags are
+		name, rule, _ := strings.Cut(err.Error(), ":")
+		words := strings.Split(name, ", ")
+		for i, word := range words {
+			flag, element, list := strings.Cut(word, "[")
+			if words[i] = cmp.Or(keys[flag], keys[strings.ReplaceAll(flag, "_", "-")], flag); list {
+				words[i] += "[" + element
+			}
+		}
+		faults = append(faults, errors.New(strings.Join(words, ", ")+":"+rule))
+	}
+	return append(faults, c.Log.Validate()...)
+}
+
+// contradictions returns the faults of combinations.
+func (c *serveConfig) contradictions() (faults []error) {
+	switch {
+	case c.Rooms != "" || c.Origin != "":
+	case c.storeRooms():
+		faults = append(faults, errors.New("origin: must be given: it is the site of rooms of the API"))
+	default:
+		faults = append(faults, errors.New("origin: must be given, or rooms"))
+	}
+	if !c.given["rooms"] {
+		return faults
+	}
+	from := "file"
+	if c.storeRooms() {
+		from = "API"
+	}
+	for _, key := range []string{"origin", "host", "total_active_users", "new_users_per_minute", "session_duration"} {
+		if c.given[key] && (key != "origin" || !c.storeRooms()) {
+			faults = append(faults, fmt.Errorf("%s: must not be given with rooms: the %s says it", key, from))
+		}
+	}
+	return faults
+}
+
+func newServeCmd() *cobra.Command {
+	cfg := serveConfig{
+		TotalActiveUsers: 100, NewUsersPerMinute: 100, SessionDuration: 5 * time.Minute, Listen: ":8080",
+		TLS: edge.DefaultConfig().TLS, Control: "127.0.0.1:8090", Metrics: "127.0.0.1:9100", DataDir: "./vestibule",
+		DataCenter: "main", Log: node.LogConfig{Level: "info", Format: "text"},
+	}
+	return configured(&cobra.Command{
+		Use: "serve", Short: "Run a waiting room in one process, with its data on disk, in front of a site",
+	}, &cfg, func(cmd *cobra.Command, _ []string) error {
+		o := cfg.options()
+		o.Log = node.NewLogger(cmd.ErrOrStderr(), cfg.Log)
+		return serve(cmd, o)
+	})
 }
 
 // serve runs global, a regional and an edge until the context ends.
@@ -76,31 +138,6 @@ func serve(cmd *cobra.Command, o *allinone.Options) (err error) {
 		}
 		return announceServe(cmd.OutOrStdout(), tree, o)
 	})
-}
-
-// checkServe returns the faults of flag combinations.
-func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
-	o.StoreRooms = f.Changed("rooms") && o.RoomsFile == ""
-	switch {
-	case o.RoomsFile != "" || o.Origin != "":
-	case o.StoreRooms:
-		faults = append(faults, errors.New("origin: must be given: it is the site of rooms of the API"))
-	default:
-		faults = append(faults, errors.New("origin: must be given, or rooms"))
-	}
-	if !f.Changed("rooms") {
-		return faults
-	}
-	from := "file"
-	if o.StoreRooms {
-		from = "API"
-	}
-	for _, name := range []string{"origin", "host", "total-active-users", "new-users-per-minute", "session-duration"} {
-		if f.Changed(name) && (name != "origin" || !o.StoreRooms) {
-			faults = append(faults, fmt.Errorf("%s: must not be given with rooms: the %s says it", name, from))
-		}
-	}
-	return faults
 }
 
 // announceServe prints all addresses. The token stays in its file, since the output of a service is logged.

@@ -150,7 +150,7 @@ func DefaultClient() ClientConfig { return ClientConfig{URL: "nats://127.0.0.1:4
 
 // Validate returns all faults in the common part.
 func (b *Base) Validate() []error {
-	errs := b.Log.validate()
+	errs := b.Log.Validate()
 	if b.DataDir == "" {
 		errs = append(errs, errors.New("data_dir: must not be empty"))
 	}

@@ -40,7 +40,8 @@ func (e ConfigError) Error() string {
 
 // Config is a configuration that can validate itself.
 type Config interface {
-	// Validate returns all faults, each with the key and the rule.
+	// Validate returns all faults, each with the key and the rule. A method Given(map[string]bool), if there is one, is
+	// called before: with the keys that a flag, the environment or the file sets.
 	Validate() []error
 }
 
@@ -139,6 +140,17 @@ func fill(cfg Config, keys []field, flags *pflag.FlagSet, file string) error {
 			return ConfigError{fmt.Errorf("config: %w", err)}
 		}
 	}
+	lines, err := keyLines(file)
+	if err != nil {
+		return ConfigError{fmt.Errorf("config: %w", err)}
+	}
+	given := map[string]bool{}
+	for _, k := range keys {
+		set := flags.Changed(k.flag()) || os.Getenv(envKey(k.key)) != ""
+		if given[k.key] = set || lines[k.key] > 0; set {
+			delete(lines, k.key) // the value is not that of the file
+		}
+	}
 	var faults ConfigError
 	for _, key := range v.AllKeys() {
 		if !slices.ContainsFunc(keys, func(k field) bool { return k.key == key }) {
@@ -160,11 +172,49 @@ func fill(cfg Config, keys []field, flags *pflag.FlagSet, file string) error {
 			faults = append(faults, fmt.Errorf("%s: must be %s, got %v", k.key, rules[k.value.Type()], got))
 		}
 	}
+	if c, ok := cfg.(interface{ Given(map[string]bool) }); ok {
+		c.Given(given)
+	}
 	faults = append(faults, cfg.Validate()...)
+	for i, err := range faults {
+		name, rule, _ := strings.Cut(err.Error(), ":")
+		name = name[:strings.IndexAny(name+",", ",[ ")]            // the first of several, the list of an element
+		if lines[name] > 0 && !strings.HasPrefix(rule, " line ") { // else the line of a file that the value names
+			faults[i] = fmt.Errorf("line %d: %w", lines[name], err)
+		}
+	}
 	if len(faults) > 0 {
 		return faults
 	}
 	return nil
+}
+
+// keyLines returns the line of every key in a YAML file, "" for none, by its name as viper has it.
+func keyLines(file string) (map[string]int, error) {
+	lines := map[string]int{}
+	if file == "" {
+		return lines, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	var walk func(n *yaml.Node, prefix string)
+	walk = func(n *yaml.Node, prefix string) {
+		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+			key := prefix + strings.ToLower(n.Content[i].Value)
+			lines[key] = n.Content[i].Line
+			walk(n.Content[i+1], key+".")
+		}
+	}
+	for _, n := range doc.Content {
+		walk(n, "")
+	}
+	return lines, nil
 }
 
 // unknownKey returns the fault of an unknown key, or nil for an empty section.

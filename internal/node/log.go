@@ -25,7 +25,8 @@ func NewLogger(w io.Writer, c LogConfig) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-func (c LogConfig) validate() []error {
+// Validate returns all faults.
+func (c LogConfig) Validate() []error {
 	var errs []error
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

@@ -103,20 +103,22 @@ func TestAllFaultsAreReportedAtOnceByKey(t *testing.T) {
 		want []string
 	}{
 		"types": {"name: {a: 1}\non: 3\nn: 1.5\nwait: 7\nlist: {a: b}\n", []string{
-			"name: must be text, got map[a:1]",
-			"on: must be true or false, got 3", "n: must be a whole number, got 1.5",
-			"wait: must be a duration with its unit, such as 500ms or 5s, got 7", "list: must be a list of texts, got map[a:b]",
+			"line 1: name: must be text, got map[a:1]",
+			"line 2: on: must be true or false, got 3", "line 3: n: must be a whole number, got 1.5",
+			"line 4: wait: must be a duration with its unit, such as 500ms or 5s, got 7",
+			"line 5: list: must be a list of texts, got map[a:b]",
 		}},
 		"unknown": {"nam: x\ndeeper: {nme: x}\n", []string{
-			`deeper.nme: unknown key, did you mean "deeper.name"?`,
-			`nam: unknown key, did you mean "name"?`,
+			`line 2: deeper.nme: unknown key, did you mean "deeper.name"?`,
+			`line 1: nam: unknown key, did you mean "name"?`,
 		}},
-		"section": {"deeper: x\n", []string{"deeper: must be a section of keys, such as deeper.name"}},
+		"section": {"deeper: x\n", []string{"line 1: deeper: must be a section of keys, such as deeper.name"}},
 		"rules": {
 			"name: ''\ndata_dir: ''\nlog: {level: x, format: y}\nmetrics: {listen: x}\n",
 			[]string{
-				`log.level: must be debug, info, warn or error, got "x"`, `log.format: must be text or json, got "y"`,
-				"data_dir: must not be empty", `metrics.listen: must be host:port, got "x"`, "name: must not be empty",
+				`line 3: log.level: must be debug, info, warn or error, got "x"`, `line 3: log.format: must be text or json, got "y"`,
+				"line 2: data_dir: must not be empty", `line 4: metrics.listen: must be host:port, got "x"`,
+				"line 1: name: must not be empty",
 			},
 		},
 		"nothing":  {"", nil},
@@ -124,9 +126,9 @@ func TestAllFaultsAreReportedAtOnceByKey(t *testing.T) {
 		"texts": {
 			"n: '1_0'\nwait: '7'\non: 'yes'\nlist: [a, 1]\n",
 			[]string{
-				"on: must be true or false, got yes", "n: must be a whole number, got 1_0",
-				"wait: must be a duration with its unit, such as 500ms or 5s, got 7",
-				"list: must be a list of texts, got 1 in it",
+				"line 3: on: must be true or false, got yes", "line 1: n: must be a whole number, got 1_0",
+				"line 2: wait: must be a duration with its unit, such as 500ms or 5s, got 7",
+				"line 4: list: must be a list of texts, got 1 in it",
 			},
 		},
 	} {

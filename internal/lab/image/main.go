@@ -1,8 +1,9 @@
 // Command image writes a container image without a container engine: an OCI layout in one tar, for engines and
 // registries. Equal files, version and date give equal bytes.
 //
-// The image is FROM scratch: the files of a folder, one layer each, and a folder /data owned by the user of the
-// image. The Dockerfile describes the same image for other builders; a test compares the two.
+// The image is FROM scratch: the files of a folder and links between them, one layer each, and a folder /data owned by
+// the user of the image. The Dockerfile describes the same image for other builders; a test compares the two. For
+// several architectures it writes an index of one image each.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -32,7 +34,7 @@ const (
 	user        = 65532 // and group: nobody
 	entrypoint  = "/vestibule"
 	title       = "vestibule"
-	description = "A waiting room that holds a hard limit across regions: edge, regional, global, the vestibule command and nats-server."
+	description = "A waiting room that holds a hard limit across regions: the vestibule command, with links to run edge, regional, global and nats-server."
 	licenses    = "Apache-2.0"
 	dataDir     = "data"
 
@@ -41,13 +43,13 @@ const (
 
 // options are the content of the image and its labels.
 type options struct {
-	files    string // folder of the files for /
+	files    string // folder of the files for /, with one folder for each architecture if there are several
 	name     string // with its tag
 	version  string
 	revision string
 	source   string // address of the repository, "" for unknown
 	created  time.Time
-	arch     string
+	archs    []string
 }
 
 func main() {
@@ -58,10 +60,11 @@ func main() {
 	flag.StringVar(&o.version, "version", "", "version that the labels tell")
 	flag.StringVar(&o.revision, "revision", "", "commit that the labels tell")
 	flag.StringVar(&o.source, "source", "", "address of the repository that the labels tell, empty for none")
-	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture that the files are built for")
+	archs := flag.String("arch", runtime.GOARCH,
+		"architecture that the files are built for; several, separated by commas, have folders of their names below -files")
 	created := flag.Int64("created", 0, "date of everything, in seconds since 1970: that of the commit")
 	flag.Parse()
-	o.created = time.Unix(*created, 0).UTC()
+	o.created, o.archs = time.Unix(*created, 0).UTC(), strings.Split(*archs, ",")
 	data, digest, err := build(&o)
 	if err == nil {
 		err = os.WriteFile(*out, data, 0o644) //nolint:gosec // an image holds no secret
@@ -73,11 +76,28 @@ func main() {
 	fmt.Printf("%s %s %s (%d bytes)\n", *out, o.name, digest, len(data))
 }
 
-// build returns the image as a tar, and the digest of its manifest.
+// build returns the image, or the index of several, as a tar, and the digest of its manifest.
 func build(o *options) ([]byte, string, error) {
-	entries, err := os.ReadDir(o.files) // sorted by name
+	var all []v1.Image
+	for _, arch := range o.archs {
+		files := o.files
+		if len(o.archs) > 1 {
+			files = filepath.Join(files, arch)
+		}
+		image, err := buildOne(o, arch, files)
+		if err != nil {
+			return nil, "", err
+		}
+		all = append(all, image)
+	}
+	return write(o, all)
+}
+
+// buildOne returns the image of one architecture.
+func buildOne(o *options, arch, files string) (v1.Image, error) {
+	entries, err := os.ReadDir(files) // sorted by name
 	if err != nil {
-		return nil, "", fmt.Errorf("files: %w", err)
+		return nil, fmt.Errorf("files: %w", err)
 	}
 	created := v1.Time{Time: o.created}
 	labels := map[string]string{
@@ -93,14 +113,14 @@ func build(o *options) ([]byte, string, error) {
 	}
 	image, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
 		types.OCIManifestSchema1), &v1.ConfigFile{
-		Architecture: o.arch, OS: "linux", Created: created, RootFS: v1.RootFS{Type: "layers"},
+		Architecture: arch, OS: "linux", Created: created, RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			User: fmt.Sprintf("%d:%d", user, user), Entrypoint: []string{entrypoint}, WorkingDir: "/" + dataDir,
 			Labels: labels,
 		},
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	add := func(h *tar.Header, content []byte) error {
 		packed, err := pack(o.created, h, content)
@@ -113,27 +133,35 @@ func build(o *options) ([]byte, string, error) {
 	}
 	if err := add(&tar.Header{Typeflag: tar.TypeDir, Name: dataDir + "/", Mode: 0o700, Uid: user, Gid: user},
 		nil); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() {
-			return nil, "", fmt.Errorf("files: %s must be a plain file", filepath.Join(o.files, e.Name()))
+		path := filepath.Join(files, e.Name())
+		if e.Type() == fs.ModeSymlink {
+			to, err := os.Readlink(path)
+			if err != nil {
+				return nil, fmt.Errorf("files: %w", err)
+			}
+			if to != filepath.Base(to) {
+				return nil, fmt.Errorf("files: %s must lead to a file beside it, got %s", path, to)
+			}
+			if err := add(&tar.Header{Typeflag: tar.TypeSymlink, Name: e.Name(), Linkname: to, Mode: 0o777}, nil); err != nil {
+				return nil, err
+			}
+			continue
 		}
-		content, err := os.ReadFile(filepath.Join(o.files, e.Name()))
+		if !e.Type().IsRegular() {
+			return nil, fmt.Errorf("files: %s must be a plain file or a link", path)
+		}
+		content, err := os.ReadFile(path)
 		if err != nil {
-			return nil, "", fmt.Errorf("files: %w", err)
+			return nil, fmt.Errorf("files: %w", err)
 		}
 		if err := add(&tar.Header{Typeflag: tar.TypeReg, Name: e.Name(), Mode: 0o555}, content); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
-	image = mutate.Annotations(image, labels).(v1.Image)
-	digest, err := image.Digest()
-	if err != nil {
-		return nil, "", err
-	}
-	data, err := write(o, image)
-	return data, digest.String(), err
+	return mutate.Annotations(image, labels).(v1.Image), nil
 }
 
 // pack returns a layer of one file.
@@ -155,42 +183,68 @@ func pack(created time.Time, h *tar.Header, content []byte) (v1.Layer, error) {
 		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 }
 
-// write returns the tar of an OCI layout, with the list of layers for older engines.
-func write(o *options, image v1.Image) ([]byte, error) {
+// write returns the tar of an OCI layout and the digest of its manifest. One image comes with the list of layers for
+// older engines.
+func write(o *options, all []v1.Image) ([]byte, string, error) {
 	dir, err := os.MkdirTemp("", "image")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer os.RemoveAll(dir)
 	top, err := layout.Write(dir, empty.Index)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if err := top.AppendImage(image, layout.WithPlatform(v1.Platform{Architecture: o.arch, OS: "linux"}),
-		layout.WithAnnotations(map[string]string{
-			"io.containerd.image.name": o.name,
-			annotation + "ref.name":    o.name,
-		})); err != nil {
-		return nil, err
+	named := layout.WithAnnotations(map[string]string{"io.containerd.image.name": o.name, annotation + "ref.name": o.name})
+	var digest v1.Hash
+	if len(all) == 1 {
+		if digest, err = all[0].Digest(); err == nil {
+			err = top.AppendImage(all[0], layout.WithPlatform(platform(o.archs[0])), named)
+		}
+		if err == nil {
+			err = writeList(dir, o.name, all[0])
+		}
+	} else {
+		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+		for i, image := range all {
+			to := platform(o.archs[i])
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &to}})
+		}
+		if digest, err = index.Digest(); err == nil {
+			err = top.AppendIndex(index, named)
+		}
 	}
+	if err != nil {
+		return nil, "", err
+	}
+	data, err := archive(dir, o.created)
+	return data, digest.String(), err
+}
+
+func platform(arch string) v1.Platform { return v1.Platform{Architecture: arch, OS: "linux"} }
+
+// writeList writes the list of layers for older engines.
+func writeList(dir, name string, image v1.Image) error {
 	m, err := image.Manifest()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	docker := tarball.Descriptor{Config: blobPath(m.Config.Digest), RepoTags: []string{o.name}}
+	docker := tarball.Descriptor{Config: blobPath(m.Config.Digest), RepoTags: []string{name}}
 	for _, l := range m.Layers {
 		docker.Layers = append(docker.Layers, blobPath(l.Digest))
 	}
 	list, err := json.Marshal(tarball.Manifest{docker})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "manifest.json"), list, 0o600); err != nil {
-		return nil, err
-	}
+	return os.WriteFile(filepath.Join(dir, "manifest.json"), list, 0o600)
+}
+
+// archive returns the files of a folder as a tar, in the order of their names.
+func archive(dir string, created time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -199,7 +253,7 @@ func write(o *options, image v1.Image) ([]byte, error) {
 			return err
 		}
 		if err := w.WriteHeader(&tar.Header{
-			Typeflag: tar.TypeReg, Name: name, Mode: 0o444, Size: int64(len(data)), ModTime: o.created, Format: tar.FormatUSTAR,
+			Typeflag: tar.TypeReg, Name: name, Mode: 0o444, Size: int64(len(data)), ModTime: created, Format: tar.FormatUSTAR,
 		}); err != nil {
 			return err
 		}

@@ -32,9 +32,10 @@ func testOptions(t *testing.T) *options {
 	for name, content := range programs {
 		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))
 	}
+	testkit.NoError(t, os.Symlink("vestibule", filepath.Join(dir, "regional")))
 	return &options{
 		files: dir, name: "vestibule:v1", version: "v1", revision: "abc",
-		source: "https://git.example/vestibule", created: time.Unix(1795000000, 0).UTC(), arch: "amd64",
+		source: "https://git.example/vestibule", created: time.Unix(1795000000, 0).UTC(), archs: []string{"amd64"},
 	}
 }
 
@@ -109,7 +110,7 @@ func TestTheImageHoldsTogether(t *testing.T) {
 	if c.Config.WorkingDir != "/data" { // the user may write there alone: a demo keeps its data below
 		t.Errorf("starts in %s", c.Config.WorkingDir)
 	}
-	if len(m.Layers) != len(programs)+1 || len(c.RootFS.DiffIDs) != len(m.Layers) || len(c.History) != len(m.Layers) {
+	if len(m.Layers) != len(programs)+2 || len(c.RootFS.DiffIDs) != len(m.Layers) || len(c.History) != len(m.Layers) {
 		t.Fatalf("%d layers, %d sums, %d steps", len(m.Layers), len(c.RootFS.DiffIDs), len(c.History))
 	}
 	seen := map[string]string{}
@@ -128,12 +129,16 @@ func TestTheImageHoldsTogether(t *testing.T) {
 				}
 				continue
 			}
+			if h.Typeflag == tar.TypeSymlink {
+				seen[name] = "link to " + h.Linkname
+				continue
+			}
 			if h.Uid != 0 || h.Gid != 0 || h.Mode != 0o555 || !h.ModTime.Equal(o.created) {
 				t.Errorf("%s: %d:%d %o %v", name, h.Uid, h.Gid, h.Mode, h.ModTime)
 			}
 		}
 	}
-	want := map[string]string{"data/": ""}
+	want := map[string]string{"data/": "", "regional": "link to vestibule"}
 	maps.Copy(want, programs)
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
@@ -163,11 +168,45 @@ func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 	}
 }
 
-func TestOnlyPlainFiles(t *testing.T) {
+func TestOnlyFilesAndLinksBetweenThem(t *testing.T) {
 	o := testOptions(t)
-	testkit.NoError(t, os.Symlink("edge", filepath.Join(o.files, "link")))
-	if _, _, err := build(o); err == nil || !strings.Contains(err.Error(), "link must be a plain file") {
+	link := filepath.Join(o.files, "link")
+	testkit.NoError(t, os.Symlink("/etc/passwd", link))
+	if _, _, err := build(o); err == nil || !strings.Contains(err.Error(), "link must lead to a file beside it") {
 		t.Errorf("got %v", err)
+	}
+	testkit.NoError(t, os.Remove(link))
+	testkit.NoError(t, os.Mkdir(link, 0o700))
+	if _, _, err := build(o); err == nil || !strings.Contains(err.Error(), "link must be a plain file or a link") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An engine finds the image of its architecture in the index.
+func TestAnIndexOfTwoArchitectures(t *testing.T) {
+	o := testOptions(t)
+	one := o.files
+	o.files, o.archs = t.TempDir(), []string{"amd64", "arm64"}
+	for _, arch := range o.archs {
+		testkit.NoError(t, os.CopyFS(filepath.Join(o.files, arch), os.DirFS(one)))
+	}
+	data, digest, err := build(o)
+	testkit.NoError(t, err)
+	_, files := readTar(t, bytes.NewReader(data))
+	var top, index v1.IndexManifest
+	testkit.NoError(t, json.Unmarshal(files["index.json"], &top))
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest.String() != digest ||
+		top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "vestibule:v1" {
+		t.Fatalf("index.json: %+v, want %s", top, digest)
+	}
+	testkit.NoError(t, json.Unmarshal(blob(t, files, top.Manifests[0]), &index))
+	var got []string
+	for _, m := range index.Manifests {
+		blob(t, files, m)
+		got = append(got, m.Platform.OS+"/"+m.Platform.Architecture)
+	}
+	if diff := cmp.Diff([]string{"linux/amd64", "linux/arm64"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
