@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -50,13 +49,19 @@ func (f *Front) Command(t testing.TB, dir string, at *FrontPlaces) *exec.Cmd {
 }
 
 // FrontFile returns the path of a file of deploy/fronts.
-func FrontFile(name string) string { return filepath.Join(root(), "deploy", "fronts", name) }
+func FrontFile(name string) string { return filepath.Join(root, "deploy", "fronts", name) }
 
-// root returns the folder of the module.
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
-}
+// root is the folder of the module: that of go.mod at or above the folder of the test, also in a build with -trimpath.
+var root = func() string {
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "."
+}()
 
 // take copies a file of deploy/fronts into dir, with changes, and returns its path.
 func (at *FrontPlaces) take(t testing.TB, dir, name string) string {
