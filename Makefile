@@ -88,76 +88,71 @@ packages: ## install missing Debian packages of the tests
 
 # The cores, the page and the simulator are single-threaded, as lint enforces: the race detector can find nothing
 # there, and would make them ten times slower. Nor is it of use to tests that only start programs, try a NATS server,
-# look at pages or call an API in sequence. It runs on the shells, which call the cores from many goroutines, on
-# parallel simulated worlds, and on parallel writers. Tests of shells mostly wait: three packages and four tests of
-# each at a time, whatever the number of cores. CPU-bound tests and compilers use the remaining CPU time
-# (decision 18). `make lint` vets; under the detector it would be done twice.
-TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
+# look at pages or call an API in sequence; `make race` runs it over the tree in one process. It runs on the shells,
+# which call the cores from many goroutines, on parallel simulated worlds, and on parallel writers (decision 18).
+# `make lint` vets. Binaries without debug information are linked in half the time.
+RUNTESTS := $(TOOLS)/runtests
+TEST  = $(RUNTESTS) -times $(TOOLS)/times/$@-$(1) $(2) -- -vet=off -ldflags='-s -w' -toolexec 'nice -n 15'
 CORES := core/compress core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
-CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control node/natsconf global/roomstore global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
-PAGES := vestibule/internal/page/preview vestibule/internal/global/console
+CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse lab/runtests) deploy)
+PLAIN := $(patsubst %,vestibule/%,$(addprefix cmd/,vestibule edge global regional) $(addprefix internal/,page/preview global/console global/control node/natsconf global/history global/notices))
+APART := $(addprefix vestibule/internal/,lab/e2e allinone edge)
 
 # Temporary files of builds and tests are in memory where 8 GB are free: each go test removes a gigabyte of binaries, and a
 # file system that is mounted with discard then lets no fsync return for seconds, so that leases of the fleets under test end.
-test test-% e2e chaos: export TMPDIR := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 == "tmpfs" && $$4 > 8e6' | grep -q . && \
+test test-% race e2e chaos: export TMPDIR := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 == "tmpfs" && $$4 > 8e6' | grep -q . && \
 	awk '/^MemAvailable:/ && $$2 > 8e6' /proc/meminfo | grep -q . && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 
 .PHONY: quick
 quick: ## test the cores and the gate, without a browser, a network or the simulator
 	$(GO) test $(patsubst %,./internal/%,$(filter-out lab/mutant lab/sim page,$(CORES)) edge/gate edge/clientaddr edge/origin edge/sse lab/mutant/overlay)
 
+# The lanes run beside each other: most tests wait. Those of programs and browsers come first, CPU-bound ones get what is
+# left. The first run counts.
+LANES := test-programs test-shells test-plain test-cores
 .PHONY: test
-test: packages ## run every test, with the race detector where useful, and the end-to-end run
-	@rm -f $(AGAIN); failed=; for targets in 'test-cores test-shells' 'test-plain test-browser test-clients' e2e; do \
-		$(MAKE) --no-print-directory -k -j 2 $$targets || failed="$$failed $$targets"; done; \
-	if [ -s $(AGAIN) ]; then echo '== RAN A SECOND TIME'; cat $(AGAIN); fi; \
-	test -z "$$failed" || { echo "== FAILED:$$failed"; exit 1; }
+test: packages $(RUNTESTS) ## run every test, with the race detector where useful, and the end-to-end run
+	@rm -rf $(TOOLS)/times; $(MAKE) --no-print-directory -k -j 4 $(LANES); status=$$?; \
+	echo '== THE SLOWEST TESTS'; $(RUNTESTS) -slowest 10 $(TOOLS)/times/*; exit $$status
 
-# The first run counts. Only tests of built binaries and of a real browser that fail run once more, alone: such tests have
-# failed when the machine paused for seconds. Their names are printed at the end. A data race, a panic or a leak counts.
-AGAIN := $(TOOLS)/again
-once-more = @mkdir -p $(TOOLS); log=$(TOOLS)/$@.log; \
-	{ $(TEST) $(1) 2>&1; echo $$? >$$log.exit; } | tee $$log; [ "$$(cat $$log.exit)" != 0 ] || exit 0; \
-	! grep -qE 'DATA RACE|^panic:|^fatal error:|unexpected goroutines' $$log || exit 1; \
-	names=$$(sed -n 's/^--- FAIL: \([A-Za-z0-9_]*\) .*/\1/p' $$log | sort -u | paste -sd '|' -); [ -n "$$names" ] || exit 1; \
-	echo "$@: $$names" >>$(AGAIN); $(TEST) -count=1 $(1) -run "^($$names)$$"
+.PHONY: $(RUNTESTS)
+$(RUNTESTS):
+	@mkdir -p $(TOOLS)/times; $(GO) build -o $@ ./internal/lab/runtests
 
 .PHONY: test-cores
-test-cores:
-	nice -n 19 $(TEST) -p 1 -timeout 12m $(CALM)
-	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
+test-cores: $(RUNTESTS)
+	nice -n 19 $(call TEST,1) -p 1 -timeout 12m $(CALM)
+	nice -n 19 $(call TEST,2) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
-# One package at a time, beside the browsers of test-browser: both mostly wait.
 .PHONY: test-plain
-test-plain:
-	$(TEST) -p 1 -parallel 4 -timeout 8m $(PLAIN)
-	$(TEST) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
+test-plain: $(RUNTESTS)
+	nice -n 5 $(call TEST,1) -p 2 -parallel 4 -timeout 8m $(PLAIN)
+	cd internal/global/control/contract && nice -n 5 $(call TEST,2) -timeout 10m ./...
+	nice -n 5 $(call TEST,3) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
 
-# An edge is tested with the front that production uses, under the detector; `make nightly` has the other one.
-# TestFrontsAgree compares them.
-.PHONY: test-clients
-test-clients:
-	cd internal/global/control/contract && $(TEST) -timeout 10m ./...
-	$(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
+# An edge is tested with the front that production uses; `make nightly` has the other one. TestFrontsAgree compares them.
+.PHONY: test-shells
+test-shells: $(RUNTESTS)
+	nice -n 5 $(call TEST,1) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %))
+	nice -n 5 $(call TEST,2) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
 
 # More than two tabs at a time starve the leases.
-.PHONY: test-browser
-test-browser: packages
-	$(call once-more,-parallel 2 -timeout 8m -run Browser ./internal/allinone)
-	$(call once-more,-p 1 -parallel 4 -timeout 8m $(PAGES))
+.PHONY: test-programs
+test-programs: packages $(RUNTESTS)
+	$(call TEST,1) -parallel 2 -timeout 8m ./internal/allinone
+	$(MAKE) --no-print-directory e2e
 
-.PHONY: test-shells
-test-shells:
-	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/lab/e2e -e vestibule/internal/edge $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
+.PHONY: race
+race: packages $(RUNTESTS) ## test the tree in one process with the race detector
+	$(call TEST,1) -race -parallel 4 -timeout 15m ./internal/allinone
 
 .PHONY: nethttp
 nethttp: packages ## test an edge with front: nethttp
 	$(GO) test -count=1 -parallel 4 -timeout 8m ./internal/edge -args -front nethttp
 
 .PHONY: e2e
-e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
-	$(call once-more,-count=1 -v -parallel 4 -timeout 10m ./internal/lab/e2e)
+e2e: $(RUNTESTS) ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
+	$(call TEST,1) -count=1 -parallel 4 -timeout 10m ./internal/lab/e2e
 
 .PHONY: first-page
 first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser (goal: 15 s)
@@ -294,7 +289,7 @@ NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser
 
 .PHONY: nightly
 nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
-	@bad=; for t in sim chaos mutants fuzz nethttp $(NIGHTLY); do \
+	@bad=; for t in sim chaos mutants fuzz nethttp race $(NIGHTLY); do \
 		echo "== $$t"; $(MAKE) --no-print-directory $$t SMALL=100000 RUNS=20 LENGTH=30m SEED=$$(date +%j) || bad="$$bad $$t"; \
 	done; if [ -n "$$bad" ]; then echo "failed:$$bad"; exit 1; fi
 
@@ -309,7 +304,7 @@ history: ## play a sale of ten minutes and compare the history with the site's l
 
 .PHONY: browser-runs
 browser-runs: packages ## play what browsers do to waiting rooms RUNS times each: returns from a bank, restored tabs, service workers, speculation rules, Turbo, htmx (a minute a run)
-	$(TEST) -count=1 -v -timeout 3h -run 'TestClientsInABrowser|TestLibrariesInABrowser|TestEightTabs' ./internal/allinone -args -runs $(RUNS)
+	$(GO) test -count=1 -v -timeout 3h -run 'TestClientsInABrowser|TestLibrariesInABrowser|TestEightTabs' ./internal/allinone -args -runs $(RUNS)
 
 .PHONY: pictures
 pictures: packages ## recreate the pictures in docs/images; make test compares those of the waiting page
