@@ -95,21 +95,33 @@ RUNTESTS := $(TOOLS)/runtests
 TEST  = $(RUNTESTS) -times $(TOOLS)/times/$@-$(1) $(2) -- -vet=off -ldflags='-s -w' -toolexec 'nice -n 15'
 CORES := core/compress core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse lab/runtests) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix cmd/,vestibule edge global regional) $(addprefix internal/,page/preview global/console global/control node/natsconf global/history global/notices))
-APART := $(addprefix vestibule/internal/,lab/e2e allinone edge)
+PLAIN := $(patsubst %,vestibule/%,$(addprefix cmd/,vestibule edge global regional) $(addprefix internal/,global/control node/natsconf global/history global/notices))
+PAGES := $(addprefix vestibule/internal/,page/preview global/console)
+APART := $(addprefix vestibule/internal/,lab/e2e allinone)
 
 # Temporary files of builds and tests are in memory where 8 GB are free: each go test removes a gigabyte of binaries, and a
 # file system that is mounted with discard then lets no fsync return for seconds, so that leases of the fleets under test end.
 test test-% race e2e chaos: export TMPDIR := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 == "tmpfs" && $$4 > 8e6' | grep -q . && \
 	awk '/^MemAvailable:/ && $$2 > 8e6' /proc/meminfo | grep -q . && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 
-.PHONY: quick
-quick: ## test the cores and the gate, without a browser, a network or the simulator
-	$(GO) test $(patsubst %,./internal/%,$(filter-out lab/mutant lab/sim page,$(CORES)) edge/gate edge/clientaddr edge/origin edge/sse lab/mutant/overlay)
+# AREA=edge|global|core|page|node|lab tests a part of the tree, without what takes long.
+AREA ?=
+QUICK_     := $(patsubst %,./internal/%,$(filter-out lab/mutant lab/sim page,$(CORES)) edge/gate edge/clientaddr edge/origin edge/sse lab/mutant/overlay)
+QUICK_edge := -parallel 8 -skip 'OneAddressClosesNoEdge|ALongConnectionRenews|NeverMoreThanTheLimit' ./internal/edge/...
+QUICK_global := -parallel 8 -skip 'InABrowser|KilledNATS|ServersAreKilled' ./internal/global/... ./internal/notify
+QUICK_core := ./internal/core/...
+QUICK_page := ./internal/page/...
+QUICK_node := -parallel 8 ./internal/node/... ./internal/regional
+QUICK_lab  := -short -skip 'TestBuilt|TestEndToEnd' $(patsubst %,./internal/lab/%,bench browsertest chaos figures image judge mutant mutant/overlay process runtests sim testkit/... visitor)
 
-# The lanes run beside each other: most tests wait. Those of programs and browsers come first, CPU-bound ones get what is
-# left. The first run counts.
-LANES := test-programs test-shells test-plain test-cores
+.PHONY: quick
+quick: ## test the cores and the gate, or AREA=edge|global|core|page|node|lab, in at most a minute
+	@test -n '$(QUICK_$(AREA))' || { echo 'AREA is edge, global, core, page, node or lab'; exit 1; }
+	$(GO) test -ldflags='-s -w' $(QUICK_$(AREA))
+
+# The lanes run beside each other: most tests wait. Programs and browsers come first, CPU-bound tests get what is left.
+# The first run counts.
+LANES := test-programs test-browser test-shells test-cores
 .PHONY: test
 test: packages $(RUNTESTS) ## run every test, with the race detector where useful, and the end-to-end run
 	@rm -rf $(TOOLS)/times; $(MAKE) --no-print-directory -k -j 4 $(LANES); status=$$?; \
@@ -124,35 +136,35 @@ test-cores: $(RUNTESTS)
 	nice -n 19 $(call TEST,1) -p 1 -timeout 12m $(CALM)
 	nice -n 19 $(call TEST,2) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
-.PHONY: test-plain
-test-plain: $(RUNTESTS)
-	nice -n 5 $(call TEST,1) -p 2 -parallel 4 -timeout 8m $(PLAIN)
-	cd internal/global/control/contract && nice -n 5 $(call TEST,2) -timeout 10m ./...
-	nice -n 5 $(call TEST,3) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
-
-# An edge is tested with the front that production uses; `make nightly` has the other one. TestFrontsAgree compares them.
+# An edge is tested with the front that production uses; `make nethttp` has the other one. TestFrontsAgree compares them.
 .PHONY: test-shells
 test-shells: $(RUNTESTS)
-	nice -n 5 $(call TEST,1) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %))
-	nice -n 5 $(call TEST,2) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
+	nice -n 5 $(call TEST,1) -race -p 3 -parallel 4 -timeout 8m vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
+	nice -n 5 $(call TEST,2) -race -p 2 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
 
 # More than two tabs at a time starve the leases.
+.PHONY: test-browser
+test-browser: packages $(RUNTESTS)
+	$(call TEST,1) -parallel 2 -timeout 8m ./internal/allinone
+	$(call TEST,2) -p 1 -parallel 4 -timeout 8m $(PAGES)
+
 .PHONY: test-programs
 test-programs: packages $(RUNTESTS)
-	$(call TEST,1) -parallel 2 -timeout 8m ./internal/allinone
 	$(MAKE) --no-print-directory e2e
+	$(call TEST,1) -p 2 -parallel 4 -timeout 8m $(PLAIN)
+	cd internal/global/control/contract && $(call TEST,2) -timeout 10m ./...
 
 .PHONY: race
 race: packages $(RUNTESTS) ## test the tree in one process with the race detector
 	$(call TEST,1) -race -parallel 4 -timeout 15m ./internal/allinone
 
 .PHONY: nethttp
-nethttp: packages ## test an edge with front: nethttp
-	$(GO) test -count=1 -parallel 4 -timeout 8m ./internal/edge -args -front nethttp
+nethttp: packages ## test an edge with front: nethttp, and with all cases of long tests
+	$(GO) test -count=1 -parallel 4 -timeout 20m ./internal/edge -args -front nethttp -thorough -cases 3000 -mixed 20000
 
 .PHONY: e2e
-e2e: $(RUNTESTS) ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
-	$(call TEST,1) -count=1 -parallel 4 -timeout 10m ./internal/lab/e2e
+e2e: packages $(RUNTESTS) ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
+	$(call TEST,1) -count=1 -parallel 4 -timeout 10m -skip 'TestClientsThroughFronts|TestEdgesFailBehindFronts|TestRestartOfAllBehindHAProxy' ./internal/lab/e2e
 
 .PHONY: first-page
 first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser (goal: 15 s)

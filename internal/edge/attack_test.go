@@ -34,7 +34,7 @@ func (d *door) raw(text string) (codes []int, last string) {
 func (d *door) rawOn(c net.Conn, text string) (codes []int, last string) {
 	d.Helper()
 	defer c.Close()
-	testkit.NoError(d, c.SetDeadline(time.Now().Add(20*time.Second)))
+	testkit.NoError(d, c.SetDeadline(time.Now().Add(testkit.Patience)))
 	testkit.Must(io.WriteString(c, text))(d)
 	br := bufio.NewReader(c)
 	for {
@@ -414,7 +414,7 @@ func TestSlowVisitorsAreCut(t *testing.T) {
 	} {
 		c := testkit.Must(net.Dial("tcp", st.door.addr(0)))(t)
 		testkit.Must(io.WriteString(c, text))(t)
-		testkit.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 		if _, err := io.Copy(io.Discard, c); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: the edge goes on waiting", name)
 		}
@@ -463,7 +463,7 @@ func TestVisitorsWhoDripAreCut(t *testing.T) {
 // A visitor that reads an answer too slowly is cut, and so is the origin's connection; a quiet stream is not.
 func TestSlowReadersAreCut(t *testing.T) {
 	t.Parallel()
-	st := open(t, func(st *stage) { st.cfg.Timeouts.Idle = 100 * time.Millisecond })
+	st := open(t, func(st *stage) { st.cfg.Timeouts.Idle = 500 * time.Millisecond })
 	ended := make(chan struct{})
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
@@ -483,7 +483,7 @@ func TestSlowReadersAreCut(t *testing.T) {
 			t.Error(err)
 		}
 		select { // longer than the time allowed without progress
-		case <-time.After(250 * time.Millisecond):
+		case <-time.After(1200 * time.Millisecond):
 		case <-r.Context().Done():
 			t.Error("a quiet stream was cut")
 		}

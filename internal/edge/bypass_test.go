@@ -244,6 +244,7 @@ func spellings() (all []string) {
 // answered with the page behind the room, however the site reads its path.
 func TestOddSpellingsPassNoRule(t *testing.T) {
 	try := func(t *testing.T, site string) {
+		part := some(spellings(), 3)
 		st := open(t, func(st *stage) { st.cfg.Connections.Total = 0 })
 		st.up.queue(sale, 10, 1)
 		st.withRules(site,
@@ -257,7 +258,7 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 			room.Rule{Expression: `not starts_with(raw.http.request.uri.path, "/checkout")`},
 		)
 		behind, past := 0, 0
-		for _, spelling := range spellings() {
+		for _, spelling := range part {
 			_, direct := st.door.via(strings.TrimPrefix(site, "http://"), request("GET "+spelling+" HTTP/1.1", "sale.example"))
 			if direct == "CHECKOUT" {
 				behind++
@@ -269,7 +270,7 @@ func TestOddSpellingsPassNoRule(t *testing.T) {
 				past++
 			}
 		}
-		t.Logf("%d spellings: the site takes %d for /checkout; %d others passed a rule", len(spellings()), behind, past)
+		t.Logf("%d spellings: the site takes %d for /checkout; %d others passed a rule", len(part), behind, past)
 		if behind == 0 {
 			t.Error("the site takes no spelling for /checkout: this proves nothing")
 		}

@@ -46,7 +46,7 @@ type listening struct {
 // listen opens an event stream, with any answer.
 func (v *visitor) listen(url string, header ...string) *listening {
 	v.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a stream that does not end fails
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience) // a stream that does not end fails
 	v.t.Cleanup(cancel)
 	r := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(v.t)
 	for i := 0; i < len(header); i += 2 {

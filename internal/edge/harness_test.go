@@ -32,7 +32,21 @@ import (
 	"vestibule/internal/node"
 )
 
-var frontFlag = flag.String("front", frontNetHTTP, "the front that tests ask: fast or nethttp")
+var (
+	frontFlag = flag.String("front", frontFast, "the front that tests ask: fast or nethttp")
+	thorough  = flag.Bool("thorough", false, "play all cases of tests that otherwise play a part of them (`make edge`)")
+)
+
+// some returns all cases with -thorough, otherwise every nth from a random one on.
+func some[T any](all []T, n int) (out []T) {
+	if *thorough {
+		return all
+	}
+	for i := rand.IntN(n); i < len(all); i += n {
+		out = append(out, all[i])
+	}
+	return out
+}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	mixedFlag = flag.Int("mixed", 20_000, "how many requests TestNothingUnadmittedAmongMixedRequests plays to each front")
+	mixedFlag = flag.Int("mixed", 3000, "how many requests TestNothingUnadmittedAmongMixedRequests plays to each front")
 	mixedSeed = flag.Uint64("mixed-seed", 1, "of what it draws")
 )
 

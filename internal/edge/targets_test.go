@@ -245,7 +245,10 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		site := newLenientSite(t)
 		closed := func(change func(*stage)) *stage {
-			st := openAt(t, "http://"+site.addr, func(st *stage) { st.cfg.Reader = front; change(st) })
+			st := openAt(t, "http://"+site.addr, func(st *stage) {
+				st.cfg.Reader, st.cfg.Timeouts.Header = front, 500*time.Millisecond // some targets end no line
+				change(st)
+			})
 			st.up.queue(vip, 10, 1)
 			return st
 		}
@@ -292,16 +295,20 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 		}
 		for name, ask := range transports {
 			site.n = 0
-			for _, target := range all {
+			part := all
+			if name != "http/1.1" && name != "http/2" { // they differ in the line and the connection alone
+				part = some(all, 8)
+			}
+			for _, target := range part {
 				ask(target)
 			}
 			ask("/about")
 			site.mu.Lock()
 			if len(site.past) > 0 || site.n == 0 {
-				t.Errorf("%s: %d of %d targets pass the room: %.300q; the site was asked %d times", name, len(site.past), len(all),
+				t.Errorf("%s: %d of %d targets pass the room: %.300q; the site was asked %d times", name, len(site.past), len(part),
 					site.past, site.n)
 			}
-			t.Logf("%s: %d targets, %d past the room, %d reached the site", name, len(all), len(site.past), site.n)
+			t.Logf("%s: %d targets, %d past the room, %d reached the site", name, len(part), len(site.past), site.n)
 			site.past = nil
 			site.mu.Unlock()
 		}
@@ -309,7 +316,8 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			st := openFront(t, form, reads(front))
 			st.up.queue(vip, 10, 1)
 			past, in := 0, 0
-			for _, target := range all {
+			part := some(all, 4)
+			for _, target := range part {
 				if form != formGRPC && strings.ContainsAny(target, "\r\n\x00") || form == formGRPC && !asciiOnly(target) ||
 					form == formPrefix && !strings.HasPrefix(target, "/") {
 					continue // no such header line, string of protobuf, or path
@@ -325,7 +333,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 					t.Errorf("front_auth %s lets %q in", form, target)
 				}
 			}
-			t.Logf("front_auth %s: %d targets, %d past the room, %d let in", form, len(all), past, in)
+			t.Logf("front_auth %s: %d targets, %d past the room, %d let in", form, len(part), past, in)
 			if in == 0 || !admitted(t, form, st.question(form, http.MethodGet, "shop.example", "/about")) {
 				t.Errorf("front_auth %s lets nobody in", form)
 			}

@@ -165,7 +165,7 @@ func FuzzFronts(f *testing.F) {
 }
 
 var (
-	cases    = flag.Int("cases", 3000, "how many connections TestFrontsAgree draws")
+	cases    = flag.Int("cases", 300, "how many connections TestFrontsAgree draws")
 	caseSeed = flag.Uint64("case-seed", 1, "the first of its seeds")
 )
 
