@@ -374,6 +374,86 @@ func TestMalformedRequestsOverHTTP2(t *testing.T) {
 	}
 }
 
+// What a client sent of a body before it knew that its stream was reset is ignored, data and trailers (RFC 9113, 5.1):
+// the connection goes on, for the other visitors of a server in front.
+func TestWhatIsLateOverHTTP2(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		target string // /vip waits, of /about the site answers early
+		others int    // requests between the reset and the rest
+		bytes  int    // of data
+	}{
+		{"of the newest stream", "/vip", 0, 7}, {"of an older stream", "/vip", 3, 7},
+		{"of an old stream", "/vip", 100 - 1, 7}, {"a window full", "/vip", 0, 200 << 10},
+		{"the site answers early", "/about", 0, 7}, {"the edge's own page answers", "/.well-known/vestibule/draw", 1, 7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st := openTLS(t, nil)
+			st.up.queue(vip, 10, 1)
+			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
+				http.NewResponseController(w).EnableFullDuplex() //nolint:errcheck // the client waits for the answer
+				io.WriteString(w, "early")                       //nolint:errcheck // as above
+			})
+			x := dialHTTP2(t, st.door.addr(0))
+			stream := testkit.Must(x.open(false, ":method", "POST", ":scheme", "https", ":authority", "shop.example", ":path",
+				c.target))(t)
+			testkit.NoError(t, x.WriteData(stream, false, []byte("a part")))
+			if status, body, err := x.hear(stream); err != nil || status == "" || len(body) == 0 {
+				t.Fatalf("the early answer: %q, %d bytes, %v", status, len(body), err)
+			}
+			get := func() {
+				t.Helper()
+				if status, _, err := x.hear(testkit.Must(x.ask(http.MethodGet, "shop.example", "/about"))(t)); err != nil ||
+					status != "200" {
+					t.Fatalf("the next request on the connection: %q %v", status, err)
+				}
+			}
+			for range c.others {
+				get()
+			}
+			for left := c.bytes; left > 0; left -= 7 << 10 {
+				testkit.NoError(t, x.WriteData(stream, false, make([]byte, min(left, 7<<10))))
+			}
+			x.head.Reset()
+			testkit.NoError(t, x.pack.WriteField(hpack.HeaderField{Name: "x-checksum", Value: "1"}))
+			testkit.NoError(t, x.WriteHeaders(http2.HeadersFrameParam{
+				StreamID: stream, BlockFragment: x.head.Bytes(), EndHeaders: true, EndStream: true,
+			}))
+			get()
+		})
+	}
+}
+
+// A site that answers before it has read a long body, and then closes, is heard.
+func TestAnswersToLongBodiesOverHTTP2(t *testing.T) {
+	st := openTLS(t, nil)
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, 100<<10)
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		io.WriteString(w, "the site") //nolint:errcheck // as above
+	})
+	v := st.door.secure(true)
+	for _, size := range []int{50 << 10, 120 << 10, 600 << 10, 8 << 20} {
+		for _, known := range []bool{true, false} {
+			body := io.Reader(bytes.NewReader(make([]byte, size)))
+			if !known {
+				body = io.MultiReader(body)
+			}
+			r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/about", body))(t)
+			want := http.StatusOK
+			if size > 100<<10 {
+				want = http.StatusRequestEntityTooLarge
+			}
+			if a := v.do(r); a.StatusCode != want {
+				t.Errorf("%d bytes, of known length: %v: %d, want %d", size, known, a.StatusCode, want)
+			}
+		}
+	}
+}
+
 // h2spec (make h2spec) finds no fault in the front.
 func TestH2Spec(t *testing.T) {
 	program := testkit.Program(t, "h2spec")

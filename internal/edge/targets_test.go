@@ -79,8 +79,17 @@ func (x *rawHTTP2) send(body []byte, method, host, target string, header ...stri
 		header...))
 }
 
-// begin begins a request of any fields.
+// begin begins a request of any fields, with a body, nil for none.
 func (x *rawHTTP2) begin(body []byte, fields []string) (uint32, error) {
+	stream, err := x.open(body == nil, fields...)
+	if err == nil && body != nil {
+		err = x.WriteData(stream, true, body)
+	}
+	return stream, err
+}
+
+// open begins a request of any fields. Unless it ends, a body comes.
+func (x *rawHTTP2) open(ends bool, fields ...string) (uint32, error) {
 	x.head.Reset()
 	for i := 0; i < len(fields); i += 2 {
 		if err := x.pack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
@@ -89,14 +98,9 @@ func (x *rawHTTP2) begin(body []byte, fields []string) (uint32, error) {
 	}
 	stream := x.next
 	x.next += 2
-	err := x.WriteHeaders(http2.HeadersFrameParam{
-		StreamID: stream, BlockFragment: x.head.Bytes(), EndStream: body == nil,
-		EndHeaders: true,
+	return stream, x.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: stream, BlockFragment: x.head.Bytes(), EndStream: ends, EndHeaders: true,
 	})
-	if err == nil && body != nil {
-		err = x.WriteData(stream, true, body)
-	}
-	return stream, err
 }
 
 // hear reads up to the end of a stream, and returns the status of its answer, 0 if it was reset, and the body.

@@ -76,7 +76,43 @@ type streams struct {
 	initial int64              // window of a new stream
 	recv    int64              // bytes that the client may send
 	owed    int64              // of those, read and not yet credited
+	cuts    []cutStream        // the newest maxStreams that the edge has reset, in a ring
+	oldest  int                // of cuts
 	outbox  *outbox
+}
+
+// cutStream is a stream that the edge has reset. What the client sent before it knew is ignored (RFC 9113, 5.1). A
+// client has at most maxStreams open, so that older ones need not be kept.
+type cutStream struct {
+	id   uint32
+	recv int64 // bytes that may be on their way
+}
+
+// cutLocked notes that the edge resets a stream, of whose body recv bytes may be on their way.
+func (x *streams) cutLocked(id uint32, recv int64) {
+	if c := (cutStream{id, recv}); len(x.cuts) < maxStreams {
+		x.cuts = append(x.cuts, c)
+	} else {
+		x.cuts[x.oldest] = c
+		x.oldest = (x.oldest + 1) % maxStreams
+	}
+}
+
+// isCut reports whether the edge has reset a stream lately.
+func (x *streams) isCut(id uint32) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.cutOfLocked(id) != nil
+}
+
+// cutOfLocked returns the note of a stream, nil for none.
+func (x *streams) cutOfLocked(id uint32) *cutStream {
+	for i := range x.cuts {
+		if x.cuts[i].id == id {
+			return &x.cuts[i]
+		}
+	}
+	return nil
 }
 
 // get returns a stream that has an owner, nil for none.
@@ -424,11 +460,16 @@ func (x *h2) tell(err error) bool {
 
 // reset ends a stream, which has an owner or not.
 func (x *h2) reset(stream uint32, code http2.ErrCode) {
-	if s := x.open.get(stream); s != nil && s.leave() {
-		x.open.mu.Lock()
+	s := x.open.get(stream)
+	left := s != nil && s.leave()
+	x.open.mu.Lock()
+	if left {
 		s.cut = true
-		x.open.mu.Unlock()
 	}
+	if x.open.cutOfLocked(stream) == nil {
+		x.open.cutLocked(stream, streamWindow)
+	}
+	x.open.mu.Unlock()
 	x.put(append32(nil, http2.FrameRSTStream, stream, uint32(code)))
 }
 

@@ -112,6 +112,11 @@ func (x *h2) read() (*stream, error) {
 // isNew reports whether the client has not used a stream yet.
 func (x *h2) isNew(stream uint32) bool { return stream > x.last || stream%2 == 0 }
 
+// isLate reports whether the client may not know yet that a stream is not served.
+func (x *h2) isLate(stream uint32) bool {
+	return !x.isNew(stream) && (x.open.isCut(stream) || x.refused > 0 && stream >= x.refused)
+}
+
 // settings obeys the client's settings.
 func (x *h2) settings(f *http2.SettingsFrame) error {
 	if x.settled = true; f.IsAck() {
@@ -147,8 +152,12 @@ func (x *h2) headers(f *http2.HeadersFrame) (*stream, error) {
 	if id%2 == 0 {
 		return nil, http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	open := x.open.get(id)
+	open, late := x.open.get(id), x.isLate(id)
 	switch {
+	case late:
+		if err := x.calm.control.take(x.now); err != nil {
+			return nil, err
+		}
 	case open == nil && id == x.last:
 		return nil, http2.ConnectionError(http2.ErrCodeStreamClosed)
 	case open == nil && id < x.last:
@@ -157,7 +166,7 @@ func (x *h2) headers(f *http2.HeadersFrame) (*stream, error) {
 		x.last = id
 		x.requests++
 	}
-	x.head.begin(x.f.buffers.get(), id, f.StreamEnded(), open != nil)
+	x.head.begin(x.f.buffers.get(), id, f.StreamEnded(), open != nil || late)
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		x.head.fail("the stream depends on itself")
 	}
@@ -251,6 +260,13 @@ func (x *h2) data(f *http2.DataFrame) error {
 		x.open.creditLocked(n)
 		if s != nil && s.cut {
 			return nil
+		}
+		if c := x.open.cutOfLocked(id); c != nil && n <= c.recv {
+			c.recv -= n
+			return nil
+		}
+		if x.refused > 0 && id >= x.refused {
+			return x.calm.control.take(x.now)
 		}
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeStreamClosed}
 	}

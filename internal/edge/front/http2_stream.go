@@ -163,7 +163,7 @@ func (s *stream) end() {
 		if !s.ended {
 			s.reset(http2.ErrCodeInternal)
 		} else if s.body != nil {
-			s.reset(http2.ErrCodeNo)
+			s.reset(http2.ErrCodeNo) // the client need not send the rest
 		}
 		x.calm.control.earned.Add(4)
 		x.open.mu.Lock()
@@ -182,6 +182,14 @@ func (s *stream) endApart() {
 	x.open.mu.Lock()
 	left := s.left
 	unread := s.body != nil && !s.body.over
+	if !left && (unread || !s.ended) {
+		s.cut = true
+		recv := int64(0)
+		if unread {
+			recv = s.body.recv
+		}
+		x.open.cutLocked(s.id, recv)
+	}
 	x.open.mu.Unlock()
 	switch {
 	case left:
@@ -214,6 +222,9 @@ func (s *stream) endApart() {
 // reset ends a stream that has not gone apart.
 func (s *stream) reset(code http2.ErrCode) {
 	s.ended = true
+	s.x.open.mu.Lock()
+	s.x.open.cutLocked(s.id, streamWindow)
+	s.x.open.mu.Unlock()
 	s.x.put(append32(nil, http2.FrameRSTStream, s.id, uint32(code)))
 }
 
