@@ -318,6 +318,16 @@ func TestMachinesGetNoSuccess(t *testing.T) {
 		{"a frame", "GET", with(mode("navigate", "iframe"), "Accept", "text/html"), "page", "text/html"},
 		{"a check without Accept", "GET", nil, "page", "text/html"},
 		{"a check of everything", "HEAD", []string{"Accept", "*/*"}, "page", "text/html"},
+		{"a download", "GET", with(mode("navigate", "empty"), "Accept", "text/html,*/*;q=0.8"), "download", "text/html"},
+		{"a download that takes all", "GET", with(mode("navigate", "empty"), "Accept", "*/*"), "download", "text/plain"},
+		{"a download without Accept", "GET", mode("navigate", "empty"), "download", "text/plain"},
+		{
+			"a download over http", "GET", []string{"Accept-Language", "en-US", "Referer", saleURL}, "download", "text/plain",
+		},
+		{"a download from a page that is not told", "GET", []string{"Accept-Language", "en-US"}, "download", "text/plain"},
+		{"ticket.pdf", "GET", []string{"Accept", "*/*"}, "download", "text/plain"},
+		{"order.php", "GET", []string{"Accept", "*/*"}, "page", "text/html"},
+		{"v1.2", "GET", []string{"Accept", "*/*"}, "page", "text/html"},
 		{"a poll", "GET", []string{"Vestibule-Poll", "now", "Accept", "application/json"}, "poll", "application/json"},
 		{"a poll without Accept", "GET", []string{"Vestibule-Poll", "now"}, "poll", "application/json"},
 		{"an app", "POST", []string{"Vestibule-Ticket", "new", "Accept", "application/json"}, "ticket", "application/json"},
@@ -354,8 +364,8 @@ func TestMachinesGetNoSuccess(t *testing.T) {
 			st := open(t, nil)
 			st.up.queue(sale, 10, 1)
 			url := saleURL
-			if tc.name == "robots.txt" {
-				url = "http://sale.example/robots.txt"
+			if strings.Contains(tc.name, ".") {
+				url = "http://sale.example/" + tc.name
 			}
 			header := append(slices.Clone(tc.header), "Cookie",
 				strings.Replace(st.keys.seal("sale", inLine(7)), "sale=", "sale.place=", 1))

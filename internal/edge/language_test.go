@@ -29,11 +29,11 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 	if a.StatusCode != 303 || a.Header.Get("Location") != "/seats?row=4&x=%22" {
 		t.Errorf("the choice: %d %v", a.StatusCode, a.Header)
 	}
-	if a := v.get(saleURL, "Accept-Language", "fr"); a.Header.Get("Content-Language") != "de-DE" ||
+	if a := v.get(saleURL, "Accept", "text/html", "Accept-Language", "fr"); a.Header.Get("Content-Language") != "de-DE" ||
 		!strings.Contains(a.body, "Personen vor") && !strings.Contains(a.body, `lang="de-DE"`) {
 		t.Errorf("the page after the choice is in %s", a.Header.Get("Content-Language"))
 	}
-	if a := st.door.visitor().get(saleURL, "Accept-Language", "fr", "Cookie",
+	if a := st.door.visitor().get(saleURL, "Accept", "text/html", "Accept-Language", "fr", "Cookie",
 		"vestibule_language=klingon"); a.Header.Get("Content-Language") != "fr-FR" {
 		t.Errorf("a language that there is not: %s", a.Header.Get("Content-Language"))
 	}

@@ -179,7 +179,7 @@ func TestPagesInTheVisitorsLanguage(t *testing.T) {
 		"he":                      `<html lang="he-IL" dir="rtl">`,
 		"de-CH,de;q=0.9,en;q=0.8": `<html lang="de-DE" dir="ltr">`,
 	} {
-		a := st.door.visitor().get(saleURL, "Accept-Language", header)
+		a := st.door.visitor().get(saleURL, "Accept", "text/html", "Accept-Language", header)
 		if !strings.Contains(a.body, want) || !strings.Contains(a.body, ">Seats &amp; &lt;standing&gt;</p>") ||
 			!strings.Contains(want, a.Header.Get("Content-Language")) {
 			t.Errorf("%q: no %s, or no message, in %.80q", header, want, a.body)

@@ -6,8 +6,12 @@ var at = "/.well-known/vestibule/", room = "?room=" + encodeURIComponent(now.roo
 function again(s) {
 	if (going) return;
 	going = true;
-	setTimeout(function () {
-		if (location.hash) location.reload(); else location.replace(location.href);
+	setTimeout(function () { // as in page.js
+		var to = location.href, bare = to.split("#")[0];
+		if (to != bare) try {
+			history.replaceState(null, "", bare + (bare.indexOf("?") < 0 ? "?" : "&"));
+		} catch (e) { to = bare }
+		location.replace(to);
 	}, s * 1000);
 }
 addEventListener("pagehide", function () {

@@ -159,14 +159,20 @@ function blocked() {
 	turn("blocked", words.blocked_text);
 	setTimeout(reload, (now.state == "blocked" ? now.retryAfterSeconds : 60 + Math.random() * 30) * 1000);
 }
-// reload requests the page itself. It is a GET even if this page answered a form, and
-// never repeats quickly.
+// reload requests the page itself, and never repeats quickly.
 function reload() {
 	var last = stored.reload;
 	store("reload", Date.now());
-	setTimeout(function () {
-		location.hash ? location.reload() : location.replace(location.href);
-	}, Date.now() - last < 5000 ? 5000 : 0);
+	setTimeout(get, Date.now() - last < 5000 ? 5000 : 0);
+}
+// get requests the address of this page by GET: location.reload would send a form again that this page answers. Browsers
+// stay where only a fragment differs, so the page has another address before.
+function get() {
+	var to = location.href, bare = to.split("#")[0];
+	if (to != bare) try {
+		history.replaceState(null, "", bare + (bare.indexOf("?") < 0 ? "?" : "&"));
+	} catch (e) { to = bare }
+	location.replace(to);
 }
 
 // Updates. Only listen knows their transport: it calls heard with each, and missed if

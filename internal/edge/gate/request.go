@@ -158,7 +158,7 @@ type Fetch struct{ Site, Dest, Mode, User string }
 // connections, only Accept can tell.
 func (f *Fetch) navigates() (yes, by bool) {
 	if f.Mode != "" {
-		return f.Mode == modeNavigate, true
+		return f.Mode == modeNavigate && (f.Dest == "" || framed[f.Dest]), true // else a download
 	}
 	return framed[f.Dest], f.Dest != ""
 }
@@ -228,6 +228,29 @@ func (r *Request) isPart() bool {
 	return strings.HasPrefix(first(r.Accept), "text/css")
 }
 
+// isDownload reports whether a browser saves the answer as a file, so that no person would see a page. Over insecure
+// connections this is a guess: browsers name text/html when they load a page, and in a download they tell their language
+// and the page with the link. A balancer that checks a page tells nothing. A name of a file counts too.
+func (r *Request) isDownload() bool {
+	if r.Fetch.Mode != "" {
+		return r.Fetch.Mode == modeNavigate && r.Fetch.Dest == "empty"
+	}
+	return r.Fetch.Dest == "" && r.Accept.all() && (r.Referer != "" || r.Languages != "" || namesFile(r.Target))
+}
+
+// namesFile reports whether a target ends with the name of a file that is no page.
+func namesFile(target string) bool {
+	path, _, _ := strings.Cut(target, "?")
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	ext := strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])
+	return len(ext) < len(name) && len(ext) >= 2 && len(ext) <= 5 && !slices.Contains(pageEndings, ext)
+}
+
+// pageEndings end the names of pages.
+var pageEndings = []string{
+	"action", "asp", "aspx", "cfm", "cgi", "do", "htm", "html", "jsp", "jspx", "php", "phtml", "shtml", "xhtml",
+}
+
 // isForm reports whether a browser navigates with a method that is not safe: it sends a form.
 func (r *Request) isForm() bool {
 	yes, by := r.Fetch.navigates()
@@ -258,13 +281,14 @@ const (
 	asksPart                 // a subresource of a page, or a robot's file
 	asksScript               // fetch of a script or a service worker
 	asksRange                // a part of a file
+	asksDownload             // a file to save
 	asksChange               // a method that is not safe, of a program
 	asksOther                // other types: feeds, programs
 	numKinds
 )
 
 var kindNames = [numKinds]string{
-	"page", "poll", "ticket", "json", "form", "prefetch", "subresource", "script", "range", "unsafe", "other",
+	"page", "poll", "ticket", "json", "form", "prefetch", "subresource", "script", "range", "download", "unsafe", "other",
 }
 
 // kind returns the kind of a request to a room. json means that the room answers programs with JSON.
@@ -289,6 +313,8 @@ func (r *Request) kind(json bool) kind {
 		return asksRange
 	case r.isPart():
 		return asksPart
+	case r.isDownload():
+		return asksDownload
 	case navigates:
 		return asksPage
 	case json && page.PrefersJSON(r.Accept):
@@ -344,7 +370,7 @@ func (r *Request) wantsJSON() bool {
 	if r.Poll || page.PrefersJSON(r.Accept) { // servers in front may take Accept away
 		return true
 	}
-	byScript := r.Fetch.Dest == "empty" || r.Fetch.Dest == "" && (r.Fetch.Mode == "cors" || r.Fetch.Mode == "same-origin")
+	byScript := r.Fetch.Dest == "empty" && r.Fetch.Mode != modeNavigate || r.Fetch.Dest == "" && (r.Fetch.Mode == "cors" || r.Fetch.Mode == "same-origin")
 	return byScript && r.Accept.all()
 }
 

@@ -1,14 +1,20 @@
 package preview
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/browsertest"
 	"vestibule/internal/page"
 )
@@ -90,6 +96,51 @@ func TestAWaitingAnswerIsNotTheSite(t *testing.T) {
 		t.Errorf("the page was loaded %d times", n)
 	}
 	waitFor(t, ctx, `document.getElementById("vr").dataset.state == "offline"`)
+}
+
+// A page that answers a form asks by GET at the turn, whatever its address: the form would be sent again.
+func TestAFormIsNotSentAgain(t *testing.T) {
+	custom := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(custom, []byte("<!doctype html><title>wait</title>{{{liveScript}}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"", custom} {
+		for _, address := range []string{"/queued", "/queued?a=b", "/queued#gf_1", "/queued?a=b#gf_1", "/queued#", "/queued?#"} {
+			t.Run(strings.TrimPrefix(filepath.Base(file), ".")+address, func(t *testing.T) {
+				s := &site{Handler: New(file, "", slog.New(slog.DiscardHandler))}
+				s.news = func() []byte { return page.AppendNews(nil, "entering", true) }
+				var posts atomic.Int32
+				streams := make(chan chan []byte, 8)
+				mux := http.NewServeMux()
+				mux.Handle("/.well-known/vestibule/events", listener(streams))
+				mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodPost && r.URL.Path == "/queued" {
+						posts.Add(1)
+						r.Method = http.MethodGet // a preview answers only this
+						defer s.play(func(s *site) { s.in = true })
+					}
+					s.ServeHTTP(w, r)
+				})
+				url := browsertest.Serve(t, mux)
+				ctx := browsertest.Open(t)
+				browsertest.See(t, ctx, atStart(fast))
+				do(t, ctx, chromedp.Navigate(url+"/"))
+				browsertest.See(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf(
+					`document.body.innerHTML = "<form method=post action='%s'></form>"; document.forms[0].submit(); true`, address)))
+				if file != "" {
+					everybody := &wire.View{Park: estimate.Open, Paces: []estimate.Pace{{Mu: 1}}}
+					<-streams <- append(page.AppendBroadcast(nil, &page.Broadcast{View: everybody}), "\n\n"...)
+				}
+				waitFor(t, ctx, `document.title == "The site"`)
+				if n := posts.Load(); n != 1 {
+					t.Errorf("the form was sent %d times", n)
+				}
+				if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`location.href`)); got != url+address {
+					t.Errorf("the site is shown at %s, want %s", got, address)
+				}
+			})
+		}
+	}
 }
 
 // A library that puts the waiting page into the document of the site gets a page that works.
