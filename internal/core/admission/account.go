@@ -66,8 +66,8 @@ func (a *account) charge(m moment, t *ticket.Ticket) bool {
 	a.moves.add(wire.Move{ID: t.ID, Until: until})
 	t.Admitted, t.Until, t.Home, t.Seen = m.second(), until, a.edge.home, m.second()
 	t.BindSession()
-	descend(a.edge.cfg.Rand, t)
 	a.tickets.remember(m.second(), t, until)
+	descend(a.edge.cfg.Rand, t)
 	a.changed = true
 	if a.permits.low() || a.settings.queuedAll() {
 		a.edge.reportSoon(m.now) // refill before empty
@@ -155,6 +155,8 @@ func (a *account) addToReport(now fleettime.Mono, out *wire.RoomReport) {
 	out.Passes = a.passes.Tell(l.seen)
 	if !l.joined { // a new regional learns them only from its edges
 		out.Ends = a.ended.list(out.Ends, wire.MaxEnds)
+		m := a.edge.clock.at(now)
+		out.Copied = a.tickets.decided(m.second(), out.Copied)
 		out.RateUsed = a.permits.rate.ages(now, nil)
 	}
 }

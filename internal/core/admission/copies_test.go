@@ -161,6 +161,78 @@ func TestCopiesOfATicketAreNotFreeEntries(t *testing.T) {
 	}
 }
 
+// TestOneBrowserEntersWithAPlace: of several browsers with versions of one place, one gets the session. The others are
+// newcomers once that browser has shown the session. A browser whose answer was lost gets it again.
+func TestOneBrowserEntersWithAPlace(t *testing.T) {
+	place, other := waiting(7, time.Minute), waiting(7, time.Minute)
+	other.Answer++
+	begin := func(t *testing.T) (*Engine, ticket.Ticket) {
+		e, _ := newEdge(t, at(0), 2, 9)
+		d := e.Arrive(at(0), sale, place)
+		gets(t, d, Admit, "the first browser")
+		if d := e.Arrive(at(0), sale, place); d.Verdict != Serve || d.Reason != Repeated || d.Ticket.ID != 7 {
+			t.Errorf("a parallel request: %v (%v)", d.Verdict, d.Reason)
+		}
+		if d := e.Arrive(at(time.Second), sale, other); d.Verdict != Queue || d.Fresh != Underway || d.Reseal ||
+			d.Ticket != other {
+			t.Errorf("another version: %v (%v, %d) as %+v", d.Verdict, d.Reason, d.Fresh, d.Ticket)
+		}
+		return e, d.Ticket
+	}
+	t.Run("copies", func(t *testing.T) {
+		e, session := begin(t)
+		gets(t, e.Arrive(at(2*time.Second), sale, session), Serve, "the session")
+		for _, copied := range []ticket.Ticket{place, other} {
+			d := e.Arrive(at(2*time.Second+onItsWay*time.Second), sale, copied)
+			if d.Fresh != Copied || d.Ticket.ID == 7 {
+				t.Errorf("a place of which the session was shown: %v (%d) as %+v", d.Verdict, d.Fresh, d.Ticket)
+			}
+		}
+	})
+	t.Run("the answer is lost", func(t *testing.T) {
+		e, _ := begin(t)
+		d := e.Arrive(at(onItsWay*time.Second), sale, other)
+		getsFor(t, d, Serve, Repeated, "another tab of the browser")
+		if d := e.Arrive(at((onItsWay+1)*time.Second), sale, place); d.Fresh != Underway {
+			t.Errorf("the version from before: %v (%v, %d)", d.Verdict, d.Reason, d.Fresh)
+		}
+		if got := e.Ledger(at(onItsWay*time.Second), sale); got.Spent != 1 {
+			t.Errorf("%d permits are spent, want 1", got.Spent)
+		}
+	})
+}
+
+// TestACopyStaysOneWhileTheSessionLasts: a version from before the decision is refused for as long as the session goes
+// on here, at once and on a connection too.
+func TestACopyStaysOneWhileTheSessionLasts(t *testing.T) {
+	e, r := newEdge(t, at(0), 1, 9)
+	r.held.Life, r.held.RenewCeil = 75, 1<<30
+	r.lease(at(0))
+	pass := e.Arrive(at(0), sale, waiting(7, time.Minute)).Ticket
+	copied := pass
+	renewed := e.Arrive(at(10*time.Second), sale, pass).Ticket
+	copied.Stamp, copied.Parent = 99, pass.Stamp // another renewal of it
+	copied.Until = renewed.Until
+	r.held.Lines = []wire.Line{{ID: 7, Stamp: renewed.Stamp}}
+	r.grant(at(11*time.Second), 0, 0)
+	r.held.Lines = nil
+	for now := 12 * time.Second; now < 10*time.Minute; now += 10 * time.Second {
+		r.lease(at(now))
+		d := e.Arrive(at(now), sale, renewed)
+		gets(t, d, Serve, "the line that continues, after %v", now)
+		renewed = d.Ticket
+		if d := e.Arrive(at(now), sale, copied); d.Enters() {
+			t.Fatalf("the copy is served after %v", now)
+		}
+		if got := e.Live(at(now), sale, copied); got.Until != copied.Until {
+			t.Fatalf("the copy is renewed on its connection after %v", now)
+		}
+		if d := e.Arrive(at(now), sale, waiting(7, time.Minute)); d.Enters() {
+			t.Fatalf("the place is served after %v", now)
+		}
+	}
+}
+
 // TestASessionIsBoundToItsNetwork: a session's ticket is valid only in the network in which the session began. A
 // client that presents it, or its place, elsewhere is one newcomer per network, and takes a permit. Waiting
 // visitors may change networks.

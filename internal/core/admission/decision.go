@@ -89,6 +89,7 @@ const (
 	Gone                   // the visitor left or was removed
 	Copied                 // another client continues the session with a copy of the ticket
 	Elsewhere              // the session is bound to another network
+	Underway               // another request of the place was just answered with a session: ask again
 )
 
 // Decision is the engine's answer to one request. It is a plain value: equal engines and equal requests give equal
@@ -97,6 +98,7 @@ type Decision struct {
 	Verdict   Verdict
 	Reason    Reason
 	Fresh     Fresh
+	brought   placeVersion  // that the visitor has
 	Counted   bool          // the visitor waits and was not counted here before
 	Reseal    bool          // Ticket differs from the one brought
 	Unrenewed bool          // a session's renewal is due and not allowed: the ticket stays as it is

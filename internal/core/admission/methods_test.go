@@ -77,7 +77,7 @@ func TestARenewalThatIsSwitchedOff(t *testing.T) {
 	}
 	for newest := in.Ticket; now < at(119*time.Second); now = now.Add(time.Second) {
 		r.lease(now)
-		for _, shown := range []ticket.Ticket{newest, place} {
+		for _, shown := range []ticket.Ticket{newest, in.Ticket} {
 			d := e.Arrive(now, sale, shown)
 			if !d.Enters() || d.Ticket.Until > end {
 				t.Fatalf("%v after the admission: %+v, want served until %d", now.Sub(at(0)), d, end)

@@ -35,6 +35,9 @@ func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision 
 		return inside
 	}
 	fresh := inside.Fresh
+	if fresh == Underway {
+		return r.underway(t)
+	}
 	if fresh != Kept && place.ID != 0 {
 		return r.arrive(m, place, ticket.Ticket{}, may)
 	}
@@ -46,6 +49,7 @@ func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision 
 	}
 	// Before fleet time is known there is nothing to stamp a place with, and nothing to count a check-in by.
 	d := Decision{Fresh: fresh, Reseal: m.synced()}
+	brought := versionOfPlace(&t)
 	switch {
 	case fresh == Elsewhere:
 		own, admitted := r.derive(m, &t)
@@ -63,12 +67,17 @@ func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision 
 	if fresh == Expired || fresh == Lost {
 		r.account.tally.counts[history.Returning]++
 	}
-	d.Ticket = t
+	d.Ticket, d.brought = t, brought
 	r.decide(m, &d, may)
 	if d.Verdict == Queue && fresh != Kept && m.synced() {
 		r.line.queue.enqueued(m.time, d.Ticket.Joined, fresh == Newcomer && may) // robots are not expected to return
 	}
 	return d
+}
+
+// underway answers a place whose session is on its way to the visitor, or to another browser with a copy of the place.
+func (r *roomState) underway(t ticket.Ticket) Decision {
+	return Decision{Reason: Repeated, Fresh: Underway, Ticket: t, Retry: r.edge.cfg.Params.Nearest}
 }
 
 // derive returns a new place for a client that presents t in another network than that of its session, or admits a
@@ -179,6 +188,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if !r.account.charge(m, t) {
 		return false
 	}
+	r.account.tickets.admitted(m.second(), t.ID, d.brought)
 	r.line.queue.enters(m.time, &was)
 	r.line.asleep.drop(t.ID)
 	if _, _, lots := was.Quartiles(); lots || was.Rank() != 0 || r.line.view != nil && r.line.view.Changed > t.Joined {
@@ -213,10 +223,14 @@ func (r *roomState) release(m moment, out []*Visit) []*Visit {
 		if v.turn > r.settings.upTo(r.line.view) {
 			break
 		}
-		d := Decision{Ticket: v.Ticket}
+		d := Decision{Ticket: v.Ticket, brought: versionOfPlace(&v.Brought)}
 		if r.account.sessionExpiry(m, v.Ticket.ID) != 0 {
 			// Another request with this ticket was admitted during the hold.
-			if d = r.account.repeat(m, v.Ticket); d.Fresh != Kept {
+			was := v.Ticket
+			was.Seen, was.Answer = v.Brought.Seen, v.Brought.Answer
+			if d = r.account.again(m, was); d.Fresh == Underway {
+				d = r.underway(v.Brought)
+			} else if d.Fresh != Kept {
 				d.Reason, d.Reseal, d.Ticket = GaveUp, true, r.line.newTicket(m, v.Ticket.Network)
 				r.line.position(m.time, &d)
 			}

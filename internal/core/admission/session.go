@@ -23,7 +23,7 @@ func (a *account) inside(m moment, t *ticket.Ticket) Decision {
 	case t.Valid(a.edge.expiryTime(m, home)):
 		return a.serve(m, *t)
 	case a.sessionExpiry(m, t.ID) != 0 && a.tickets.kept(m.time, t, a.life.full):
-		return a.repeat(m, *t)
+		return a.again(m, *t)
 	case t.IsAdmitted() || a.tickets.used(t.ID): // also a place that became a session
 		return Decision{Fresh: Expired}
 	}
@@ -37,6 +37,17 @@ func (a *account) sessionExpiry(m moment, id uint64) uint32 {
 		return 0
 	}
 	return until
+}
+
+// again answers an expired ticket, or a place, of a visitor with a session. The decision is empty but for Fresh like
+// that of serve, and for a place that is to ask again.
+func (a *account) again(m moment, t ticket.Ticket) Decision {
+	if !t.IsAdmitted() && !elsewhere(&t, a.tickets.recent.Get(t.ID).net) {
+		if fresh := a.tickets.enters(m.second(), &t); fresh != Kept {
+			return Decision{Fresh: fresh}
+		}
+	}
+	return a.repeat(m, t)
 }
 
 // repeat answers a waiting ticket whose visitor has a session: the response with the session was lost, or this is
@@ -73,8 +84,17 @@ func (a *account) serve(m moment, t ticket.Ticket) Decision {
 	if elsewhere(&t, t.Net) {
 		return Decision{Fresh: Elsewhere}
 	}
-	if t.Home != ticket.Nobody && a.life.due(m, &t) && a.copyOf(m, &t) {
-		return Decision{Fresh: Copied}
+	if t.Home != ticket.Nobody {
+		if t.Parent == 0 {
+			a.tickets.receive(m.second(), t.ID)
+		}
+		if a.life.due(m, &t) {
+			if a.copyOf(m, &t) {
+				return Decision{Fresh: Copied}
+			}
+		} else if !a.tickets.continues(m.second(), &t) {
+			return Decision{Fresh: Copied}
+		}
 	}
 	return a.renew(m, t)
 }
@@ -200,7 +220,8 @@ func (a *account) moveIn(m moment, until uint32, d *Decision) {
 // live renews the session of a visitor that is active on a connection; see Engine.Live. No version of the ticket is
 // shown for it: the visitor keeps the one from before, and may present it as long as the session is valid here.
 func (a *account) live(m moment, t ticket.Ticket) ticket.Ticket {
-	if t.Epoch != a.settings.Epoch || a.ended.of(&t) == wire.Left {
+	was := t
+	if t.Epoch != a.settings.Epoch || a.ended.of(&t) == wire.Left || !a.tickets.continues(m.second(), &was) {
 		return t
 	}
 	if known := a.sessionExpiry(m, t.ID); known > t.Until {
@@ -211,6 +232,7 @@ func (a *account) live(m moment, t ticket.Ticket) ticket.Ticket {
 	}
 	t.Stamp = 0
 	t = a.renew(m, t).Ticket
+	t.Stamp, t.Parent, t.Root = was.Stamp, was.Parent, was.Root // of the visitor
 	if s := a.tickets.recent.Get(t.ID); s.until > over {
 		s.live = true
 		a.tickets.recent.Put(t.ID, s)

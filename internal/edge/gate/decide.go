@@ -241,6 +241,8 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	status := rm.QueueingStatus
 	if d.Reason == admission.Closed {
 		status = statusServiceUnavailable
+	} else if d.Fresh == admission.Underway {
+		return reply{what: moment, room: rm, status: status}
 	} else if d.Fresh != admission.Kept && !d.Reseal && d.Reason != admission.Rejected {
 		// The engine has no time for a new place: it would not last.
 		return reply{what: moment, room: rm, why: "time_unknown", status: statusServiceUnavailable}

@@ -155,7 +155,8 @@ func (c *roomCounters) count(d *admission.Decision) {
 		own.copied.Add(1)
 	case admission.Elsewhere:
 		own.elsewhere.Add(1)
-	case admission.Kept, admission.Newcomer, admission.Expired, admission.Lost, admission.Void, admission.Gone:
+	case admission.Kept, admission.Newcomer, admission.Expired, admission.Lost, admission.Void, admission.Gone,
+		admission.Underway:
 	}
 	if forecast, actual, ok := d.Outcome(); ok {
 		c.observe(own, estimate.Ratio(forecast, actual))

@@ -1,8 +1,6 @@
 package region
 
 import (
-	"slices"
-
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket/reuse"
 	"vestibule/internal/core/wire"
@@ -13,55 +11,45 @@ import (
 const (
 	// maxLines is the number of sessions per room whose last shown ticket version is remembered.
 	maxLines = 1 << 16
-	// maxDecided is the maximum number of decisions per room.
-	maxDecided = 1 << 10
+	// lateReport is the age in seconds of a renewal from which a report of it is ignored.
+	lateReport = 5
+	// sameFinding is how long edges may find the same copy after one of them has, in seconds.
+	sameFinding = 10
 )
-
-// decided is the line of a copied ticket that stays valid.
-type decided struct {
-	wire.Line
-	at uint32 // Unix second
-}
 
 // copies has the copied tickets of a room and the decisions about them.
 type copies struct {
-	lines     reuse.Book
-	decisions []decided // oldest first
+	lines reuse.Book
 }
 
 // observe checks the version of a ticket that an edge renewed against the versions in use at other edges; life is the
-// life of tickets. It ignores late reports. If it finds a copy, it returns the line that stays valid and the time at
-// which that line was stamped.
+// life of tickets. It ignores late reports. If it finds a copy, it decides, and returns the line that stays valid.
 func (c *copies) observe(
 	m *wire.Move, there, life uint32, latest fleettime.Time,
-) (l wire.Line, made uint32, found bool) {
-	made = m.Until - 1 - there
-	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > reuse.InFlight {
-		return l, made, false
+) (l wire.Line, found bool) {
+	made := m.Until - 1 - there
+	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > lateReport {
+		return l, false
 	}
+	c.lines.Keep(m.ID, m.Until+life)
 	if c.lines.Shown(made, m.ID, &m.Shown, there) != reuse.Found {
-		return l, made, false
+		return l, false
 	}
-	return wire.Line{ID: m.ID, Stamp: c.lines.Newest(m.ID)}, made, true
+	return wire.Line{ID: m.ID, Stamp: c.lines.Newest(m.ID)}, true
 }
 
 // acceptReport handles the report of an edge that found a copied ticket. It reports whether the line of that edge
 // stays valid: of several edges that find a copy at the same time, the first one decides.
 func (c *copies) acceptReport(l wire.Line, now, life uint32) bool {
-	if slices.ContainsFunc(c.decisions, func(d decided) bool { return d.ID == l.ID && now < d.at+2*reuse.InFlight }) {
+	if stamp, at := c.lines.Decision(now, l.ID); at != 0 && (stamp == l.Stamp || now < at+sameFinding) {
 		return false
 	}
 	c.lines.Decide(now, l.ID, l.Stamp, life)
 	return true
 }
 
-// decide sends a decision to every edge. If there is no space for it, it is dropped: the copy will be found again.
-func (c *copies) decide(l wire.Line, now, life uint32, to accounts) {
-	c.decisions = slices.DeleteFunc(c.decisions, func(d decided) bool { return d.ID == l.ID || now >= d.at+life })
-	if len(c.decisions) == maxDecided {
-		return
-	}
-	c.decisions = append(c.decisions, decided{l, now})
+// send sends a decision to every edge. An edge with a full outbox does not get it, and finds the copy again.
+func (c *copies) send(l wire.Line, to accounts) {
 	for _, acc := range to {
 		acc.lines.Add(l, 0)
 		acc.markChanged()
@@ -69,12 +57,12 @@ func (c *copies) decide(l wire.Line, now, life uint32, to accounts) {
 	}
 }
 
-// sendDecisionsTo queues the decisions about tickets that may be valid for a new edge.
-func (c *copies) sendDecisionsTo(acc *account, now fleettime.Time, life uint32) {
-	for _, d := range c.decisions {
-		if now.Second() < int64(d.at+life) {
-			acc.lines.Add(d.Line, 0)
-			acc.markChanged()
-		}
+// sendAllTo queues the decisions in force for a new edge: it may be shown old tickets for as long as the others.
+func (c *copies) sendAllTo(acc *account, now fleettime.Time) {
+	at := uint32(now.Second())
+	for _, id := range c.lines.Decided(at) {
+		stamp, _ := c.lines.Decision(at, id)
+		acc.lines.Add(wire.Line{ID: id, Stamp: stamp}, 0)
+		acc.markChanged()
 	}
 }

@@ -105,7 +105,7 @@ func (b *roomLedger) applyReport(
 		acc.markChanged() // the edge may have ignored it
 		acc.markViewChanged()
 		b.terminations.sendAllTo(acc) // before the edge can admit in the room
-		b.copies.sendDecisionsTo(acc, m.latest, b.life.secs)
+		b.copies.sendAllTo(acc, m.latest)
 	}
 	acc.report = r
 	if first := b.progress.Add(&acc.progress, r); first {
@@ -119,7 +119,7 @@ func (b *roomLedger) applyReport(
 	at := uint32(m.latest.Second())
 	for _, l := range r.Copied {
 		if b.copies.acceptReport(l, at, b.life.secs) {
-			b.copies.decide(l, at, b.life.secs, b.accounts)
+			b.copies.send(l, b.accounts)
 		}
 	}
 	for _, end := range r.Ends {
@@ -158,8 +158,8 @@ func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, late
 			acc.sessions.missed++
 			acc.sessions.missedUntil = max(acc.sessions.missedUntil, int64(m.Until)+1)
 		}
-		if l, made, found := b.copies.observe(&m, acc.life, b.life.secs, latest); found {
-			b.copies.decide(l, made, b.life.secs, b.accounts)
+		if l, found := b.copies.observe(&m, acc.life, b.life.secs, latest); found {
+			b.copies.send(l, b.accounts)
 		}
 		if !acc.reserved.silent {
 			continue

@@ -2,6 +2,7 @@ package reuse
 
 import (
 	"cmp"
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -182,11 +183,99 @@ func (b browser) lost(session int64, n uint64) (out int) {
 	return out
 }
 
-// TestHonestBrowsers: no browser of a thousand is taken for a copy in an hour.
+var honest = flag.Uint64("honest", 1000, "number of honest browsers of each kind")
+
+// oldHTTP is a browser with eight tabs over HTTP/1.1: six connections, and requests that wait for one with the cookie
+// of the time at which they were made. The site takes up to slow for every tenth request, which its answer tells; every
+// tenth answer is lost.
+type oldHTTP struct{ slow int64 }
+
+// lost returns how many of n browsers lose their sessions within an hour.
+func (o oldHTTP) lost(session int64, n uint64) (out int) {
+	type request struct {
+		at int64 // of the next event
+		pass
+		sent bool
+		lost bool
+	}
+	for seed := range n {
+		r := newRoom(session)
+		rng := rand.New(rand.NewPCG(seed, uint64(session)))
+		jar := r.issue(start, &Version{})
+		var queue, busy []request
+		tabs := [8]int64{}
+		for i := range tabs { // restored, all at once
+			tabs[i] = start + rng.Int64N(1000)
+		}
+		failed := false
+		for now := int64(start); now < start+3_600_000 && !failed; {
+			// The next event: a tab loads a page, or a request gets on.
+			tab, next := 0, -1
+			for i := range tabs {
+				if tabs[i] < tabs[tab] {
+					tab = i
+				}
+			}
+			now = tabs[tab]
+			for i := range busy {
+				if busy[i].at <= now {
+					next, now = i, busy[i].at
+				}
+			}
+			if next < 0 {
+				for range 1 + rng.IntN(8) {
+					queue = append(queue, request{pass: jar})
+				}
+				tabs[tab] = now + 1 + rng.Int64N(session/3*int64(len(tabs)))
+			} else if q := &busy[next]; !q.sent {
+				answer, found, ok := r.ask(now, q.pass)
+				if now >= q.until { // away for longer than a session: a new one
+					r, queue, busy = newRoom(session), nil, nil
+					jar = r.issue(now, &Version{})
+					continue
+				}
+				failed = failed || found || !ok
+				q.lost = answer.Stamp == q.Stamp || rng.IntN(10) == 0
+				q.pass, q.sent = answer, true
+				q.at = now + 1 + rng.Int64N(1000)
+				if rng.IntN(10) == 0 && o.slow > 0 {
+					late := rng.Int64N(o.slow)
+					q.Seen, q.at = q.Seen+uint32(late/1000), q.at+late
+				}
+			} else {
+				if !q.lost {
+					jar = q.pass
+				}
+				busy[next] = busy[len(busy)-1]
+				busy = busy[:len(busy)-1]
+			}
+			for len(queue) > 0 && len(busy) < 6 {
+				q := queue[0]
+				queue = queue[1:]
+				q.at = now + 1 + rng.Int64N(300)
+				busy = append(busy, q)
+			}
+		}
+		if failed {
+			out++
+		}
+	}
+	return out
+}
+
+// TestHonestBrowsers: no browser of each kind is taken for a copy in an hour.
 func TestHonestBrowsers(t *testing.T) {
-	n := uint64(1000)
+	n := *honest
 	if testing.Short() {
 		n = 100
+	}
+	for _, session := range []int64{60_000, 300_000} {
+		for _, slow := range []int64{0, 5_000, 30_000} {
+			if out := (oldHTTP{slow}).lost(session, n/4); out != 0 {
+				t.Errorf("sessions of %d s, eight tabs over HTTP/1.1, a site that takes up to %d s: %d of %d lost", session/1000,
+					slow/1000, out, n/4)
+			}
+		}
 	}
 	for _, session := range []int64{60_000, 300_000} {
 		for _, b := range []browser{{}, {late: 30_000}, {late: session / 3}} {

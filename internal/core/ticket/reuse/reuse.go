@@ -10,6 +10,12 @@
 // those that its edges saw. The size of its memory is the one knob.
 package reuse
 
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
 // Version is one version of a session's ticket. The zero Version stands for the waiting ticket before it.
 type Version struct {
 	Stamp  uint32 // random and unique
@@ -22,6 +28,7 @@ type Version struct {
 type Book struct {
 	sessions Recent[session]
 	wait     uint32
+	decided  map[uint64]decision // by session; at most maxDecided
 }
 
 type session struct {
@@ -33,11 +40,6 @@ type session struct {
 	struck  uint32    // Unix second of the last strike
 	clean   uint32    // samples since then
 	found   uint32    // Unix second of the detection of a copy, until Decide
-
-	// The decision: until then only descendants of these versions may be renewed; they have a root of their own.
-	until uint32
-	from  [2]uint32
-	root  uint32
 }
 
 type sample struct {
@@ -46,13 +48,29 @@ type sample struct {
 	seen  uint32 // as in Version
 }
 
+// decision is the line of a copied session that continues: the descendants of two versions, which have a root of their
+// own. Other versions are copies. It lasts until no edge accepts a version from before it.
+type decision struct {
+	at, until uint32 // Unix seconds; at is 0 for the decision of another book, see adopt
+	from      [2]uint32
+	root      uint32
+}
+
 const (
-	// InFlight is how long a response and the next request may be in flight together, in seconds.
-	InFlight = 5
+	// InFlight is how long a response and the next request may be in flight together, in seconds. Copies that renew in
+	// turns are found where the renewals of each are further apart than that from those of another.
+	InFlight = 3
 
 	// maxStrikes strikes prove a copy. One is forgiven for each strikeLife seconds that also have cleanSamples samples:
 	// copies that renew in step, however slowly, have one sample between two strikes.
 	maxStrikes, strikeLife, cleanSamples = 4, 30, 2
+
+	// maxDecided is the number of decisions that a book remembers. A further one takes the place of the one that ends
+	// first.
+	maxDecided = 1 << 12
+
+	// clockError covers the difference of two clocks, and the second in which a ticket is stamped.
+	clockError = 10
 )
 
 // NewBook returns a book for limit sessions. It decides about a detected copy itself if [Book.Decide] was not called
@@ -76,15 +94,13 @@ const (
 func (b *Book) Shown(now uint32, id uint64, v *Version, life uint32) Finding {
 	s := b.sessions.Get(id)
 	if s.found != 0 && now >= s.found+b.wait {
-		s.decide(now, id, s.cur, life)
+		s = b.decide(now, id, s, s.cur, life)
 		b.sessions.Put(id, s)
 	}
-	if now < s.until {
-		if !s.continues(v) {
-			return Copy
-		}
-		v.Root = s.root
+	if !b.Continues(now, id, v) {
+		return Copy
 	}
+	b.adopt(now, id, v, life)
 	switch {
 	case s.found != 0 && v.Stamp != s.cur && v.Parent != s.cur:
 		return Fine // undecided which line continues
@@ -95,7 +111,7 @@ func (b *Book) Shown(now uint32, id uint64, v *Version, life uint32) Finding {
 			break
 		}
 		if s.found = now; b.wait == 0 {
-			s.decide(now, id, s.cur, life)
+			s = b.decide(now, id, s, s.cur, life)
 		}
 		b.sessions.Put(id, s)
 		return Found
@@ -105,23 +121,105 @@ func (b *Book) Shown(now uint32, id uint64, v *Version, life uint32) Finding {
 	return Fine
 }
 
+// Continues reports whether version v of a session may be served at Unix second now: no copy was detected, or v is of
+// the line that continues. It gives v the root of that line.
+func (b *Book) Continues(now uint32, id uint64, v *Version) bool {
+	if len(b.decided) == 0 {
+		return true
+	}
+	d, ok := b.decided[id]
+	if !ok || now >= d.until {
+		return true
+	}
+	if !d.continues(v) {
+		return false
+	}
+	v.Root = d.root
+	return true
+}
+
 // Newest returns the version of the session that was presented last, before a copy was detected.
 func (b *Book) Newest(id uint64) (stamp uint32) { return b.sessions.Get(id).cur }
 
-// Decide lets only the line of version stamp continue, for the life seconds in which other versions may be valid.
-// The line gets a new root, so that every edge recognises it and copies of it can be detected like any other.
+// Decide lets only the line of version stamp continue, for as long as an edge may accept other versions: for the life
+// seconds in which they are valid, for as long again in which an edge renews an expired version of a session that goes
+// on, and for longer with [Book.Keep]. The line gets a new root, so that every edge recognises it and copies of it can
+// be detected like any other.
 func (b *Book) Decide(now uint32, id uint64, stamp, life uint32) {
-	s := b.sessions.Get(id)
-	s.decide(now, id, stamp, life)
-	b.sessions.Put(id, s)
+	if d, ok := b.decided[id]; ok && now < d.until && d.root == rootOf(id, stamp) { // known
+		b.Keep(id, now+2*life+clockError)
+		return
+	}
+	b.sessions.Put(id, b.decide(now, id, b.sessions.Get(id), stamp, life))
 }
 
-func (s *session) decide(now uint32, id uint64, stamp, life uint32) {
-	next := session{cur: stamp, until: now + life, from: [2]uint32{stamp}, root: rootOf(id, stamp)}
+func (b *Book) decide(now uint32, id uint64, s session, stamp, life uint32) session {
+	d := decision{at: now, until: now + 2*life + clockError, from: [2]uint32{stamp}, root: rootOf(id, stamp)}
+	next := session{cur: stamp}
 	if s.prev == stamp { // it has advanced here
-		next.cur, next.prev, next.from[1] = s.cur, s.prev, s.cur
+		next.cur, next.prev, d.from[1] = s.cur, s.prev, s.cur
 	}
-	*s = next
+	b.put(now, id, d)
+	return next
+}
+
+// adopt takes over the decision that another book made, if this one knows none: v has the root of its line.
+func (b *Book) adopt(now uint32, id uint64, v *Version, life uint32) {
+	if v.Root == 0 {
+		return
+	}
+	if d, ok := b.decided[id]; ok && now < d.until {
+		return
+	}
+	b.put(now, id, decision{until: now + 2*life + clockError, from: [2]uint32{v.Stamp, v.Parent}, root: v.Root})
+}
+
+// put stores a decision.
+func (b *Book) put(now uint32, id uint64, d decision) {
+	if _, ok := b.decided[id]; !ok && len(b.decided) >= maxDecided {
+		maps.DeleteFunc(b.decided, func(_ uint64, d decision) bool { return now >= d.until })
+		if len(b.decided) >= maxDecided {
+			delete(b.decided, slices.MinFunc(slices.Collect(maps.Keys(b.decided)), func(x, y uint64) int {
+				return cmp.Or(cmp.Compare(b.decided[x].until, b.decided[y].until), cmp.Compare(x, y))
+			}))
+		}
+	}
+	if b.decided == nil {
+		b.decided = map[uint64]decision{}
+	}
+	b.decided[id] = d
+}
+
+// Keep keeps the decision about a session until second until: the session is valid here until then, and may make an
+// older version valid.
+func (b *Book) Keep(id uint64, until uint32) {
+	if len(b.decided) == 0 {
+		return
+	}
+	if d, ok := b.decided[id]; ok && d.until < until {
+		d.until = until
+		b.decided[id] = d
+	}
+}
+
+// Decided returns the sessions with a decision that is in force at now and came by Decide or Shown, in a fixed order.
+func (b *Book) Decided(now uint32) (ids []uint64) {
+	for id, d := range b.decided {
+		if now < d.until && d.at != 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Decision returns the version whose line continues, and the Unix second of the decision; both are 0 for a session that
+// [Book.Decided] does not return.
+func (b *Book) Decision(now uint32, id uint64) (stamp, at uint32) {
+	if d := b.decided[id]; now < d.until && d.at != 0 {
+		return d.from[0], d.at
+	}
+	return 0, 0
 }
 
 // rootOf returns the new root of the line that continues with a version.
@@ -132,13 +230,13 @@ func rootOf(id uint64, stamp uint32) uint32 {
 }
 
 // continues reports whether v is of the line that was decided to continue.
-func (s *session) continues(v *Version) bool {
-	for _, f := range s.from {
+func (d *decision) continues(v *Version) bool {
+	for _, f := range d.from {
 		if f != 0 && (v.Stamp == f || v.Parent == f) {
 			return true
 		}
 	}
-	return v.Root == s.root
+	return v.Root == d.root
 }
 
 // replaced reports whether another version was presented after v had arrived in its browser, and had itself arrived
