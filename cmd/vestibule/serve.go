@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vestibule/internal/allinone"
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
@@ -32,10 +33,10 @@ type serveConfig struct {
 
 	TrustedProxies []string             `mapstructure:"trusted_proxies" doc:"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto"`
 	Notify         serveNotify          `mapstructure:"notify"`
-	Control        string               `mapstructure:"control" doc:"host:port of the API, an address of this machine"`
+	Control        string               `mapstructure:"control" doc:"host:port of the API, on this machine"`
 	Notices        global.NoticesConfig `mapstructure:"notices"`
-	Metrics        string               `mapstructure:"metrics" doc:"host:port of metrics, health and status of all nodes"`
-	DataDir        string               `mapstructure:"data_dir" doc:"folder of all data: keep it"`
+	Metrics        string               `mapstructure:"metrics" doc:"host:port of metrics, health and status"`
+	DataDir        string               `mapstructure:"data_dir" doc:"data folder: keep it"`
 	DataCenter     string               `mapstructure:"data_center" doc:"name of this data centre"`
 	Log            node.LogConfig       `mapstructure:"log"`
 
@@ -43,7 +44,8 @@ type serveConfig struct {
 }
 
 type serveNotify struct {
-	Contact string `mapstructure:"contact" doc:"contact of notify, which then runs inside"`
+	Contact  string   `mapstructure:"contact" doc:"contact of notify, which then runs inside"`
+	Services []string `mapstructure:"services" doc:"push services"`
 }
 
 // Given receives the keys that are set.
@@ -56,7 +58,7 @@ func (c *serveConfig) options() *allinone.Options {
 		Proxies: c.TrustedProxies, Control: c.Control, Metrics: c.Metrics, DataDir: c.DataDir,
 		RoomsFile: c.Rooms, StoreRooms: c.storeRooms(), Hosts: c.Host, Origin: c.Origin, TotalActiveUsers: c.TotalActiveUsers,
 		NewUsersPerMinute: c.NewUsersPerMinute, SessionDuration: c.SessionDuration, Notify: c.Notify.Contact,
-		Networks: c.Notices.Networks,
+		PushServices: c.Notify.Services, Networks: c.Notices.Networks,
 	}
 }
 
@@ -112,7 +114,7 @@ func newServeCmd() *cobra.Command {
 	cfg := serveConfig{
 		TotalActiveUsers: 100, NewUsersPerMinute: 100, SessionDuration: 5 * time.Minute, Listen: ":8080",
 		TLS: edge.DefaultConfig().TLS, Control: "127.0.0.1:8090", Metrics: "127.0.0.1:9100", DataDir: "./vestibule",
-		DataCenter: "main", Log: node.LogConfig{Level: "info", Format: "text"},
+		Notify: serveNotify{Services: push.DefaultServices}, DataCenter: "main", Log: node.LogConfig{Level: "info", Format: "text"},
 	}
 	return configured(&cobra.Command{
 		Use: "serve", Short: "Run a waiting room in one process, with its data on disk, in front of a site",

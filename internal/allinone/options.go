@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
@@ -47,6 +48,7 @@ type Options struct {
 	SessionDuration   time.Duration
 	Origin            string   // the site, "" for the demo's own
 	Notify            string   // contact for push services: run a notifier; "" for none
+	PushServices      []string // hosts of push services; nil for those of the browsers
 	Networks          []string // private, that webhooks may reach
 	Busy              bool     // add a second room, at [BusyPath], for [Tree.Crowd]
 
@@ -58,6 +60,9 @@ func (o *Options) Validate() []error {
 	var errs []error
 	if len(o.DataCenters) == 0 {
 		errs = append(errs, errors.New("data-centers: at least one must be named"))
+	}
+	if why := push.Services(o.PushServices).Check(); why != "" {
+		errs = append(errs, errors.New("notify-services: "+why))
 	}
 	seen := map[string]bool{}
 	for _, dc := range o.DataCenters {

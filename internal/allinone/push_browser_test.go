@@ -69,7 +69,7 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestNotificationInABrowser(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) {
-		o.DataCenters, o.Edges = []string{"nairobi"}, 1
+		o.DataCenters, o.Edges, o.PushServices = []string{"nairobi"}, 1, []string{"example.com"}
 	})
 	data := testkit.Must(os.ReadFile(tree.Info.Rooms))(t)
 	rooms := strings.Replace(string(data), "    origin:", "    grace: 10s\n    web_push: true\n    origin:", 1)

@@ -363,6 +363,9 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 		return err
 	}
 	cfg.DataCenter, cfg.Name, cfg.Listen, cfg.TLS, cfg.Proxies = dc, name, listen, o.TLS, o.Proxies
+	if o.PushServices != nil {
+		cfg.PushServices = o.PushServices
+	}
 	if err := t.writeSplitConfig("edge-"+dc+"-"+name, &cfg, &defaults); err != nil {
 		return err
 	}
@@ -389,7 +392,9 @@ func (t *Tree) startNotifier(x *tier, o *Options) (err error) {
 		return nil
 	}
 	cfg := notify.DefaultConfig()
-	cfg.Contact = o.Notify
+	if cfg.Contact = o.Notify; o.PushServices != nil {
+		cfg.Services = o.PushServices
+	}
 	log := o.Log.With(slog.String("node", cfg.Name))
 	conn, err := t.connect(cfg.Name, natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, cfg.Name), log)
 	if err != nil {

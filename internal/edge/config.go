@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/room/match"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
@@ -48,6 +49,7 @@ type Config struct {
 	Waiting        WaitingConfig       `mapstructure:"waiting"`
 	Connections    ConnectionsConfig   `mapstructure:"connections"`
 	Events         EventsConfig        `mapstructure:"events"`
+	PushServices   []string            `mapstructure:"push_services" doc:"hosts of push services, such as push.example or *.push.example, that visitors may be notified by; as services of notify"`
 	Recent         int                 `mapstructure:"recent_tickets" doc:"tickets per room with a remembered newest stamp, for lost replies: 0 to 16777216 of 100 bytes"`
 	Timeouts       TimeoutConfig       `mapstructure:"timeouts"`
 	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"time from SIGTERM to the end of the listeners, for load balancers to notice: 0s to 1h"`
@@ -194,6 +196,7 @@ func DefaultConfig() Config {
 		Held:          HeldConfig{Total: 4096, Prefix: 256},
 		Waiting:       WaitingConfig{Prefix: 6000},
 		Events:        EventsConfig{Total: 20_000, Prefix: 1024},
+		PushServices:  push.DefaultServices,
 		Recent:        1 << 16,
 		Timeouts: TimeoutConfig{
 			Header: 5 * time.Second, Idle: time.Minute, Dial: 3 * time.Second, Response: time.Minute, Shutdown: 5 * time.Second,
@@ -239,6 +242,9 @@ func (c *Config) Validate() []error {
 	if u := c.ProxyProtocol.Untrusted; u != headersRefused && u != headersIgnored {
 		errs = append(errs,
 			fmt.Errorf("proxy_protocol.untrusted: must be %s or %s, got %q", headersRefused, headersIgnored, u))
+	}
+	if why := push.Services(c.PushServices).Check(); why != "" {
+		errs = append(errs, errors.New("push_services: "+why))
 	}
 	errs = append(errs, origin.CheckForward(c.ForwardHeaders)...)
 	return append(errs, c.checkBounds()...)

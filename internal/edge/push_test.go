@@ -26,7 +26,14 @@ import (
 type pushStore struct {
 	mu     sync.Mutex
 	states map[uint64][]byte // by visitor
+	n      int               // changes
 	down   bool
+}
+
+func (p *pushStore) stored() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
 }
 
 func (p *pushStore) store(_ context.Context, id, visitor uint64, record []byte) error {
@@ -42,6 +49,7 @@ func (p *pushStore) store(_ context.Context, id, visitor uint64, record []byte) 
 		p.states = map[uint64][]byte{}
 	}
 	p.states[visitor] = record
+	p.n++
 	return nil
 }
 
@@ -66,11 +74,14 @@ func (p *pushStore) only(t testing.TB) (visitor uint64, r push.Record, ok bool) 
 }
 
 // notifying starts an edge whose room sale notifies its visitors, with a line.
-func notifying(t testing.TB, p *pushStore) *stage {
+func notifying(t testing.TB, p *pushStore, change ...func(*stage)) *stage {
 	t.Helper()
 	st := openRooms(t, func(st *stage) {
 		st.keys.ring.Push = ticket.Secret{9}
 		st.pushes = p.store
+		for _, f := range change {
+			f(st)
+		}
 	}, func(d *room.Document) { d.Rooms[0].WebPush = true })
 	st.covered(0, sale)
 	st.up.queue(sale, 100, 1)
@@ -211,6 +222,7 @@ func TestSubscribingIsRefused(t *testing.T) {
 		"nothing": "", "an address": pushHeader(t, "https://127.0.0.1/x"),
 		"http": pushHeader(t, "http://fcm.googleapis.com/x"), "garbage": "a b c d",
 		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1),
+		"no push service": pushHeader(t, "https://push.example/x"), "a name like one": pushHeader(t, "https://xfcm.googleapis.com/x"),
 		"a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
 	} {
 		v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header).has(t, http.StatusBadRequest, "%s", name)
@@ -218,18 +230,68 @@ func TestSubscribingIsRefused(t *testing.T) {
 	if _, _, ok := p.only(t); ok {
 		t.Error("something is stored")
 	}
-	allowed := 0
-	for range 100 {
-		switch a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, good); a.StatusCode {
-		case http.StatusNoContent:
-			allowed++
-		case http.StatusTooManyRequests:
-		default:
-			t.Fatal(a.StatusCode, a.body)
-		}
+}
+
+// TestTheNewestSubscriptionOfATicketWins: it has one place, whatever addresses it comes from.
+func TestTheNewestSubscriptionOfATicketWins(t *testing.T) {
+	t.Parallel()
+	p := &pushStore{}
+	st := notifying(t, p, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
+	v := st.door.visitor()
+	v.get("http://sale.example/")
+	last := ""
+	for i := range 2000 {
+		last = fmt.Sprintf("%s%d", endpoint, i)
+		v.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, last), "X-Forwarded-For",
+			fmt.Sprintf("198.18.%d.1", i/50)).has(t, http.StatusNoContent, "%d", i)
 	}
-	if allowed > 2*60 || allowed < 60 {
-		t.Errorf("%d subscriptions of one address in a minute", allowed)
+	other := st.door.visitor()
+	other.get("http://sale.example/")
+	other.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, endpoint)).has(t, http.StatusNoContent, "another")
+	eventually(t, "the newest is stored", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for id, data := range p.states {
+			r, err := push.DecodeRecord(data)
+			testkit.NoError(t, err)
+			sub, err := testkit.Must(push.NewSealer(st.keys.ring.Push))(t).Open(sale, id, r.Sealed)
+			testkit.NoError(t, err)
+			if sub.Endpoint == last {
+				return len(p.states) == 2
+			}
+		}
+		return false
+	})
+	if n := p.stored(); n > 10 {
+		t.Errorf("%d changes were stored", n)
+	}
+}
+
+// TestEndingNeedsTheCookie of a subscription of the same ticket.
+func TestEndingNeedsTheCookie(t *testing.T) {
+	t.Parallel()
+	p := &pushStore{}
+	st := notifying(t, p)
+	v, thief := st.door.visitor(), st.door.visitor()
+	v.get("http://sale.example/")
+	thief.get("http://sale.example/")
+	c := pushCookie(v.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, endpoint)))
+	eventually(t, "the subscription is stored", func() bool { return p.stored() == 1 })
+	for _, value := range []string{"", "1", c.Value} {
+		thief.ask(http.MethodPost, pushURL+"&end=1", "", "Cookie", c.Name+"="+value).has(t, http.StatusNoContent, "%q", value)
+	}
+	st.up.grant(sale, 5, 5)
+	st.up.view(sale, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
+	for range 5 {
+		thief.get("http://sale.example/", "Cookie", c.Name+"="+c.Value).enters(t, "without a subscription")
+	}
+	v.ask(http.MethodPost, pushURL+"&end=1", "").has(t, http.StatusNoContent, "the visitor's own")
+	eventually(t, "it has ended", func() bool {
+		_, _, ok := p.only(t)
+		return !ok
+	})
+	if n := p.stored(); n != 2 {
+		t.Errorf("%d changes were stored", n)
 	}
 }
 

@@ -219,7 +219,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Stores: true,
 		},
 		Proofs: proofs, ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix,
-		NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add,
+		NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add, PushServices: o.Config.PushServices,
 		Reg: o.Reg, Log: s.log,
 	}), nil
 }

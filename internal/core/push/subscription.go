@@ -210,8 +210,16 @@ func about(id room.ID, visitor uint64) []byte {
 // Code returns the code that the first message brings, and its browser sends back.
 func (s *Sealer) Code(id room.ID, visitor uint64) string { return s.mac("code", id, visitor) }
 
+// Begun returns the cookie of a visitor that has subscribed.
+func (s *Sealer) Begun(id room.ID, visitor uint64) string { return s.mac("begun", id, visitor) }
+
 // Proof returns the cookie of a visitor that has sent the code back.
 func (s *Sealer) Proof(id room.ID, visitor uint64) string { return s.mac("proof", id, visitor) }
+
+// Has reports whether a cookie is one of a visitor's subscription.
+func (s *Sealer) Has(id room.ID, visitor uint64, cookie string) bool {
+	return Equal(cookie, s.Begun(id, visitor)) || Equal(cookie, s.Proof(id, visitor))
+}
 
 func (s *Sealer) mac(what string, id room.ID, visitor uint64) string {
 	h := hmac.New(sha256.New, s.sign)

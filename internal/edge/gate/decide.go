@@ -278,7 +278,9 @@ func (g *Gate) enters(o *Outcome, rm *roomState, now fleettime.Time, d *admissio
 		o.issued.seal(rm, now, &d.Ticket, b)
 	}
 	o.issued.takeBack(rm, b, kindPlace)
-	g.own.endPush(o, rm, b)
+	if b.push != "" || d.Verdict == admission.Admit {
+		g.own.endPush(o, rm, b)
+	}
 	stay := Stay{rm.ID, d.Ticket}
 	if d.Verdict == admission.Admit {
 		g.Engine.finish(stay.Place())

@@ -11,6 +11,7 @@ package gate
 import (
 	crand "crypto/rand"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket"
@@ -41,9 +43,12 @@ type Options struct {
 	HSTS          map[string]string // Strict-Transport-Security by host
 	Sources       Sources
 	Clock         *node.Clock
-	Wake          func() // called if a report is due; must not block
-	// StorePush stores the state of a subscription, without blocking; false if it cannot. nil for no notifications.
-	StorePush func(id room.ID, visitor uint64, record []byte) bool
+	Wake          func()        // called if a report is due; must not block
+	PushServices  push.Services // that visitors may subscribe with
+
+	// StorePush stores the state of a subscription for a visitor from a prefix, without blocking; false if it cannot. nil
+	// for no notifications.
+	StorePush func(id room.ID, visitor uint64, from netip.Prefix, record []byte) bool
 	Finish    func(sse.Place) // called when a place stops waiting; must not block
 	Reg       prometheus.Registerer
 	Log       *slog.Logger
@@ -82,7 +87,7 @@ func New(o Options) *Gate {
 		Engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log},
 		answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
 	}
-	g.own = &ownPages{e, g.tickets, g.answers, clientaddr.NewRate(pushesPerPrefix), o.StorePush}
+	g.own = &ownPages{e, g.tickets, g.answers, o.PushServices, o.StorePush}
 	g.pool.New = func() any {
 		var seed [32]byte
 		crand.Read(seed[:]) // documented never to fail

@@ -101,7 +101,7 @@ var results = []string{
 	"passed", "to_tls", "unknown_host", "uncovered_host", "loop", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
-	"bypassed", "client", "push", "push_confirmed", "push_ended", "push_refused",
+	"bypassed", "client", "push", "push_confirmed", "push_ended", "push_crowded_out", "push_refused",
 }
 
 // roomCounters are the counters of one room. Before its first decided request they have no series and use no
@@ -111,7 +111,7 @@ type roomCounters struct {
 	name string
 	own  atomic.Pointer[counts]
 
-	pushes atomic.Int64 // subscriptions that began here and have not ended here
+	subscribers subscribers // to notifications
 
 	rules map[string]*atomic.Uint64 // requests bypassed by each rule, by ID; under m.mu
 }

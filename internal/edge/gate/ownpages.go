@@ -2,14 +2,15 @@ package gate
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
-	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/page"
 )
 
@@ -74,11 +75,11 @@ func answerOf(path string) ownHandler {
 
 // ownPages serves the edge's own paths.
 type ownPages struct {
-	engine     *engine
-	reader     *reader
-	answers    *answers
-	subscribed *clientaddr.Rate // by prefix
-	storePush  func(id room.ID, visitor uint64, record []byte) bool
+	engine    *engine
+	reader    *reader
+	answers   *answers
+	services  push.Services // that visitors may subscribe with
+	storePush func(id room.ID, visitor uint64, from netip.Prefix, record []byte) bool
 }
 
 // ofSite returns the handler of a path that only this site's own pages may request, with a method.

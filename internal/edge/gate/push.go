@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
@@ -32,16 +32,8 @@ const (
 	PushHeader = "Vestibule-Push"
 )
 
-const (
-	// pushesPerPrefix are the subscriptions per address prefix and minute.
-	pushesPerPrefix = 60
-
-	// At most half of a room's line, and pushesFree beyond, may be subscribed, as counted by one edge.
-	pushesFree = 1000
-)
-
-// pushSubscribed is the value of the cookie before the browser has answered a message; then it is the proof.
-const pushSubscribed = "1"
+// At most half of a room's line, and pushesFree beyond, may be subscribed, as counted by one edge.
+const pushesFree = 1000
 
 // notifies is what an edge needs for notifications. It is immutable.
 type notifies struct {
@@ -80,7 +72,10 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, values url.Valu
 	b := p.reader.read(r, o, rooms, rm)
 	switch id := b.place.ID; {
 	case values.Has("end"):
-		p.endPush(o, rm, b)
+		if p.subscribed(rm, b) && !p.endPush(o, rm, b) {
+			o.busyPush()
+			return
+		}
 		o.Header = append(o.Header, o.issued.gone...)
 		o.answerNothing()
 	case values.Has("code") && (b.push == "" || id == 0 || b.session.Valid(p.engine.now())): // a late message
@@ -94,6 +89,7 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, values url.Valu
 		}
 		if !b.place.Kept {
 			p.engine.metrics.count("push_confirmed")
+			rm.counters.subscribers.confirm(id)
 		}
 		o.Header = append(o.Header, o.issued.pushLine(rm, rm.notifies.sealer.Proof(rm.ID, id)))
 		o.answerNothing()
@@ -115,40 +111,59 @@ func (p *ownPages) subscribe(r *Request, o *Outcome, rm *roomState, t *ticket.Ti
 		o.Refuse("push_refused", why, statusBadRequest)
 		return
 	}
-	sub.Room = rm.Name
-	now := p.engine.now()
-	minute, prefix := int64(now)/time.Minute.Milliseconds(), clientaddr.Prefix(r.Client)
-	if p.subscribed.Full(minute, prefix) || !p.mayKeep(rm) {
-		o.set("Retry-After", "60")
-		o.Refuse("push_refused", "Too many visitors are notified already.", statusTooManyRequests)
+	if !p.services.Has(sub.Endpoint) {
+		o.Refuse("push_refused", "endpoint: must be at a push service of the setting push_services.", statusBadRequest)
 		return
 	}
+	sub.Room = rm.Name
 	sealed, err := rm.notifies.sealer.Seal(rm.ID, t.ID, sub)
 	var data []byte
 	if err == nil {
 		data, err = (&push.Record{Place: t.Place(), Sealed: sealed}).Encode()
 	}
-	if err != nil || p.storePush == nil || !p.storePush(rm.ID, t.ID, data) {
-		o.set("Retry-After", "5")
-		o.Refuse("push_refused", "Notifications are not available at the moment.", statusServiceUnavailable)
+	if err != nil || p.storePush == nil {
+		o.busyPush()
 		return
 	}
-	p.subscribed.Add(minute, prefix)
-	rm.counters.pushes.Add(1)
+	prefix := clientaddr.Prefix(o.Client)
+	if !p.place(rm, t, prefix) {
+		o.set("Retry-After", "60")
+		o.Refuse("push_refused", "Too many visitors are notified already.", statusTooManyRequests)
+		return
+	}
+	if !p.storePush(rm.ID, t.ID, prefix, data) {
+		rm.counters.subscribers.drop(t.ID)
+		o.busyPush()
+		return
+	}
 	p.engine.metrics.count("push")
-	o.Header = append(o.Header, o.issued.pushLine(rm, pushSubscribed))
+	o.Header = append(o.Header, o.issued.pushLine(rm, rm.notifies.sealer.Begun(rm.ID, t.ID)))
 	o.answerNothing()
 }
 
-// mayKeep reports whether one more visitor of a room may subscribe.
-func (p *ownPages) mayKeep(rm *roomState) bool {
-	var waiting float64
+// busyPush refuses a change of a subscription that cannot be stored now.
+func (o *Outcome) busyPush() {
+	o.set("Retry-After", "5")
+	o.Refuse("push_refused", "Notifications are not available at the moment.", statusServiceUnavailable)
+}
+
+// place takes one of the room's places for subscriptions, and ends the one that gives way for it. It reports whether
+// there was one.
+func (p *ownPages) place(rm *roomState, t *ticket.Ticket, from netip.Prefix) (ok bool) {
+	var gone *subscriber
 	p.engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+		most := pushesFree
 		if v := eng.Ledger(now, rm.ID).View; v != nil {
-			waiting = v.Line.Total()
+			most += int(v.Line.Total() / 2)
 		}
+		waits := func(t *ticket.Ticket) bool { return eng.Waits(now, rm.ID, *t) }
+		gone, ok = rm.counters.subscribers.take(eng.Clock.Time(now), t, from, most, waits)
 	})
-	return float64(rm.counters.pushes.Load()) < pushesFree+waiting/2
+	if gone != nil {
+		p.storePush(rm.ID, gone.ticket.ID, gone.prefix, nil)
+		p.engine.metrics.count("push_crowded_out")
+	}
+	return ok
 }
 
 // readSubscription reads the subscription of a request, or returns what is wrong with it.
@@ -171,23 +186,29 @@ func readSubscription(r *Request) (*push.Subscription, string) {
 	return sub, sub.Check()
 }
 
-// endPush ends the subscription of a visitor that has left, is inside, or wants no notifications any more. A visitor
-// without the cookie has none.
-func (p *ownPages) endPush(o *Outcome, rm *roomState, b *brought) {
-	if b.push == "" {
-		return
-	}
-	o.issued.takeBack(rm, b, kindPush)
+// subscribed reports whether a visitor has the cookie of a subscription of its ticket.
+func (p *ownPages) subscribed(rm *roomState, b *brought) bool {
 	id := b.waiting().ID
-	if id == 0 || p.storePush == nil {
-		return
+	return b.push != "" && id != 0 && rm.notifies != nil && rm.notifies.sealer.Has(rm.ID, id, b.push)
+}
+
+// endPush ends the subscription of a visitor that has left, is inside, or wants no notifications any more. Only this
+// edge's own subscribers and visitors with the cookie have one. It returns false if that cannot be stored now.
+func (p *ownPages) endPush(o *Outcome, rm *roomState, b *brought) bool {
+	id := b.waiting().ID
+	here := id != 0 && rm.counters.subscribers.drop(id)
+	known := p.subscribed(rm, b)
+	if b.push != "" {
+		o.issued.takeBack(rm, b, kindPush)
 	}
-	if p.storePush(rm.ID, id, nil) {
-		p.engine.metrics.count("push_ended")
+	if p.storePush == nil || !here && !known {
+		return true
 	}
-	if rm.counters.pushes.Add(-1) < 0 { // it began at another edge
-		rm.counters.pushes.Store(0)
+	if !p.storePush(rm.ID, id, clientaddr.Prefix(o.Client), nil) {
+		return false
 	}
+	p.engine.metrics.count("push_ended")
+	return true
 }
 
 // pushAge is how long a subscription lasts, in seconds.
