@@ -9,8 +9,8 @@ import (
 )
 
 // Custom parses the operator's page. A text with markup is a complete page: a Mustache template with Cloudflare's
-// variable names and ours. A text without markup is CSS that brands the built-in page. The error lists everything
-// wrong with it.
+// variable names and ours. A text without markup is CSS that brands the built-in page. The error lists what is
+// wrong with it, of a style sheet the first ten faults.
 func Custom(text []byte) (*Page, error) {
 	if len(text) > MaxPage {
 		return nil, fmt.Errorf("waiting page: must be at most %d bytes, got %d", MaxPage, len(text))
@@ -41,6 +41,9 @@ func checkStyle(s string) error {
 	var open []byte
 	line, rules := 1, false
 	fault := func(format string, args ...any) {
+		if len(errs) == 10 {
+			return
+		}
 		errs = append(errs, fmt.Errorf("line %d: "+format, append([]any{line}, args...)...))
 	}
 	closes := map[byte]byte{'}': '{', ')': '(', ']': '['}

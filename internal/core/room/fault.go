@@ -13,6 +13,7 @@ type Fault struct {
 	Name  string // the room's or host's name, "" for none
 	Field string // "total_active_users", "additional_routes[1].path"
 	Rule  string // "must be 1 to 2147483647, got 0"
+	More  int    // faults that are not in the list; only its last one has them
 }
 
 // String returns the fault on one line, such as

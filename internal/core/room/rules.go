@@ -1,7 +1,6 @@
 package room
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -64,7 +63,7 @@ func checkRules(s *Settings, add func(field, rule string)) {
 		if r.Expression == "" {
 			add(field("expression"), "is required")
 		} else if _, err := rules.Compile(r.Expression, rules.Sources{Unknown: true}); err != nil {
-			add(field("expression"), ruleFaults(err))
+			add(field("expression"), fmt.Sprintf("is wrong: %v", err))
 		}
 		if len(r.Description) > MaxDescription || !match.Readable(r.Description) {
 			add(field("description"),
@@ -74,13 +73,4 @@ func checkRules(s *Settings, add func(field, rule string)) {
 			add(field("version"), fmt.Sprintf("must be at least 1, got %d", r.Version))
 		}
 	}
-}
-
-// ruleFaults returns the first faults of an expression.
-func ruleFaults(err error) string {
-	var fs rules.Faults
-	if errors.As(err, &fs) && len(fs) > 10 {
-		return fmt.Sprintf("is wrong: %v; and %d more", fs[:10], len(fs)-10)
-	}
-	return fmt.Sprintf("is wrong: %v", err)
 }

@@ -22,6 +22,9 @@ func Suggest(key string, known []string) string {
 	best, most := "", 1+len(key)/6 // edits that still count as a slip
 	plain := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "_")) }
 	for _, k := range known {
+		if max(len(k)-len(key), len(key)-len(k)) > most {
+			continue
+		}
 		if d := distance(plain(key), plain(k)); d <= most {
 			best, most = k, d-1
 		}

@@ -72,13 +72,17 @@ type Fault struct {
 
 func (f Fault) String() string { return fmt.Sprintf("character %d: %s", f.At, f.Reason) }
 
-// Faults are all errors in an expression, in order.
+// Faults are all errors in an expression, in order. The text names the first ten.
 type Faults []Fault
 
 func (fs Faults) Error() string {
-	lines := make([]string, len(fs))
-	for i, f := range fs {
-		lines[i] = f.String()
+	const most = 10
+	lines := make([]string, min(len(fs), most))
+	for i := range lines {
+		lines[i] = fs[i].String()
+	}
+	if n := len(fs) - len(lines); n > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(lines, "; ")
 }

@@ -26,6 +26,8 @@ import (
 // API serves operations in the process: a [control.Server].
 type API interface {
 	Call(ctx context.Context, who control.Principal, remote, method, path string, body, result any) error
+	Turn(w http.ResponseWriter, r *http.Request, who control.Principal, most int64) (
+		turned *http.Request, end func(), err error)
 }
 
 // Options are the parts of a console.
@@ -61,6 +63,14 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // maxForm bounds a form: the largest waiting page, escaped.
 const maxForm = 6 << 20
+
+// mostOf bounds the body of a request. Go bounds the parts of a multipart form; other forms are small.
+func mostOf(r *http.Request) int64 {
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") {
+		return maxForm
+	}
+	return 64 << 10
+}
 
 // New returns a console.
 func New(o Options) *Console {
@@ -172,9 +182,17 @@ func (c *Console) signedIn(serve func(*request) error) http.Handler {
 			http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		q := &request{Request: r, w: w, c: c, who: who, now: time.Now(), exact: r.Method != http.MethodGet}
-		err := q.takeForm()
+		var err error
+		if q.exact { // pages read by several calls, each in its turn
+			var end func()
+			if q.Request, end, err = c.API.Turn(w, r, who, mostOf(r)); end != nil {
+				defer end()
+			}
+		}
+		if err == nil {
+			err = q.takeForm()
+		}
 		if err == nil {
 			err = serve(q)
 		}

@@ -92,16 +92,16 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	var f faults
 	m := f.object("", q.body, "rooms_yaml", "pages", "prune", "dry_run")
-	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
+	text, _ := f.longText("/rooms_yaml", m["rooms_yaml"], roomfile.MaxBytes)
 	dry, _ := f.flag("/dry_run", m["dry_run"])
 	prune, _ := f.flag("/prune", m["prune"])
 	pages := map[string]string{}
 	if v := m["pages"]; !null(v) {
 		for name, content := range f.members("/pages", v) {
-			pages[name], _ = f.text("/pages/"+name, content)
+			pages[name], _ = f.longText("/pages/"+name, content, room.MaxPageBytes)
 		}
 	}
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	doc, err := roomfile.Parse([]byte(text))
@@ -109,7 +109,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	files := pagesOf(doc.Rooms, pages, &f)
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	var changes []api.AppliedChange
@@ -157,7 +157,11 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 func (f *faults) inFile(err error) bool {
 	list, ok := asFaults(err)
 	for _, r := range list {
-		f.add("/rooms_yaml", "%s", r.Error())
+		if r.More > 0 {
+			f.n += r.More
+		} else if !f.full() {
+			f.add("/rooms_yaml", "%s", r.Error())
+		}
 	}
 	return ok
 }

@@ -57,7 +57,7 @@ func (s *auditService) list(ctx context.Context, q *request) (any, error) {
 	wanted, filtered := readAuditFilter(&f, q, state)
 	start := q.number(&f, "from", 0, 0, math.MaxInt)
 	before := q.number(&f, "before", math.MaxInt, 1, math.MaxInt)
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	var got []wire.AuditEntry

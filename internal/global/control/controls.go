@@ -240,7 +240,7 @@ func applyControls(control *room.Control, body json.RawMessage, by string, now i
 		rate, _ := f.whole("/limits/new_users_per_minute", p["new_users_per_minute"])
 		control.Limits = &room.Limits{Mark: mark, TotalActiveUsers: total, NewUsersPerMinute: rate}
 	}
-	if len(f) == 0 {
+	if f.n == 0 {
 		for _, err := range control.Check() {
 			field, _, _ := strings.Cut(err.Error(), " ")
 			f.add("/"+strings.ReplaceAll(field, ".", "/"), "%v", err)

@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path"
@@ -13,6 +14,7 @@ import (
 
 // envelope is common to all answers.
 type envelope struct {
+	turns *turns
 	count func(operation string, status int) // may be nil
 	log   *slog.Logger
 }
@@ -62,7 +64,7 @@ func (e *envelope) answer(w http.ResponseWriter, r *http.Request, o *operation) 
 	if ok {
 		c.operation = o.id
 	}
-	result, err := o.call(r)
+	result, err := o.call(w, r, e.turns)
 	if err != nil {
 		e.fail(w, err)
 		return
@@ -105,6 +107,9 @@ func (e *envelope) fail(w http.ResponseWriter, err error) {
 	r := explain(err)
 	if r.Status == http.StatusServiceUnavailable {
 		e.log.Warn("control: not answered", slog.Any("error", err))
+		w.Header().Set("Retry-After", "1")
+	}
+	if errors.As(err, new(*busyError)) {
 		w.Header().Set("Retry-After", "1")
 	}
 	e.write(w, r.Status, api.Failure{Errors: r.Notes, Messages: []api.Note{}})

@@ -162,7 +162,7 @@ func (s *eventService) change(
 			g.event.Changed = s.now().UnixMilli()
 			settings.Events = append(settings.Events, g.event)
 			g.judge(&settings)
-			if s.draws.judge(g, old); len(g.faults) > 0 {
+			if s.draws.judge(g, old); g.faults.n > 0 {
 				return g.faults.err()
 			}
 			if len(g.page) > 0 {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,22 +11,53 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/strictjson"
 	"vestibule/internal/global/control/api"
 )
 
-// faults collects all faults of a body, each with its JSON pointer.
-type faults []api.Note
+// faults counts the faults of a body, and names the first ones with their JSON pointers.
+type faults struct {
+	n      int // of all
+	notes  []api.Note
+	listed bool // a fault lists the known keys
+}
+
+// Bounds of what an answer says.
+const (
+	maxNamed   = 10   // faults
+	maxPointer = 200  // bytes
+	maxMessage = 4096 // bytes: the keys of a room take 2,000
+)
+
+// full counts a fault that is not named. It returns false if there is space to name it.
+func (f *faults) full() bool {
+	if len(f.notes) < maxNamed {
+		return false
+	}
+	f.n++
+	return true
+}
 
 func (f *faults) add(pointer, format string, args ...any) {
-	*f = append(*f, noteAt(pointer, codeInvalid, fmt.Sprintf(format, args...)+": invalid data"))
+	if f.full() {
+		return
+	}
+	f.n++
+	text := cut(fmt.Sprintf(format, args...), maxMessage) + ": invalid data"
+	f.notes = append(f.notes, noteAt(cut(pointer, maxPointer), codeInvalid, text))
 }
 
 // err returns the refusal of a request with these faults, nil for none.
-func (f faults) err() error {
-	if len(f) == 0 {
+func (f *faults) err() error {
+	if f.n == 0 {
 		return nil
 	}
-	return &RefusalError{http.StatusBadRequest, f}
+	notes := slices.Clip(f.notes)
+	if f.n > len(notes) {
+		text := fmt.Sprintf("there are %d faults, the first %d are named: invalid data", f.n, len(notes))
+		notes = append(notes, api.Note{Code: codeInvalid, Message: text})
+	}
+	return &RefusalError{http.StatusBadRequest, notes}
 }
 
 // noteAt returns a note about the place in a body that a JSON pointer names.
@@ -44,7 +74,7 @@ func noteAt(pointer string, code int, text string) api.Note {
 func (f *faults) object(pointer string, data json.RawMessage, keys ...string) map[string]json.RawMessage {
 	m := f.members(pointer, data)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if slices.Contains(keys, key) {
+		if slices.Contains(keys, key) || f.full() {
 			continue
 		}
 		known := make([]string, len(keys))
@@ -58,24 +88,14 @@ func (f *faults) object(pointer string, data json.RawMessage, keys ...string) ma
 
 // members reads a JSON object with any keys. A key that is given twice is a fault.
 func (f *faults) members(pointer string, data json.RawMessage) map[string]json.RawMessage {
-	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	all, ok := strictjson.Members(data)
+	if !ok {
 		f.add(pointer, "%s must be an object", cmpName(pointer))
 		return nil
 	}
 	m := map[string]json.RawMessage{}
-	for d.More() {
-		t, err := d.Token()
-		key, _ := t.(string)
-		var v json.RawMessage
-		if err == nil {
-			err = d.Decode(&v)
-		}
-		if err != nil { // not of a valid document
-			f.add(pointer, "%s must be an object", cmpName(pointer))
-			return nil
-		}
-		if _, twice := m[key]; twice {
+	for key, v := range all {
+		if _, twice := m[key]; twice && !f.full() {
 			f.add(pointer+"/"+key, "%s is given twice", short(cmpName(pointer+"/"+key)))
 		}
 		m[key] = v
@@ -93,13 +113,25 @@ func cmpName(pointer string) string {
 
 func null(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
 
+// maxText bounds a text, except waiting pages and rooms files: an expression of the longest characters fits.
+const maxText = 16 << 10
+
 // text reads a string; null is "".
 func (f *faults) text(pointer string, v json.RawMessage) (s string, ok bool) {
+	return f.longText(pointer, v, maxText)
+}
+
+// longText reads a string of at most so many bytes; null is "".
+func (f *faults) longText(pointer string, v json.RawMessage, most int) (s string, ok bool) {
 	if null(v) {
 		return "", true
 	}
 	if err := json.Unmarshal(v, &s); err != nil {
 		f.add(pointer, "%s must be a string", cmpName(pointer))
+		return "", false
+	}
+	if len(s) > most {
+		f.add(pointer, "%s must be at most %d bytes, got %d", cmpName(pointer), most, len(s))
 		return "", false
 	}
 	return s, true
@@ -175,8 +207,11 @@ var readOnly = map[string]bool{
 	"/rule_id": true, ownPrefix + "revision": true, ownPrefix + "identity": true,
 }
 
-// unknown adds the fault of a key that does not exist, with the one that was probably meant, or with all.
+// unknown adds the fault of a key that does not exist, with the one that was probably meant, or once with all.
 func (f *faults) unknown(at, kind string, keys []string) {
+	if f.full() {
+		return
+	}
 	name := cmpName(at)
 	if meant := meantKeys(name, keys); len(meant) > 0 {
 		f.add(at, "%s: no such %s, did you mean %s?", short(name), kind, strings.Join(meant, " or "))
@@ -186,6 +221,11 @@ func (f *faults) unknown(at, kind string, keys []string) {
 		f.add(at, "%s: no such %s: this request takes none", short(name), kind)
 		return
 	}
+	if f.listed {
+		f.add(at, "%s: no such %s", short(name), kind)
+		return
+	}
+	f.listed = true
 	f.add(at, "%s: no such %s, there are %s", short(name), kind, strings.Join(keys, ", "))
 }
 
@@ -218,9 +258,12 @@ func meantKeys(name string, keys []string) []string {
 }
 
 // short truncates a text for a message.
-func short(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
+func short(s string) string { return cut(s, 60) }
+
+// cut truncates a text to at most so many bytes.
+func cut(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

@@ -57,7 +57,7 @@ func eventFields() map[string]*field {
 
 // other checks a value that is no setting. An unknown key is a fault.
 func (f *faults) other(at string, settings map[string]*field) {
-	if readOnly[at] {
+	if readOnly[at] || f.full() {
 		return
 	}
 	f.unknown(at, "setting", keysOf(settings))
@@ -88,6 +88,9 @@ func keysOf(settings map[string]*field) []string {
 
 // rule adds a fault of the room rules.
 func (f *faults) rule(r room.Fault, originGiven bool) {
+	if f.full() {
+		return
+	}
 	key, rest, _ := strings.Cut(strings.NewReplacer("[", "/", "]", "", ".", "/").Replace(r.Field), "/")
 	pointer := strings.TrimSuffix(place(key)+"/"+rest, "/")
 	if key == "origin" && !originGiven {

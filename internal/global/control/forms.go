@@ -94,7 +94,7 @@ func readMinutes(g *given, f *field, v json.RawMessage) bool {
 func minutes(d time.Duration) int { return int((d + time.Minute - 1) / time.Minute) }
 
 func readPage(g *given, _ *field, v json.RawMessage) bool {
-	text, ok := g.faults.text("/custom_page_html", v)
+	text, ok := g.faults.longText("/custom_page_html", v, room.MaxPageBytes)
 	if !ok || text == "" {
 		g.settings.WaitingPage = ""
 		return ok

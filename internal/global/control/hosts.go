@@ -28,7 +28,7 @@ func (s *hostService) list(ctx context.Context, _ *request) (any, error) {
 func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
 	site, _ := f.text("/origin", f.object("", q.body, "origin")["origin"])
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	entry := room.Document{Hosts: []room.Host{{Name: q.PathValue("host"), Origin: site}}}.WithDefaults().Hosts[0]

@@ -43,7 +43,7 @@ func (s *memberService) put(ctx context.Context, q *request) (any, error) {
 			f.add("/state", "state must be active or draining, got %q", short(state))
 		}
 	}
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	return s.change(ctx, q, state, change)
@@ -108,7 +108,7 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 			f.add("/instance", "instance must be a whole number above zero, got %q", short(instance))
 		}
 	}
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	all, err := s.members.View(ctx) // without it the regional answers, or nobody

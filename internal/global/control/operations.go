@@ -19,7 +19,7 @@ type operation struct {
 }
 
 // call authorizes a request, reads its body and serves it.
-func (o *operation) call(r *http.Request) (any, error) {
+func (o *operation) call(w http.ResponseWriter, r *http.Request, t *turns) (any, error) {
 	who := principal(r.Context())
 	if !who.Role.May(o.needs) {
 		return nil, refusef(http.StatusForbidden, codeForbidden,
@@ -32,9 +32,17 @@ func (o *operation) call(r *http.Request) (any, error) {
 		return nil, refusef(http.StatusForbidden, codeForbidden,
 			"Not allowed: this concerns all rooms, and you have some of them")
 	}
-	q := &request{Request: r}
+	turn, err := t.take(r.Context(), who.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	within, cancel := context.WithTimeout(r.Context(), answerWithin)
+	defer cancel()
+	r = r.WithContext(within)
+	q := &request{Request: r, w: w, turn: turn}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
-		if err := q.read(); err != nil {
+		if err := q.read(o.bounds()); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/page"
 	"vestibule/internal/page/checkpage"
 )
@@ -65,7 +66,7 @@ type previewHost struct{}
 
 func (p *previews) create(ctx context.Context, q *request) (any, error) {
 	var f faults
-	text, ok := f.text("/custom_html", f.object("", q.body, "custom_html")["custom_html"])
+	text, ok := f.longText("/custom_html", f.object("", q.body, "custom_html")["custom_html"], room.MaxPageBytes)
 	shown := page.Builtin()
 	if ok && text != "" {
 		_, err := checkpage.Check([]byte(text))
@@ -76,7 +77,7 @@ func (p *previews) create(ctx context.Context, q *request) (any, error) {
 			f.add("/custom_html", "custom_html: %v", err)
 		}
 	}
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	id := strings.ToLower(rand.Text())

@@ -33,7 +33,11 @@ func noRoute(r *http.Request) *RefusalError {
 	return refusef(http.StatusNotFound, codeNoRoute, "No route for the URI: %s %s", r.Method, short(r.URL.Path))
 }
 
-func badBody(err error) *RefusalError {
+// badBody returns the refusal of a body that cannot be read, nil for nil.
+func badBody(err error) error {
+	if err == nil {
+		return nil
+	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data",
 			large.Limit)
@@ -59,6 +63,9 @@ var errNotFound = refusef(http.StatusNotFound, codeNotFound, "Object not found."
 func explain(err error) *RefusalError {
 	if r, ok := errors.AsType[*RefusalError](err); ok {
 		return r
+	}
+	if busy, ok := errors.AsType[*busyError](err); ok {
+		return refusef(http.StatusTooManyRequests, codeNotNow, "%v: nothing was changed: try again", busy)
 	}
 	if file, ok := errors.AsType[*roomstore.FromFileError](err); ok { // not 409: the hosted product's clients would retry
 		return refusef(http.StatusBadRequest, codeFromFile, "%v", file)

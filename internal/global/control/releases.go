@@ -47,7 +47,7 @@ func readRelease(ctx context.Context, q *request) (want room.Release, replace bo
 	want.Reason, _ = f.text("/reason", m["reason"])
 	replace, _ = f.flag("/replace", m["replace"])
 	want.Key = q.Header.Get("Idempotency-Key")
-	if len(f) == 0 {
+	if f.n == 0 {
 		check := room.Control{Pause: &room.Pause{Mark: room.Mark{Since: 1}, Release: &want}}
 		want.ID = 1
 		for _, err := range check.Check() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"vestibule/internal/global/control/api"
 )
@@ -13,6 +14,8 @@ import (
 // request is the request of an operation.
 type request struct {
 	*http.Request
+	w    http.ResponseWriter
+	turn *Turn
 	body json.RawMessage // nil for none
 }
 
@@ -36,20 +39,49 @@ func (q *request) match(revision uint64, what string) error {
 // etag returns the entity tag of a revision.
 func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }
 
-// read reads the body: one JSON value or none.
-func (q *request) read() error {
-	data, err := io.ReadAll(q.Body)
+// read reads the body: one JSON value or none, within the bounds of the operation.
+func (q *request) read(b *bodyBounds) error {
+	data, err := q.take(b.bytes)
 	if err != nil {
-		return badBody(err)
+		return err
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return badBody(at(data, err))
+	if err := b.Check(data); err != nil {
+		return badBody(err)
+	}
+	if !json.Valid(data) {
+		return badBody(at(data, json.Unmarshal(data, new(json.RawMessage))))
 	}
 	q.body = data
 	return nil
+}
+
+// take returns the bytes of the body, at most so many. Those of a large one wait for their turn.
+func (q *request) take(most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(q.Body, smallBody+1))
+	if err != nil || len(data) <= smallBody {
+		return data, badBody(err)
+	}
+	if most > smallBody {
+		if err := q.turn.large(q.Context()); err != nil {
+			return nil, err
+		}
+		_ = http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(largeWithin)) // none for a body in memory
+		var all bytes.Buffer
+		all.Grow(int(max(0, min(q.ContentLength, most))) + bytes.MinRead)
+		all.Write(data)
+		_, err := all.ReadFrom(io.LimitReader(q.Body, most+1-int64(len(data))))
+		if err != nil || int64(all.Len()) <= most {
+			return all.Bytes(), badBody(err)
+		}
+	}
+	// A client may read the answer only once it has sent the body.
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(q.w, q.Body, maxApply)); err != nil {
+		return nil, badBody(err)
+	}
+	return nil, badBody(&http.MaxBytesError{Limit: most})
 }
 
 // empty returns the refusal of a request that has a body with fields, for operations that take none.
@@ -112,7 +144,7 @@ func (q *request) page(total int) (from, to int, info api.ResultInfo, err error)
 	info = api.ResultInfo{
 		Page: q.number(&f, "page", 1, 1, most), PerPage: q.number(&f, "per_page", perPage, 1, maxPerPage), TotalCount: total,
 	}
-	if len(f) > 0 {
+	if f.n > 0 {
 		return 0, 0, info, f.err()
 	}
 	info.TotalPages = (total + info.PerPage - 1) / info.PerPage

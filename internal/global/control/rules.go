@@ -126,7 +126,7 @@ func (s *ruleService) change(ctx context.Context, q *request, edit func(*ruleEdi
 				e.faults.add(e.at(i)+"/"+key, "%s %s", key, f.Rule)
 			}
 		}
-		if len(e.faults) > 0 {
+		if e.faults.n > 0 {
 			return e.faults.err()
 		}
 		return d.Replace(r.Name, settings)

@@ -15,7 +15,7 @@ type Server struct {
 
 // New returns a server.
 func New(o Options) *Server {
-	return serve(newServices(o), &envelope{o.Count, o.Log})
+	return serve(newServices(o), &envelope{newTurns(), o.Count, o.Log})
 }
 
 // serve returns a server of services.

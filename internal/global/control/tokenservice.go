@@ -134,7 +134,7 @@ func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	name := f.name(m["name"])
 	role, rooms := f.role(m["role"]), s.rooms.rooms(ctx, &f, m["rooms"])
 	expires := s.readExpiry(&f, m["expires_on"])
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	all, err := s.tokens.docs.List(ctx, tokenKeys+"*")

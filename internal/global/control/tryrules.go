@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"unicode/utf8"
 
 	"vestibule/internal/core/room/match"
 	"vestibule/internal/core/rules"
@@ -44,8 +45,11 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 	if agent != "" {
 		req.Headers = []rules.Header{{Name: "User-Agent", Value: agent}}
 	}
+	if n := utf8.RuneCountInString(expression); n > rules.MaxExpression {
+		f.add("/expression", "expression must be at most %d characters, got %d", rules.MaxExpression, n)
+	}
 	req.Paths, req.Query = readingsOf(path)
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	out := api.TriedRules{Rules: []api.TriedRule{}}

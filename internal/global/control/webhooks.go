@@ -206,7 +206,7 @@ func (s *webhookService) read(
 		s.readEnabled(&f, data, w)
 	}
 	rotate, _ := f.flag("/rotate_secret", m["rotate_secret"])
-	if len(f) > 0 {
+	if f.n > 0 {
 		return "", f.err()
 	}
 	if !rotate && !create {

@@ -48,7 +48,7 @@ func (s *zoneService) put(ctx context.Context, q *request) (any, error) {
 	if v, ok := given[key]; ok || q.Method == "PUT" {
 		after.CrawlerBypass, _ = f.flag("/"+key, v)
 	}
-	if len(f) > 0 {
+	if f.n > 0 {
 		return nil, f.err()
 	}
 	out := tagged{result: after}

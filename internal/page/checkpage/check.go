@@ -15,6 +15,9 @@ import (
 
 // Check returns the fault of a page, or nil, and warnings by line about parts that will probably not work.
 func Check(text []byte) (doubts []string, err error) {
+	if n := strings.Count(string(text), "{{") + len(script.FindAllIndex(text, maxTags+1)); n > maxTags {
+		return nil, fmt.Errorf("waiting page: must have at most %d template tags and scripts, got more", maxTags)
+	}
 	custom, err := page.Custom(text)
 	if err != nil {
 		return nil, err
@@ -40,7 +43,14 @@ func Check(text []byte) (doubts []string, err error) {
 	return append(custom.Doubts(), blocked(string(text))...), nil
 }
 
+// Bounds of a page: each tag is rendered for every sample, by both renderers.
+const (
+	maxTags   = 5000
+	maxDoubts = 100 // of one kind
+)
+
 var (
+	script    = regexp.MustCompile(`(?i)<script`)
 	handler   = regexp.MustCompile(`(?i)<[a-z][^<>]*?[\s"'/](on[a-z]+)\s*=`)
 	scriptURL = regexp.MustCompile(`(?i)<[a-z][^<>]*?\s(?:href|src|action|formaction)\s*=\s*["']?\s*javascript:`)
 	plainLoad = regexp.MustCompile(`(?i)<(?:script|img|link|iframe|video|audio|source)\s[^<>]*?(?:href|src)\s*=\s*["']?\s*(http://[^\s"'<>]+)`)
@@ -52,15 +62,15 @@ func blocked(text string) (doubts []string) {
 		line := 1 + strings.Count(text[:at], "\n")
 		doubts = append(doubts, fmt.Sprintf("line %d: %s", line, fmt.Sprintf(format, args...)))
 	}
-	for _, m := range handler.FindAllStringSubmatchIndex(text, -1) {
+	for _, m := range handler.FindAllStringSubmatchIndex(text, maxDoubts) {
 		say(m[2],
 			"%s does not run: the policy of the page takes no scripts in attributes; use addEventListener in a script element",
 			strings.ToLower(text[m[2]:m[3]]))
 	}
-	for _, m := range scriptURL.FindAllStringIndex(text, -1) {
+	for _, m := range scriptURL.FindAllStringIndex(text, maxDoubts) {
 		say(m[1], "javascript: does not run: the policy of the page takes scripts in script elements only")
 	}
-	for _, m := range plainLoad.FindAllStringSubmatchIndex(text, -1) {
+	for _, m := range plainLoad.FindAllStringSubmatchIndex(text, maxDoubts) {
 		say(m[2], "%s is not loaded: the policy of the page takes https: only", text[m[2]:m[3]])
 	}
 	return doubts

@@ -2,7 +2,7 @@
 //
 // [Parse] is strict, because the file decides about access to a site: a misspelt, repeated or mistyped key is a
 // fault, and so is every violated rule of package room. All faults are reported at once, in the order of the file,
-// with their lines. Parse works on the nodes of the YAML tree, not on structs, since only the nodes have lines.
+// with their lines; of more than a thousand the number. Parse works on the nodes of the YAML tree, not on structs, since only the nodes have lines.
 //
 // The file is self-contained: anchors may stand for single values only, and there are no includes, templates or
 // environment variables.
@@ -30,6 +30,16 @@ import (
 // MaxBytes is the maximum size of a file.
 const MaxBytes = 16 << 20
 
+// maxMarks bounds what begins values in YAML, before they take hundreds of bytes each: 10,000 rooms of 20 lines fit.
+const maxMarks = 20 * room.MaxRooms
+
+func marks(data []byte) (n int) {
+	for _, mark := range []string{"\n", ",", "[", "{"} {
+		n += bytes.Count(data, []byte(mark))
+	}
+	return n
+}
+
 // Parse reads a file of rooms and fills in defaults. The error is of type [room.Faults], with lines. Without an
 // error, [room.NewSet] accepts the result. A file without rooms must say "rooms: []": an empty file is more often
 // an accident than intended.
@@ -37,6 +47,11 @@ func Parse(data []byte) (room.Document, error) {
 	if len(data) > MaxBytes {
 		return room.Document{}, room.Faults{{
 			Rule: fmt.Sprintf("the file must be at most %d bytes, got %d", MaxBytes, len(data)),
+		}}
+	}
+	if n := marks(data); n > maxMarks {
+		return room.Document{}, room.Faults{{
+			Rule: fmt.Sprintf("the file must have at most %d lines, commas and opening brackets together, got %d", maxMarks, n),
 		}}
 	}
 	root, fault := parseYAML(data)
@@ -50,6 +65,9 @@ func Parse(data []byte) (room.Document, error) {
 	}
 	if len(p.faults) > 0 {
 		slices.SortStableFunc(p.faults, func(a, b room.Fault) int { return a.Line - b.Line })
+		if p.more > 0 {
+			p.faults = append(p.faults, room.Fault{Rule: fmt.Sprintf("%d more faults", p.more), More: p.more})
+		}
 		return room.Document{}, p.faults
 	}
 	return doc, nil

@@ -372,3 +372,29 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Of many faults the first thousand are listed and the others counted, and a file that would take much memory is
+// refused before it is parsed.
+func TestManyFaults(t *testing.T) {
+	var keys strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&keys, "total_active_user%d: 1,", i)
+	}
+	for text, want := range map[string]string{
+		"rooms: [{" + keys.String() + "}]":                     "4004 more faults",
+		"rooms:\n" + strings.Repeat("- {}\n", 9000):            "44000 more faults",
+		"rooms:\n" + strings.Repeat("- {}\n", 300_000):         "the file must have at most 200000 lines",
+		"rooms: [" + strings.Repeat("a,", 300_000) + "]":       "the file must have at most 200000 lines",
+		"rooms: " + strings.Repeat("[", 300_000):               "the file must have at most 200000 lines",
+		"rooms: []\nhosts: [" + strings.Repeat("{},", 9) + "]": "",
+	} {
+		_, err := Parse([]byte(text))
+		var all room.Faults
+		errors.As(err, &all)
+		last := all[len(all)-1]
+		if len(all) > maxFaults+1 || strings.Count(err.Error(), "did you mean") > maxMeant ||
+			!strings.Contains(last.Rule, want) || (last.More > 0) != strings.HasPrefix(want, "4") {
+			t.Errorf("%.40s: %d faults, the last: %+v, want %q", text, len(all), last, want)
+		}
+	}
+}

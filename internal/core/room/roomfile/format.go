@@ -22,6 +22,9 @@ func Format(doc room.Document) ([]byte, error) {
 	if err := e.Encode(nodeOf(&doc)); err != nil {
 		return nil, err
 	}
+	if n := marks(b.Bytes()); n > maxMarks {
+		return nil, fmt.Errorf("the file would have %d lines, commas and opening brackets, at most %d can be read", n, maxMarks)
+	}
 	if b.Len() > MaxBytes {
 		return nil, fmt.Errorf("the file would have %d bytes, at most %d can be read", b.Len(), MaxBytes)
 	}

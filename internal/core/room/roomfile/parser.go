@@ -33,10 +33,30 @@ type parser struct {
 	lines  map[place]int     // lines of values, for the faults of package room
 	bad    map[place]bool    // has a fault already; further ones of package room are noise
 	names  map[string]string // item -> its name as written, valid or not
+	more   int               // faults beyond maxFaults
+	meant  int               // suggestions
+}
+
+// Bounds of what is said about a file.
+const (
+	maxFaults = 1000
+	maxMeant  = 10 // suggestions: each compares a key with all others
+)
+
+// full counts a fault that is not listed. It returns false if there is space to list it.
+func (p *parser) full() bool {
+	if len(p.faults) < maxFaults {
+		return false
+	}
+	p.more++
+	return true
 }
 
 func (p *parser) fault(line int, at place, rule string) {
 	p.bad[at] = true
+	if p.full() {
+		return
+	}
 	p.faults = append(p.faults, room.Fault{Line: line, Item: at.item, Name: p.names[at.item], Field: at.field, Rule: rule})
 }
 
@@ -55,6 +75,9 @@ func (p *parser) rule(f room.Fault) {
 			break
 		}
 		at = up
+	}
+	if p.full() {
+		return
 	}
 	if f.Line == 0 {
 		f.Line = 1
@@ -103,9 +126,11 @@ func (p *parser) mapping(n *yaml.Node, at place, object any) map[string]bool {
 		f := slices.IndexFunc(fields, func(f field) bool { return f.key == k.Value })
 		if f < 0 {
 			rule := "unknown key"
-			if s := room.Suggest(k.Value, keysOf(fields)); s != "" {
-				rule += fmt.Sprintf(", did you mean %q?", s)
-				meant = append(meant, s)
+			if p.meant++; p.meant <= maxMeant {
+				if s := room.Suggest(k.Value, keysOf(fields)); s != "" {
+					rule += fmt.Sprintf(", did you mean %q?", s)
+					meant = append(meant, s)
+				}
 			}
 			p.fault(k.Line, here, rule)
 			continue
