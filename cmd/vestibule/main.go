@@ -22,7 +22,20 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends a command that does not stop
-	os.Exit(run(ctx, byName(os.Args), os.Stdout, os.Stderr))
+	os.Exit(runLasting(ctx, byName(os.Args), os.Stdout, os.Stderr))
+}
+
+// longRunning are the commands that run until they are stopped: what reads their output can neither end nor block them.
+var longRunning = []string{"demo", "serve", "origin", "notify"}
+
+func runLasting(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && slices.Contains(longRunning, args[0]) {
+		out, errs := node.NewSink(stdout), node.NewSink(stderr)
+		defer out.Close()
+		defer errs.Close()
+		stdout, stderr = out, errs
+	}
+	return run(ctx, args, stdout, stderr)
 }
 
 // run executes a command line and returns the exit code.

@@ -114,7 +114,7 @@ type pages struct {
 func (p *pages) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.gatherer, promhttp.HandlerOpts{
-		Registry: p.reg, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
+		Registry: p.reg, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: maxScrapes,
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		p.writeJSON(w, http.StatusOK, map[string]bool{"alive": true})
@@ -230,12 +230,20 @@ func (d *Debug) Run(
 	return g.Wait()
 }
 
+// Bounds of what clients that do not read their answers keep in memory. Profiles take longer than scrapeWithin: package
+// pprof moves the deadline.
+const (
+	maxScrapes   = 16
+	scrapeWithin = 30 * time.Second
+)
+
 // serveUntil serves a listener in g until ended is closed.
 func serveUntil(
 	g *errgroup.Group, ended <-chan struct{}, l net.Listener, name string, handler http.Handler, log *slog.Logger,
 ) {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		Handler: RefuseForwarded(handler), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: scrapeWithin, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	g.Go(func() error {

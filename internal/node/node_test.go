@@ -164,7 +164,7 @@ func TestExitCodes(t *testing.T) {
 	} {
 		cfg := defaults()
 		got := Main("sample", &cfg, &cfg.Base, c.args, io.Discard, io.Discard,
-			func(context.Context, *slog.Logger) error { return c.run })
+			func(context.Context, io.Writer, *slog.Logger) error { return c.run })
 		if got != c.want {
 			t.Errorf("%v: exit %d, want %d", c.args, got, c.want)
 		}

@@ -36,7 +36,7 @@ var ErrTerminated = errors.New("terminated")
 // signal. It returns the exit code.
 func Main[C Config](
 	command string, cfg C, base *Base, args []string, stdout, stderr io.Writer,
-	run func(context.Context, *slog.Logger) error,
+	run func(ctx context.Context, stdout io.Writer, log *slog.Logger) error,
 ) int {
 	if slices.Contains(args, "--version") {
 		fmt.Fprintf(stdout, "%s %s\n", command, BuildVersion())
@@ -65,11 +65,14 @@ func Main[C Config](
 		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) // the exit code reports it too
 		return ExitOK
 	}
-	log := NewLogger(stderr, base.Log)
+	said, lines := NewSink(stdout), NewSink(stderr)
+	defer said.Close()
+	defer lines.Close()
+	log := NewLogger(lines, base.Log)
 	ctx, stop := untilSignal()
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends a process that does not stop
-	if err := run(ctx, log); err != nil {
+	if err := run(ctx, said, log); err != nil {
 		log.Error("stopped", slog.String("command", command), slog.Any("error", err))
 		return ExitError
 	}
@@ -174,13 +177,16 @@ func readBuild() build {
 	return b
 }
 
-// RegisterBuild registers the build information metric on reg.
+// RegisterBuild registers the metrics about the program itself on reg.
 func RegisterBuild(reg prometheus.Registerer) {
 	b := readBuild()
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "vestibule_build_info", Help: "Always 1; the labels identify the program.",
 	}, []string{"version", "commit", "go"})
-	reg.MustRegister(info)
+	reg.MustRegister(info, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "vestibule_log_lost_lines_total",
+		Help: "Lines of log and output that were dropped, because their reader had ended or stopped, or the disk was full.",
+	}, func() float64 { return float64(lostLines.Load()) }))
 	info.WithLabelValues(b.version, b.commit, b.goVersion).Set(1)
 }
 

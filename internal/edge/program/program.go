@@ -16,9 +16,8 @@ import (
 // Main runs the edge until a signal, and returns the exit code. args are the flags after the name of the program.
 func Main(args []string, stdout, stderr io.Writer) int {
 	cfg := edge.DefaultConfig()
-	return node.Main("edge", &cfg, &cfg.Base, args, stdout, stderr, func(ctx context.Context, log *slog.Logger) error {
-		return serve(ctx, cfg, stdout, log)
-	})
+	return node.Main("edge", &cfg, &cfg.Base, args, stdout, stderr,
+		func(ctx context.Context, said io.Writer, log *slog.Logger) error { return serve(ctx, cfg, said, log) })
 }
 
 func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Logger) error {

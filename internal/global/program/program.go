@@ -18,9 +18,8 @@ import (
 // Main runs the global until a signal, and returns the exit code. args are the flags after the name of the program.
 func Main(args []string, stdout, stderr io.Writer) int {
 	cfg := global.DefaultConfig()
-	return node.Main("global", &cfg, &cfg.Base, args, stdout, stderr, func(ctx context.Context, log *slog.Logger) error {
-		return serve(ctx, cfg, stdout, log)
-	})
+	return node.Main("global", &cfg, &cfg.Base, args, stdout, stderr,
+		func(ctx context.Context, said io.Writer, log *slog.Logger) error { return serve(ctx, cfg, said, log) })
 }
 
 func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.Logger) error {
