@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -42,25 +41,17 @@ func (s *Server) listen(sockets *node.Sockets, others []net.Addr) error {
 			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.listeners.close())
 		}
 	}
-	s.dials.Refuse(s.ownListeners(others))
+	own := slices.Clone(others)
+	for _, l := range s.listeners {
+		own = append(own, l.Addr())
+	}
+	s.dials.Refuse(own)
+	s.up.listens = node.Listens(own)
 	if left := sockets.Left(); len(left) > 0 {
 		return errors.Join(fmt.Errorf("LISTEN_FDS: a socket was passed for %s, which is none of listen, tls.listen and front_auth.listen: give the socket unit the addresses of the configuration",
 			strings.Join(left, ", ")), s.listeners.close())
 	}
 	return nil
-}
-
-// ownListeners returns the addresses of this edge that no site has: those of others, and of the listeners for visitors.
-func (s *Server) ownListeners(others []net.Addr) (own []netip.AddrPort) {
-	for _, l := range s.listeners {
-		others = append(others, l.Addr())
-	}
-	for _, addr := range others {
-		if a, ok := addr.(*net.TCPAddr); ok {
-			own = append(own, a.AddrPort())
-		}
-	}
-	return own
 }
 
 // listenerSet are the listeners of an edge.

@@ -17,6 +17,7 @@ import (
 // uplink is the edge's session with its regional: it sends reports and applies grants.
 type uplink struct {
 	certificates *node.CertificateEnds
+	listens      string // of this process, for operators' changes of sites
 
 	cfg      *Config
 	interval time.Duration // of reports without an answer
@@ -115,6 +116,7 @@ func (u *uplink) send(reports []wire.Report) {
 	for i := range reports {
 		if i == 0 {
 			reports[i].Build, reports[i].CertificateEnd = node.BuildVersion(), u.certificates.First()
+			reports[i].Listens = u.listens
 		}
 		err := u.bus.Publish(wire.ReportSubject(u.cfg.DataCenter, u.cfg.Name), wire.EncodeReport(&reports[i]))
 		result := node.Result(err)

@@ -46,11 +46,13 @@ type Options struct {
 
 	Certificates *node.CertificateEnds // nil for none
 
-	Sockets     *node.Sockets // passed to this process; nil for none
-	Own         []net.Addr    // other listeners of this process: no site
-	MaxFiles    int           // limit of open files, 0 to ask the system
-	EventsEvery time.Duration // interval of an event stream's messages, 0 for a second
-	Rand        rand.Source   // nil for one with a random seed
+	Sockets *node.Sockets // passed to this process; nil for none
+	Own     []net.Addr    // other listeners of this process: no site
+
+	Servers     func() []string // host:port of the NATS servers, which are no sites; nil for none
+	MaxFiles    int             // limit of open files, 0 to ask the system
+	EventsEvery time.Duration   // interval of an event stream's messages, 0 for a second
+	Rand        rand.Source     // nil for one with a random seed
 }
 
 // Server is one edge.
@@ -140,6 +142,7 @@ func New(o Options) (_ *Server, err error) {
 	s.gate.Engine.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	s.dials = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	s.dials.RefuseServers(o.Servers)
 	s.dials.Short = func(full bool) { s.conns.shed(wantSites, full) }
 	transport := origin.NewTransport(s.dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}

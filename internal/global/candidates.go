@@ -44,6 +44,7 @@ type centreReport struct {
 	stop   stop.Stop      // why nobody enters there
 
 	certificateEnd int64
+	listens        string // of the regional
 }
 
 // storeCentreReport stores the display part of a report. The caller holds the lock.
@@ -57,7 +58,7 @@ func (l *leadership) storeCentreReport(now fleettime.Mono, m *wire.Report) {
 		l.reports[m.From] = c
 	}
 	if m.Build != "" { // the first part of a report
-		c.build, c.stop, c.certificateEnd = m.Build, m.Stop, m.CertificateEnd
+		c.build, c.stop, c.certificateEnd, c.listens = m.Build, m.Stop, m.CertificateEnd, m.Listens
 	}
 	if m.TellsEdges {
 		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now
@@ -133,6 +134,29 @@ func (t *candidateState) certificateAlarm(now time.Time) string {
 type candidateState struct {
 	api.Candidate
 	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
+	Listens     []string         `json:"listens,omitempty"` // of this process; of a leader those of the fleet
+}
+
+// maxListens bounds the addresses in a message: 4,000 take 100 KB.
+const maxListens = 4000
+
+// listen adds addresses that a node reports.
+func (t *candidateState) listen(reported string) {
+	for _, at := range strings.Fields(reported) {
+		if len(t.Listens) < maxListens && len(at) <= 64 {
+			t.Listens = append(t.Listens, at)
+		}
+	}
+}
+
+// listens returns the addresses of all listeners that candidates know, for a minute after they were told.
+func (c *candidates) listens() (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.heard {
+		all = append(all, t.Listens...)
+	}
+	return all
 }
 
 // candidates holds the recently heard candidates and notifiers. It is safe for concurrent use.
@@ -185,6 +209,7 @@ func (s *Server) candidateState() candidateState {
 		len(alarms.Reasons)+len(alarms.Alarms))] {
 		t.Alarms = append(t.Alarms, strings.ToValidUTF8(text[:min(maxAlarmText, len(text))], ""))
 	}
+	t.Listens = slices.Clone(s.Listens())
 	s.addCentres(&t)
 	if text := t.certificateAlarm(now); text != "" {
 		t.Alarms = append(t.Alarms, text)
@@ -202,6 +227,12 @@ func (s *Server) addCentres(t *candidateState) {
 	}
 	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(l.term.N, 10), l.skew.Seconds()
 	now, edges := s.Clock.Now(), maxEdges
+	for _, r := range l.reports {
+		t.listen(r.listens)
+		for i := range r.edges {
+			t.listen(r.edges[i].Listens)
+		}
+	}
 	for _, d := range l.alloc.Centres(now) {
 		dc := api.DataCenter{
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Reporting, Adopted: d.Adopted,

@@ -57,7 +57,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	})
 	options := control.Options{
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
-		Link: c.access.Link, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view,
+		Link: c.access.Link, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view, Listens: s.candidates.listens,
 		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
 		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post, Refuses: s.poster.Refuses,
 	}
@@ -77,6 +77,8 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control.listen: %w", err)
 	}
+	at := l.Addr()
+	s.control.Store(&at)
 	c.handler = c.routes()
 	if c.listener = l; secure != nil {
 		c.listener, c.scheme = tls.NewListener(l, secure), "https"
@@ -145,7 +147,7 @@ func (c *Control) Token(ctx context.Context) (string, error) {
 // run serves the API until ctx ends.
 func (c *Control) run(ctx context.Context) error {
 	server := &http.Server{
-		Handler: c.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		Handler: node.RefuseForwarded(c.handler), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(c.s.log.Handler(), slog.LevelDebug),
 	}
 	server.RegisterOnShutdown(c.end)

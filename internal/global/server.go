@@ -13,6 +13,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +51,9 @@ type Options struct {
 
 	Certificates *node.CertificateEnds // nil for none
 
+	Listeners []net.Addr      // of this process, but that of the API
+	Servers   func() []string // host:port of the NATS servers; nil for none
+
 	Reg prometheus.Registerer
 	Log *slog.Logger
 }
@@ -73,6 +79,7 @@ type Server struct {
 	numbers    numbers                        // of all rooms, for the API
 	expiry     atomic.Pointer[control.Expiry] // of the token that ends next; nil for none
 	candidates candidates                     // shown by the API
+	control    atomic.Pointer[net.Addr]       // the listener of the API, nil for none
 }
 
 // newestRooms returns the newest version of the rooms that a node is known to have.
@@ -102,6 +109,19 @@ func (s *Server) tell(subject string, message any) {
 	if err != nil && !errors.Is(err, wire.ErrDown) {
 		s.log.Warn("message not published", slog.String("subject", subject), slog.Any("error", err))
 	}
+}
+
+// Listens returns the addresses of the listeners of this process and of its NATS servers.
+func (s *Server) Listens() []string {
+	own := s.Listeners
+	if at := s.control.Load(); at != nil {
+		own = append(slices.Clone(own), *at)
+	}
+	all := strings.Fields(node.Listens(own))
+	if s.Servers != nil {
+		all = append(all, s.Servers()...)
+	}
+	return all
 }
 
 // Status is the state of a candidate for global, for /status.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"vestibule/internal/core/room"
 )
 
 // ErrPrivate means that a URL leads to an address that is not public.
@@ -26,8 +28,10 @@ type Outbound struct {
 	Roots     *x509.CertPool // nil for the system's
 }
 
-// Allows reports whether clients connect to an address.
-func (o *Outbound) Allows(a netip.Addr) bool { return Public(a) || within(a, o.Networks) }
+// Allows reports whether clients connect to an address: never to one that no site may have.
+func (o *Outbound) Allows(a netip.Addr) bool {
+	return !room.RefusedAddr(a) && (Public(a) || within(a, o.Networks))
+}
 
 // Client returns a client that connects to allowed addresses only, checked after a name is resolved, and that follows
 // no redirect.

@@ -198,7 +198,7 @@ func (l *leadership) observe(m *wire.Report) {
 	l.agg.Observe(l.s.Clock.Now(), *m)
 	l.edgeNews = l.edgeNews || len(m.Rooms) > 0
 	if m.Build != "" && len(l.shown) < maxShown {
-		l.shown[m.Instance] = wire.EdgeStatus{Build: m.Build, CertificateEnd: m.CertificateEnd}
+		l.shown[m.Instance] = wire.EdgeStatus{Build: m.Build, CertificateEnd: m.CertificateEnd, Listens: m.Listens}
 	}
 	if e := l.agg.Edges(); e.Unknown != l.unknown {
 		l.s.metrics.unknownEdges.Add(float64(e.Unknown - l.unknown))
@@ -267,7 +267,7 @@ func (l *leadership) pump(store *storer) time.Duration {
 		l.edgeNews, l.reported = false, now
 	}
 	if len(reports) > 0 {
-		reports[0].CertificateEnd = l.s.Certificates.First()
+		reports[0].CertificateEnd, reports[0].Listens = l.s.Certificates.First(), l.s.Listens
 		l.addEdgeStates(now, &reports[0])
 	}
 	if d, ok := l.agg.Unsaved(); ok {

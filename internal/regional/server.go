@@ -38,6 +38,7 @@ type Options struct {
 	Clock    *node.Clock // the clock of Lease
 
 	Certificates *node.CertificateEnds // nil for none
+	Listens      string                // addresses of this process's listeners, separated by blanks
 
 	Reg prometheus.Registerer
 	Log *slog.Logger

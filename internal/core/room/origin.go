@@ -15,17 +15,17 @@ import (
 // each address that the name of an origin resolves to.
 func RefusedAddr(a netip.Addr) bool {
 	outer := a.WithZone("")
-	a = inner(a)
+	a = Unwrap(a)
 	return !a.IsValid() || outer.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() ||
 		thisNet.Contains(a) || a == broadcast || slices.Contains(metadata, a)
 }
 
 // LoopbackAddr reports whether a is an address of the machine itself, also when wrapped in IPv6.
-func LoopbackAddr(a netip.Addr) bool { return inner(a).IsLoopback() }
+func LoopbackAddr(a netip.Addr) bool { return Unwrap(a).IsLoopback() }
 
-// inner returns the IPv4 address that an IPv6 address stands for: mapped, compatible, translated or tunnelled; a itself
+// Unwrap returns the IPv4 address that an IPv6 address stands for: mapped, compatible, translated or tunnelled; a itself
 // if there is none.
-func inner(a netip.Addr) netip.Addr {
+func Unwrap(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	if !a.Is6() {
 		return a

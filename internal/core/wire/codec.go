@@ -101,6 +101,7 @@ var reportFields = pb.Message[Report]{
 	pb.Bool(41, func(m *Report) *bool { return &m.Settles }),
 	pb.Int(42, func(m *Report) *int64 { return &m.CertificateEnd }),
 	pb.Int(43, func(m *Report) *Forms { return &m.Reads }),
+	pb.String(44, func(m *Report) *string { return &m.Listens }),
 }
 
 var termFields = pb.Message[Term]{
@@ -115,6 +116,7 @@ var edgeFields = pb.Message[EdgeStatus]{
 	millis(4, func(e *EdgeStatus) *time.Duration { return &e.Heard }),
 	millis(5, func(e *EdgeStatus) *time.Duration { return &e.Lease }),
 	pb.Int(6, func(e *EdgeStatus) *int64 { return &e.CertificateEnd }),
+	pb.String(7, func(e *EdgeStatus) *string { return &e.Listens }),
 }
 
 // stopFields encode a stop for display. A reason of a newer build stays one that this build cannot name.

@@ -45,10 +45,10 @@ var goldenReport = Report{
 		Edge: "edge-2", Instance: 1<<63 + 5, Ended: true,
 	},
 	Edges: []EdgeStatus{
-		{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond, 1800000000},
-		{"edge-2", "", "awaiting", time.Hour, 0, 0},
+		{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond, 1800000000, "10.0.0.7:8080 10.0.0.7:8443"},
+		{"edge-2", "", "awaiting", time.Hour, 0, 0, ""},
 	},
-	CertificateEnd: 1900000000, Reads: 5,
+	CertificateEnd: 1900000000, Reads: 5, Listens: "10.0.0.5:9100",
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Permits: Permits{
 			Sessions: Allocation{Granted: 60, Returned: 4},

@@ -99,6 +99,8 @@ type Report struct {
 	Stop stop.Stop // why nobody enters any room of the data centre (regionals)
 
 	CertificateEnd int64 // when the first certificate of the process ends, in Unix seconds; 0 for none
+
+	Listens string // addresses of the process's listeners, separated by blanks: no site
 }
 
 // EdgeStatus is the state of an edge as its regional sees it.
@@ -110,6 +112,8 @@ type EdgeStatus struct {
 	Lease time.Duration // upper bound of the rest of its lease
 
 	CertificateEnd int64 // when its first certificate ends, in Unix seconds; 0 for none
+
+	Listens string // addresses of its listeners, separated by blanks
 }
 
 // RoomReport is a child's state in one room.

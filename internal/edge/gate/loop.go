@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/edge/origin"
+	"vestibule/internal/node"
 )
 
 // A site whose address leads to an edge of the fleet, directly or by other servers, would get each request without end.
@@ -15,7 +16,7 @@ import (
 // for servers between that drop Via.
 
 // HopsHeader is the number of edges that a request has passed.
-const HopsHeader = "Vestibule-Hops"
+const HopsHeader = node.HopsHeader
 
 // maxHops is how many edges a request may pass: rooms of several hosts may be behind each other.
 const maxHops = 4

@@ -28,6 +28,7 @@ type Dials struct {
 	reserve chan struct{} // for requests with a session
 	metrics *Metrics
 	own     atomic.Pointer[[]netip.AddrPort] // listeners of this process
+	servers func() []string                  // of the fleet, by address or name; nil for none
 
 	waiting *clientaddr.Shares // places of waiting callers
 
@@ -63,7 +64,19 @@ func ForClient(ctx context.Context, client netip.Addr) context.Context {
 
 // Refuse makes connections to listeners of this process fail: a site there would be a loop, or what only operators may
 // read.
-func (d *Dials) Refuse(own []netip.AddrPort) { d.own.Store(&own) }
+func (d *Dials) Refuse(listeners []net.Addr) {
+	var own []netip.AddrPort
+	for _, l := range listeners {
+		if a, ok := l.(*net.TCPAddr); ok {
+			own = append(own, a.AddrPort())
+		}
+	}
+	d.own.Store(&own)
+}
+
+// RefuseServers makes connections to servers of the fleet fail, each given as host:port. It is called before the first
+// connection.
+func (d *Dials) RefuseServers(servers func() []string) { d.servers = servers }
 
 // NewDials returns Dials that keep n connections at most; wait bounds how long a connection may take, and how long a
 // caller waits for a place.
@@ -199,12 +212,20 @@ func (d *Dials) refuseAddr(ctx context.Context, _, address string, _ syscall.Raw
 	if own := d.own.Load(); own != nil && isOwn(ap, *own) {
 		return fmt.Errorf("origin address %s is refused: it is a listener of this edge", ap)
 	}
+	if d.servers == nil {
+		return nil
+	}
+	for _, text := range d.servers() {
+		if s, err := netip.ParseAddrPort(text); err == nil && isOwn(ap, []netip.AddrPort{s}) {
+			return fmt.Errorf("origin address %s is refused: it is the NATS server of this edge", ap)
+		}
+	}
 	return nil
 }
 
 // isOwn reports whether an address is one of the listeners, which may listen at all addresses of the machine.
 func isOwn(to netip.AddrPort, own []netip.AddrPort) bool {
-	addr := to.Addr().Unmap()
+	addr := room.Unwrap(to.Addr())
 	for _, l := range own {
 		at := l.Addr().Unmap()
 		if l.Port() == to.Port() && (at == addr || at.IsUnspecified() && local(addr)) {

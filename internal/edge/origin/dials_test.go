@@ -3,6 +3,7 @@ package origin
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -77,12 +78,13 @@ func TestPrefixesShareTheWaiting(t *testing.T) {
 
 func TestDialRefusesAddressesThatAreNoSites(t *testing.T) {
 	d := &Dials{}
-	d.Refuse([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:81"), netip.MustParseAddrPort("[::]:82")})
+	d.Refuse([]net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 81}, &net.TCPAddr{IP: net.IPv6unspecified, Port: 82}})
+	d.RefuseServers(func() []string { return []string{"127.0.0.1:84", "nats.internal:4222"} })
 	for addr, want := range map[string]struct{ literal, name bool }{
 		"169.254.169.254:80": {true, true}, "[fe80::1]:80": {true, true}, "[2001:db8::1]:443": {}, "name:80": {true, true},
 		"127.0.0.1:80": {false, true}, "[::1]:80": {false, true}, "[::ffff:127.0.0.1]:80": {false, true},
 		"127.0.0.1:81": {true, true}, "127.0.0.2:81": {false, true}, "127.0.0.1:82": {true, true}, "[::1]:82": {true, true},
-		"192.0.2.1:82": {},
+		"192.0.2.1:82": {}, "127.0.0.1:84": {true, true}, "[::ffff:127.0.0.1]:84": {true, true}, "127.0.0.2:84": {false, true},
 	} {
 		for byName, refused := range map[bool]bool{false: want.literal, true: want.name} {
 			ctx := context.WithValue(t.Context(), resolved{}, byName)

@@ -104,7 +104,7 @@ func start(t testing.TB) *fixture {
 			f.calls[operation]++
 		},
 		History: f.past,
-		Refuses: notices.NewPoster(nil).Refuses,
+		Refuses: notices.NewPoster(nil).Refuses, Listens: func() []string { return []string{"10.9.9.9:8090", "127.0.0.1:9100"} },
 		Post: func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result {
 			return notices.Result{Err: errors.New("the receiver answered 503"), Status: 503}
 		},

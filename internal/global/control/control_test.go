@@ -57,7 +57,7 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 		Journal: audit.NewJournal(f.audit),
 	})
 	o := Options{
-		Refuses: notices.NewPoster(nil).Refuses,
+		Refuses: notices.NewPoster(nil).Refuses, Listens: func() []string { return []string{"10.9.9.9:8090", "127.0.0.1:9100"} },
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(string) []byte { return nil },
 		Fleet: func() api.Fleet {

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -22,6 +23,19 @@ func TestOriginsOfEditors(t *testing.T) {
 			t.Errorf("%s: %+v", origin, a)
 		}
 		f.refused(Editor, "PUT", "/vestibule/hosts/h.example", fmt.Sprintf(`{"origin":%q}`, origin), "/origin")
+	}
+	// A listener of the fleet is nobody's site.
+	for _, origin := range []string{
+		"http://10.9.9.9:8090", "https://10.9.9.9:8090", "http://[::ffff:10.9.9.9]:8090", "http://[64:ff9b::10.9.9.9]:8090",
+		"http://127.0.0.1:9100", "http://localhost:9100", "http://LOCALHOST.:9100", "http://a.localhost:9100",
+		"http://[::1]:9100", "http://[::ffff:127.0.0.1]:9100",
+	} {
+		a := create(Admin, "own", origin)
+		if a.code != 400 || !slices.Equal(a.pointers(), []string{"/vestibule/origin"}) ||
+			!strings.Contains(a.Errors[0].Message, "must not be a listener of the fleet") {
+			t.Errorf("%s: %+v", origin, a)
+		}
+		f.refused(Admin, "PUT", "/vestibule/hosts/h.example", fmt.Sprintf(`{"origin":%q}`, origin), "/origin")
 	}
 	file := "rooms:\n  - {name: b, host: b.example, total_active_users: 9, new_users_per_minute: 9, origin: '" +
 		loop + "'}\n"

@@ -29,6 +29,7 @@ type Options struct {
 	Link    LinkFunc                                                   // nil for none
 	History History                                                    // nil for none
 	Fleet   func() api.Fleet                                           // as the candidates last reported
+	Listens func() []string                                            // host:port of the listeners of the fleet; nil for none
 	Forget  ForgetFunc
 	Find    FindFunc
 	Count   func(operation string, status int) // called for each answered request; may be nil
@@ -71,7 +72,7 @@ func newServices(o Options) *services {
 	at := clock{time: o.Time, now: time.Now}
 	down := &outage{now: time.Now}
 	rooms := &catalog{
-		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin)}, known: o.Page, docs: o.Shared, origin: o.Origin, outage: down,
+		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin), o.Listens}, known: o.Page, docs: o.Shared, origin: o.Origin, outage: down,
 	}
 	entries := auditor{o.Audit, o.Log}
 	overrides := &controls{at, entries, rooms, o.Shared, o.Controls}

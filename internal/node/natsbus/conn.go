@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ type Options struct {
 
 	Domain    string                     // JetStream domain, "" for the server's own
 	InProcess nats.InProcessConnProvider // an embedded server instead of URL
+	Listens   []string                   // its addresses, each as host:port
 
 	Stream string // that this node uses, for the diagnosis of faults; "" for none
 
@@ -51,6 +53,9 @@ type Conn struct {
 	domain string
 	log    *slog.Logger
 	link   *link
+
+	inProcess bool     // to an embedded server
+	own       []string // its addresses
 }
 
 var (
@@ -80,16 +85,16 @@ func Connect(o Options) (*Conn, error) {
 		nats.FlusherTimeout(2*time.Second),
 	)
 	opts = append(opts, o.identity()...)
-	url := o.URL
+	address := o.URL
 	if o.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(o.InProcess))
-		url = ""
+		address = ""
 	}
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(address, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	c := &Conn{nc: nc, domain: o.Domain, log: log, link: ln}
+	c := &Conn{nc: nc, domain: o.Domain, log: log, link: ln, inProcess: o.InProcess != nil, own: o.Listens}
 	if nc.IsConnected() { // its handler may not have run yet
 		ln.up.Store(true)
 		close(ln.watched)
@@ -238,6 +243,19 @@ func (c *Conn) Refused() string {
 
 // URL returns the address of the connected server without a password, or "".
 func (c *Conn) URL() string { return c.nc.ConnectedUrlRedacted() }
+
+// Servers returns the addresses of the servers that the connection knows, each as host:port.
+func (c *Conn) Servers() (all []string) {
+	if c.inProcess {
+		return c.own
+	}
+	for _, text := range append(c.nc.Servers(), c.nc.ConnectedUrl()) {
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			all = append(all, u.Host)
+		}
+	}
+	return append(all, c.nc.ConnectedAddr())
+}
 
 // Close flushes and closes the connection.
 func (c *Conn) Close() {

@@ -163,7 +163,7 @@ func Join(
 					slog.String("password_file", filepath.Join(dir, passwordFile)))
 			}
 		}
-		opts.InProcess = server
+		opts.InProcess, opts.Listens = server, strings.Fields(node.Listens(server.listeners(cfg.Leafs)))
 	}
 	if conn, err = natsbus.Connect(opts); err != nil {
 		return nil, nil, err
@@ -243,6 +243,19 @@ func (s *Server) Client(name, inbox string, log *slog.Logger) natsbus.Options {
 
 // InProcessConn connects a client in this process without a socket.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.s.InProcessConn() }
+
+// listeners returns the addresses of the server, with that for leaf nodes; "" for none.
+func (s *Server) listeners(leafs string) (all []net.Addr) {
+	if a := s.s.Addr(); a != nil {
+		all = append(all, a)
+	}
+	if leafs != "" {
+		if a, err := net.ResolveTCPAddr("tcp", leafs); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
 
 // URL returns the address for other processes, or "" without a server or a listener.
 func (s *Server) URL() string {
