@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"vestibule/internal/core/draw"
-	"vestibule/internal/core/draw/beacon"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/global/drand"
 	"vestibule/internal/node"
 )
 
@@ -276,6 +276,6 @@ func (s *Server) lateDraws() (out []string) {
 func (s *Server) drawer() *drawer {
 	return &drawer{
 		docs: s.Docs, secrets: s.Own, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
-		clock: s.clock, waiting: s.waiting, beacon: s.Config.DrawBeacon, fetch: beacon.Mirrors(s.Config.DrawMirrors).Fetch,
+		clock: s.clock, waiting: s.waiting, beacon: s.Config.DrawBeacon, fetch: drand.Mirrors(s.Config.DrawMirrors).Fetch,
 	}
 }

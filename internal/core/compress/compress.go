@@ -8,7 +8,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"sync"
+	"sync" //nolint:depguard // a pool of decompressors, which are large, is no state
 )
 
 // Gzip returns plain with gzip.

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"log/slog" //nolint:depguard // secrets redact themselves in logs
 	"slices"
 	"time"
 

@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"context"
+	"context" //nolint:depguard // interfaces that shells implement
 	"errors"
 	"fmt"
 	"time"

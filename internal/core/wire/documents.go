@@ -1,6 +1,6 @@
 package wire
 
-import "context"
+import "context" //nolint:depguard // interfaces that shells implement
 
 // Documents are the small shared documents of a fleet: rooms, keys, pages, tokens. Globals write them, every node
 // follows them. The methods are safe for concurrent use.

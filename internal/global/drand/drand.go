@@ -1,4 +1,5 @@
-package beacon
+// Package drand fetches rounds of drand from its mirrors. [beacon.Verify] judges them.
+package drand
 
 import (
 	"context"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/draw"
+	"vestibule/internal/core/draw/beacon"
 )
 
 // Mirrors are base URLs of drand's HTTP API, such as https://api.drand.sh.
@@ -31,8 +33,8 @@ func (m Mirrors) Fetch(ctx context.Context, closes time.Time) (*draw.Beacon, err
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
 	defer cancel()
 	type answer struct {
-		beacon *draw.Beacon
-		err    error
+		round *draw.Beacon
+		err   error
 	}
 	answers := make(chan answer, len(m)) // buffered, so that late answers block nobody
 	for _, mirror := range m {
@@ -50,7 +52,7 @@ func (m Mirrors) Fetch(ctx context.Context, closes time.Time) (*draw.Beacon, err
 		if a := <-answers; a.err != nil {
 			errs = append(errs, a.err)
 		} else if first == nil {
-			first = a.beacon
+			first = a.round
 			cancel()
 		}
 	}
@@ -65,8 +67,9 @@ var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 
 // fetch asks one mirror.
 func fetch(ctx context.Context, mirror string, closes time.Time) (*draw.Beacon, error) {
+	chain := beacon.Chain()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("%s/%s/public/%d", strings.TrimSuffix(mirror, "/"), quicknet, RoundAfter(closes)), nil)
+		fmt.Sprintf("%s/%x/public/%d", strings.TrimSuffix(mirror, "/"), chain[:], beacon.RoundAfter(closes)), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +97,6 @@ func fetch(ctx context.Context, mirror string, closes time.Time) (*draw.Beacon, 
 	if err != nil {
 		return nil, fmt.Errorf("signature: %w", err)
 	}
-	b := &draw.Beacon{Chain: Chain(), Round: response.Round, Signature: signature}
-	return b, Verify(b, closes)
+	b := &draw.Beacon{Chain: chain, Round: response.Round, Signature: signature}
+	return b, beacon.Verify(b, closes)
 }
