@@ -1,4 +1,4 @@
-// Package docs has the documents that a process shows.
+// Package docs has the documents that a process shows, and the table of goals.
 package docs
 
 import _ "embed"
@@ -7,3 +7,8 @@ import _ "embed"
 //
 //go:embed RUNBOOK.md
 var Runbook string
+
+// Figures is figures.json: the figures and goals by which commands and tests judge. No process shows it.
+//
+//go:embed figures.json
+var Figures string

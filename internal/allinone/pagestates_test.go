@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -72,7 +73,7 @@ func (b *browser) asks(edge string) (state string) {
 }
 
 // TestThePageIsSoonRight: the page is right within seconds for the first visitor of an empty queue, after a pause,
-// a closure and a lost connection. The time is printed.
+// a closure and a lost connection.
 func TestThePageIsSoonRight(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
@@ -80,6 +81,10 @@ func TestThePageIsSoonRight(t *testing.T) {
 	newBrowser(t).stays(edge)
 	w := newWay(t, edge)
 	ctx := browsertest.Open(t)
+	right := func(ctx context.Context, after, what string, ok func(s shows) bool) {
+		t.Helper()
+		figures.CheckTime(t, "browser: until the page is right", after, until(t, ctx, what, ok))
+	}
 
 	browsertest.Do(t, ctx, chromedp.Navigate(fmt.Sprintf("http://%s/", w.Addr())),
 		chromedp.WaitVisible(chromedp.CSS("dl.big")))
@@ -87,8 +92,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 	if strings.Contains(s.Text, "Many people") {
 		t.Errorf("the first visitor of an empty line reads %q", s.Text)
 	}
-	t.Logf("the first visitor of an empty line: %v (at first %+v)",
-		until(t, ctx, "the first visitor is shown as the first", first).Round(10*time.Millisecond), s)
+	right(ctx, "first visitor", "the first visitor is shown as the first", first)
 
 	// A failed network carries no stream either: the connection is cut, and the browser knows.
 	offline := func(off bool) {
@@ -102,7 +106,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 		offline(true)
 		until(t, ctx, "the page says that the connection is lost", func(s shows) bool { return s.State == "offline" })
 		offline(false)
-		t.Logf("after offline: %v", until(t, ctx, "the page is right after it was offline", first).Round(10*time.Millisecond))
+		right(ctx, "offline", "the page is right after it was offline", first)
 	}
 
 	// An operator pauses the room and resumes it.
@@ -110,11 +114,10 @@ func TestThePageIsSoonRight(t *testing.T) {
 	for range 2 {
 		edit(t, tree, "new_users_per_minute: 60", "new_users_per_minute: 60\n    queue_all: true")
 		eventually(t, "the edge knows of the pause", func() bool { return other.asks(edge) == "paused" })
-		t.Logf("after a pause: %v",
-			until(t, ctx, "the page says so", func(s shows) bool { return s.State == "paused" }).Round(10*time.Millisecond))
+		right(ctx, "pause", "the page says so", func(s shows) bool { return s.State == "paused" })
 		edit(t, tree, "\n    queue_all: true", "")
 		eventually(t, "the edge knows that the line goes on", func() bool { return other.asks(edge) != "paused" })
-		t.Logf("after resume: %v", until(t, ctx, "the page says that the line goes on", first).Round(10*time.Millisecond))
+		right(ctx, "resume", "the page says that the line goes on", first)
 	}
 
 	// The room is closed, and opened.
@@ -126,8 +129,8 @@ func TestThePageIsSoonRight(t *testing.T) {
 	edit(t, tree, "\n    queueing_method: reject", "")
 	third := newBrowser(t)
 	eventually(t, "the edge knows that the room is open", func() bool { return third.asks(edge) != "closed" })
-	t.Logf("after reopening: %v", until(t, late, "the page is in line",
-		func(s shows) bool { return s.State == "queued" || s.State == "next" }).Round(10*time.Millisecond))
+	right(late, "reopening", "the page is in line",
+		func(s shows) bool { return s.State == "queued" || s.State == "next" })
 	t.Logf("after reopening, until it is counted: %v more",
 		until(t, late, "the place is shown", func(s shows) bool { return s.Ahead != "–" }).Round(10*time.Millisecond))
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -138,7 +139,8 @@ func TestEightTabsInABrowser(t *testing.T) {
 		}
 		most = 0
 		mu.Unlock()
-		if slowest > 3000 || unanswered > 0 { // the goal is 1 s; without a free connection it would be more than ten
+		figures.Check(t, "browser: page outside beside eight waiting tabs", name, slowest/1e3)
+		if slowest > 5000 || unanswered > 0 { // without a free connection it waits for a poll, for more than ten seconds
 			t.Errorf("%s: a page outside takes %.0f ms, and %d polls are unanswered", name, slowest, unanswered)
 		}
 		for p, b := range full {

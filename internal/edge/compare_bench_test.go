@@ -27,6 +27,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"golang.org/x/sync/errgroup"
 
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
@@ -60,18 +61,30 @@ func table(b *testing.B, tools map[string]string, sides []*side) {
 		}
 		fmt.Fprintf(&out, "%-34s %10.0f %10.1f   %.2f (%.2f, %.2f)\n", s.name, median(s.rates), median(s.cpus)*1e6,
 			median(ratio), slices.Min(ratio), slices.Max(ratio))
+		if what := strings.TrimPrefix(b.Name(), "BenchmarkCompare/"); what != "polls" { // these are judged beside a Go program
+			checkFront(b, what, s.name, median(ratio))
+		}
 	}
 	b.Log(out.String())
 	b.ReportMetric(0, "ns/op")
 }
 
-// optional adds the side of an optional program, or logs that the program is missing.
-func optional(b *testing.B, sides *[]*side, program string, start func(path string) *side) {
+// checkFront judges a figure of an edge by its goal; pages that are not compressed have none.
+func checkFront(b *testing.B, what, side string, value float64) {
+	b.Helper()
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		if name := "edge, " + front; strings.HasPrefix(side, name) && !strings.HasSuffix(side, "as it is") {
+			figures.Check(b, "compare: "+strings.ReplaceAll(what, "_", " "), name, value)
+		}
+	}
+}
+
+// beside adds the side of a program, which must be installed.
+func beside(b *testing.B, sides *[]*side, program string, start func(path string) *side) {
 	b.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
-		b.Logf("not compared: %v", err)
-		return
+		b.Fatalf("%v: make compare installs it", err)
 	}
 	*sides = append(*sides, start(path))
 }
@@ -117,11 +130,11 @@ func compareProxied(b *testing.B, tools map[string]string) {
 	const path = "/tickets?show=1"
 	header := []string{"Cookie: theirs=1; place=" + strings.Repeat("a", 100), "Accept: text/html"}
 	sides := []*side{{name: "nginx", url: "http://" + plain + path, header: header, pid: worker}}
-	optional(b, &sides, "haproxy", func(program string) *side {
+	beside(b, &sides, "haproxy", func(program string) *side {
 		addr, pid := startHAProxy(b, tools, program, site, "")
 		return &side{name: "HAProxy", url: "http://" + addr + path, header: header, pid: pid}
 	})
-	optional(b, &sides, "haproxy", func(program string) *side {
+	beside(b, &sides, "haproxy", func(program string) *side {
 		// A visitor in the table passes; another one is added while there is room.
 		addr, pid := startHAProxy(b, tools, program, site,
 			"\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n"+
@@ -130,7 +143,7 @@ func compareProxied(b *testing.B, tools map[string]string) {
 				"\thttp-request track-sc0 req.cook(place)\n")
 		return &side{name: "HAProxy, waiting room by a table", url: "http://" + addr + path, header: header, pid: pid}
 	})
-	optional(b, &sides, "caddy", func(program string) *side {
+	beside(b, &sides, "caddy", func(program string) *side {
 		addr, pid := startCaddy(b, tools, program, site)
 		return &side{name: "Caddy", url: "http://" + addr + path, header: header, pid: pid}
 	})
@@ -231,24 +244,23 @@ func comparePolls(b *testing.B, tools map[string]string) {
 	var sides []*side
 	const module = "/usr/lib/nginx/modules/ngx_http_lua_module.so"
 	if _, err := os.Stat(module); err != nil {
-		b.Logf("not compared: nginx has no Lua here: %v", err)
-	} else {
-		optional(b, &sides, "redis-server", func(program string) *side {
-			addr := testkit.FreeAddr(b)
-			_, port, err := net.SplitHostPort(addr)
-			testkit.NoError(b, err)
-			pid := startServer(b, tools, addr, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
-				"no")
-			script := filepath.Join(b.TempDir(), "poll.lua")
-			testkit.NoError(b, os.WriteFile(script, fmt.Appendf(nil, pollScript, port), 0o600))
-			lua, worker := startNginx(b, tools, 0, "", "location / { content_by_lua_file "+script+"; }", "",
-				"-g", "load_module /usr/lib/nginx/modules/ndk_http_module.so; load_module "+module+";")
-			return &side{
-				name: "nginx with Lua, Redis", url: "http://" + lua + "/",
-				header: []string{"Cookie: place=" + strings.Repeat("a", 32)}, pid: worker, helper: pid,
-			}
-		})
+		b.Fatalf("nginx has no Lua: %v: make compare installs it", err)
 	}
+	beside(b, &sides, "redis-server", func(program string) *side {
+		addr := testkit.FreeAddr(b)
+		_, port, err := net.SplitHostPort(addr)
+		testkit.NoError(b, err)
+		pid := startServer(b, tools, addr, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+			"no")
+		script := filepath.Join(b.TempDir(), "poll.lua")
+		testkit.NoError(b, os.WriteFile(script, fmt.Appendf(nil, pollScript, port), 0o600))
+		lua, worker := startNginx(b, tools, 0, "", "location / { content_by_lua_file "+script+"; }", "",
+			"-g", "load_module /usr/lib/nginx/modules/ndk_http_module.so; load_module "+module+";")
+		return &side{
+			name: "nginx with Lua, Redis", url: "http://" + lua + "/",
+			header: []string{"Cookie: place=" + strings.Repeat("a", 32)}, pid: worker, helper: pid,
+		}
+	})
 	for _, front := range []string{frontFast, frontNetHTTP} {
 		st := benchEdge(b, front, "127.0.0.1:9", false)
 		st.up.queue(sale, 1234, 2)
@@ -265,6 +277,14 @@ func comparePolls(b *testing.B, tools map[string]string) {
 		header: sides[len(sides)-1].header, pid: os.Getpid(),
 	})
 	table(b, tools, sides)
+	loop := sides[len(sides)-1]
+	for _, s := range sides {
+		var ratio []float64
+		for i := range s.cpus {
+			ratio = append(ratio, loop.cpus[i]/s.cpus[i])
+		}
+		checkFront(b, "polls beside a Go program", s.name, median(ratio))
+	}
 }
 
 func compareTLS(b *testing.B, tools map[string]string) {
@@ -277,7 +297,7 @@ func compareTLS(b *testing.B, tools map[string]string) {
 func compareHTTP2(b *testing.B, tools map[string]string) {
 	h2load, err := exec.LookPath("h2load")
 	if err != nil {
-		b.Skip(err)
+		b.Fatalf("%v: make compare installs it", err)
 	}
 	tools["h2load"] = h2load
 	proxied, pages := secureSides(b, tools, benchSite(b, tools), true)
@@ -538,7 +558,7 @@ func (s *side) loadHTTP2(b *testing.B, tools map[string]string) (rate, cpu float
 func compareOpen(b *testing.B, tools map[string]string) {
 	h2load, err := exec.LookPath("h2load")
 	if err != nil {
-		b.Skip(err)
+		b.Fatalf("%v: make compare installs it", err)
 	}
 	site := benchSite(b, tools)
 	h, s := passesOn(site)
@@ -572,6 +592,8 @@ func compareOpen(b *testing.B, tools map[string]string) {
 			fmt.Fprintf(&out, "   does not keep up: %d of %d answered", answers[i], rounds*10_000)
 		}
 		fmt.Fprintln(&out)
+		checkFront(b, "p50 beside nginx at 5,000 requests/s", s.name, median(p50[i])/median(p50[0]))
+		checkFront(b, "p99 beside nginx at 5,000 requests/s", s.name, median(p99[i])/median(p99[0]))
 	}
 	b.Log(out.String())
 	b.ReportMetric(0, "ns/op")
@@ -636,8 +658,8 @@ func compareIdle(b *testing.B) {
 			}
 			testkit.Must(c.Read(buf))(b)
 		}
-		b.Logf("%-34s %.1f KiB for each of %d connections that are kept, both ends of it", "edge, "+front,
-			(heap()-before)/float64(n)/1024, n)
+		b.Logf("%d connections that are kept, both ends of each", n)
+		checkFront(b, "memory of an idle connection", "edge, "+front, (heap()-before)/float64(n)/1024)
 		for _, c := range conns {
 			c.Close() // no request uses it
 		}
@@ -655,8 +677,8 @@ func compareIdle(b *testing.B) {
 		}
 		testkit.NoError(b, err)
 		testkit.Must(fmt.Fscan(out, &n))(b)
-		b.Logf("%-34s %.1f KiB for each of %d connections over TLS and HTTP/2 that are kept", "edge, "+front,
-			(heap()-before)/float64(n)/1024, n)
+		b.Logf("%d connections over TLS and HTTP/2 that are kept", n)
+		checkFront(b, "memory of an idle HTTP/2 connection", "edge, "+front, (heap()-before)/float64(n)/1024)
 		visitors.Process.Kill() //nolint:errcheck // it waits for that
 		visitors.Wait()         //nolint:errcheck // it was killed
 		testkit.NoError(b, st.stop())

@@ -62,7 +62,7 @@ func needs(b *testing.B, names ...string) map[string]string {
 		tools[name] = testkit.Program(b, name)
 	}
 	if runtime.NumCPU() < 2 {
-		b.Skip("there is one core only, and wrk needs one too")
+		b.Fatal("there is one core only, and wrk needs one too")
 	}
 	return tools
 }

@@ -30,6 +30,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/leak"
@@ -469,14 +470,15 @@ func TestKilledNotifiers(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d visitors, %d processes killed in %v: lost 0 (goal 0); of %d messages the push service got %d twice (%.2f "+
-		"%%), browsers show %d twice (goal 0.1 %%); "+
-		"sent after having entered %d, the latest after %v (goal 0; browsers ask before they show)", last, killed, *killing,
-		messages, twice, 100*float64(twice)/float64(messages), shown, late, latest)
-	// What was on its way when a process was killed may be delivered again. A notifier that does not look tells all that
-	// left.
-	if late > len(left)/20 || twice > messages/20 || shown > 0 {
-		t.Errorf("sent twice %d, shown twice %d, sent after having entered %d", twice, shown, late)
+	t.Logf("%d visitors, %d processes killed in %v, %d messages, the latest sent %v after having entered", last, killed,
+		*killing, messages, latest)
+	figures.Check(t, "notify: shown twice", "", float64(shown))
+	figures.Check(t, "notify: sent after the visitor had entered", "", float64(late))
+	// Messages on their way when a process is killed may be delivered again: the share is one of the ten minutes of
+	// make notify, the number for each killed process one of any run.
+	figures.Check(t, "notify: delivered twice for each killed process", "", float64(twice)/float64(max(1, killed)))
+	if *killing >= 5*time.Minute {
+		figures.Check(t, "notify: delivered twice by the push service", "", 100*float64(twice)/float64(messages))
 	}
 }
 
@@ -611,6 +613,6 @@ func TestDeliveryInTime(t *testing.T) {
 	}
 	slices.Sort(ages)
 	p99 := ages[len(ages)*99/100]
-	t.Logf("%d subscribers, %d turns a second: p50 %v, p99 %v (goal: 2 s), worst %v", n, *turns, ages[len(ages)/2], p99,
-		ages[len(ages)-1])
+	t.Logf("%d subscribers, %d turns a second: p50 %v, worst %v", n, *turns, ages[len(ages)/2], ages[len(ages)-1])
+	figures.CheckTime(t, "notify: from the turn to delivery, p99", "", p99)
 }

@@ -17,6 +17,7 @@ import (
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -107,7 +108,7 @@ func (f *fixture) plan(id string) string {
 func lighthouse(t *testing.T, url string) float64 {
 	t.Helper()
 	chromium := testkit.Must(exec.LookPath("chromium"))(t)
-	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet",
+	run := exec.CommandContext(t.Context(), os.Getenv("LIGHTHOUSE"), url, "--quiet",
 		"--ignore-status-code", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
 	run.Env = append(os.Environ(), "CHROME_PATH="+chromium)
 	out, err := run.Output()
@@ -123,7 +124,7 @@ func lighthouse(t *testing.T, url string) float64 {
 
 // Every screen, in a real browser, in both themes and on a phone: the policy allows its script and style, axe-core
 // finds nothing, and it fits the width. With SCREENSHOTS set to a folder it keeps pictures of each screen, and of its
-// first view. With LIGHTHOUSE set to its npm package, that gives each screen all points for accessibility.
+// first view. With LIGHTHOUSE set to its path, that gives each screen all points for accessibility.
 func TestScreensInABrowser(t *testing.T) {
 	f := start(t)
 	id := f.sale()
@@ -189,10 +190,7 @@ func TestScreensInABrowser(t *testing.T) {
 				t.Errorf("%s: %s", name, v)
 			}
 			if look.name == "" && os.Getenv("LIGHTHOUSE") != "" {
-				n := lighthouse(t, url+screen.path)
-				if t.Logf("%s: %v of 100", name, n); n < 100 {
-					t.Errorf("Lighthouse finds faults of accessibility on %s", name)
-				}
+				figures.Check(t, "lighthouse: accessibility", name, lighthouse(t, url+screen.path))
 			}
 			if folder != "" {
 				browsertest.Keep(t, folder, "first-"+name+".png", browsertest.See(t, ctx, chromedp.CaptureScreenshot()))

@@ -1,5 +1,5 @@
-// Command bench runs the benchmarks of docs/FIGURES.md and prints each figure next to its goal. It never fails on a
-// figure, which depends on the machine.
+// Command bench runs the benchmarks of docs/FIGURES.md and judges their figures by the goals of docs/figures.json. It
+// fails if a goal is missed.
 package main
 
 import (
@@ -7,12 +7,12 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -20,8 +20,8 @@ import (
 	"vestibule/internal/lab/figures"
 )
 
-// figure is one benchmark and its goal.
-type figure struct{ name, what, goal string }
+// figure is one benchmark.
+type figure struct{ name, what string }
 
 //go:embed figures.txt
 var table string
@@ -29,8 +29,8 @@ var table string
 // known returns the benchmarks of figures.txt.
 func known() (out []figure) {
 	for line := range strings.Lines(table) {
-		if f := strings.Split(strings.TrimSpace(line), " | "); len(f) == 3 && !strings.HasPrefix(line, "#") {
-			out = append(out, figure{f[0], f[1], f[2]})
+		if f := strings.Split(strings.TrimSpace(line), " | "); len(f) == 2 && !strings.HasPrefix(line, "#") {
+			out = append(out, figure{f[0], f[1]})
 		}
 	}
 	return out
@@ -68,6 +68,8 @@ func run(ctx context.Context, out io.Writer, benchtime, file string) error {
 	lines := bufio.NewScanner(&stdout)
 	all, seen := known(), map[string]bool{}
 	var measured []figures.Measured
+	judge := figures.Judge{Out: out}
+	var errs []error
 	for lines.Scan() {
 		line := lines.Text()
 		if !strings.HasPrefix(line, "Benchmark") {
@@ -78,23 +80,28 @@ func run(ctx context.Context, out io.Writer, benchtime, file string) error {
 		if i := strings.LastIndexByte(name, '-'); i > 0 {
 			name = name[:i] // the number of cores
 		}
-		what, goal := name, "-"
+		what, of := name, ""
 		for _, f := range all {
 			if rest, ok := strings.CutPrefix(name+"/", f.name+"/"); ok {
 				seen[f.name] = true
-				what, goal = strings.TrimSuffix(f.what+": "+rest, "/"), f.goal
+				what, of = strings.TrimSuffix(f.what+": "+rest, "/"), f.name
 				what = strings.TrimSuffix(what, ": ")
 			}
 		}
 		m := metrics(fields[2:])
-		measured = append(measured, figures.Measured{Key: "bench " + name, Seen: m.String(), Missed: m.misses(goal)})
-		row(out, what, m.String(), goal)
+		fmt.Fprintf(out, "%-72s %s\n", what, m)
+		missed, err := m.judge(&judge, of)
+		errs = append(errs, err)
+		measured = append(measured, figures.Measured{Key: "bench " + name, Seen: m.String(), Missed: missed})
 	}
 	for _, f := range all {
 		if !seen[f.name] {
-			row(out, f.what, fmt.Sprintf("not measured: go test -v -run '^$' -bench '%s' ./internal/... says why", f.name),
-				f.goal)
+			errs = append(errs, fmt.Errorf("%s was not measured: go test -v -run '^$' -bench '%s' ./internal/... says why", f.name,
+				f.name))
 		}
+	}
+	if err := errors.Join(append(errs, judge.Err())...); err != nil {
+		return err
 	}
 	if file == "" {
 		return nil
@@ -113,24 +120,22 @@ func (m metrics) String() string {
 	return strings.Join(out, ", ")
 }
 
-// bounds are the parts of a goal with a unit of the benchmark, such as "<= 500 ns/op". Others are for people.
-var bounds = regexp.MustCompile(`([<>])= ([0-9.,]+) ([^ ,]+)`)
-
-// misses reports whether a value is out of a bound of the goal.
-func (m metrics) misses(goal string) bool {
-	for _, b := range bounds.FindAllStringSubmatch(goal, -1) {
-		bound, err := strconv.ParseFloat(strings.ReplaceAll(b[2], ",", ""), 64)
-		for i := 0; i+1 < len(m) && err == nil; i += 2 {
-			v, err := strconv.ParseFloat(m[i], 64)
-			if err == nil && m[i+1] == b[3] && (b[1] == "<" && v > bound || b[1] == ">" && v < bound) {
-				return true
-			}
+// judge judges each value that has a goal, and reports whether one is below it, although a decision may accept that.
+func (m metrics) judge(j *figures.Judge, benchmark string) (below bool, err error) {
+	for i := 0; i+1 < len(m); i += 2 {
+		name := fmt.Sprintf("bench %s, %s", benchmark, m[i+1])
+		if _, err := figures.GoalOf(name, ""); err != nil {
+			continue // not every value has one
 		}
+		v, err := strconv.ParseFloat(m[i], 64)
+		if err != nil {
+			return below, err
+		}
+		r, err := j.Figure(name, "", v)
+		if err != nil {
+			return below, err
+		}
+		below = below || r.Verdict != figures.Kept
 	}
-	return false
-}
-
-// row prints a figure next to its goal.
-func row(out io.Writer, what, got, goal string) {
-	fmt.Fprintf(out, "%-72s %s\n%-72s goal: %s\n", what, got, "", goal)
+	return below, nil
 }

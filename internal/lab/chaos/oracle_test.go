@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/judge"
 )
 
@@ -240,6 +241,18 @@ func TestQuantile(t *testing.T) {
 	for q, want := range map[float64]time.Duration{.5: 25, .99: 50, .02: 1, 0: 1, 1: 50} {
 		if got := quantile(values, q); got != want {
 			t.Errorf("quantile %v: %d, want %d", q, got, want)
+		}
+	}
+}
+
+// TestClosuresHaveGoals: docs/figures.json has a goal for each closure and place that is judged.
+func TestClosuresHaveGoals(t *testing.T) {
+	for i := range closures {
+		c := &closures[i]
+		for place, goal := range closureGoals {
+			if _, err := figures.GoalOf(goal, c.name); c.judges(place) && err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -18,13 +18,12 @@ const (
 )
 
 // usedAfter is the time from resumed admissions, without permits reserved for dead processes (reservedFor at most),
-// until the use of the limits is measured, for usedFor. useGoal is its goal, for T or R. The use depends on the machine
-// as well, so a miss fails a run with -strict only.
+// until the use of the limits is measured, for usedFor. From fullUse on, of T or R, the limits count as exhausted.
 const (
 	usedAfter   = 20 * time.Second
 	reservedFor = 90 * time.Second // after the last fault: R's window and a lease, and some seconds
 	usedFor     = 10 * time.Second
-	useGoal     = 0.95
+	fullUse     = 0.95
 
 	sampleEvery = 500 * time.Millisecond
 )
@@ -43,18 +42,12 @@ type calm struct {
 	measured     bool          // use was measured
 }
 
-// below reports whether the use is below its goal.
-func (c *calm) below() bool { return c.measured && c.use < useGoal }
-
-// usage describes the use and its goal, "" if not measured.
+// usage describes the use, "" if not measured.
 func (c *calm) usage() string {
-	switch {
-	case !c.measured:
+	if !c.measured {
 		return ""
-	case c.below():
-		return fmt.Sprintf("; use %.3f, BELOW THE GOAL of %.2f", c.use, useGoal)
 	}
-	return fmt.Sprintf("; use %.3f (goal %.2f)", c.use, useGoal)
+	return fmt.Sprintf("; use %.3f", c.use)
 }
 
 // calm waits for the recovery.
@@ -85,7 +78,7 @@ func (r *recovery) comeAgain(ctx context.Context, healed time.Duration, c *calm)
 	for looked := time.Duration(0); ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
 		if passed := r.since() - at; passed > sampleEvery {
 			at += passed
-			if used, ok := r.currentUse(); ok && used >= useGoal {
+			if used, ok := r.currentUse(); ok && used >= fullUse {
 				full += passed
 			}
 		}
@@ -140,7 +133,7 @@ func (r *recovery) filled(ctx context.Context, healed time.Duration, c *calm) {
 		return
 	}
 	c.use, c.measured = use, true
-	r.j.record("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
+	r.j.record("", "%.3f of T or of R is used", use)
 }
 
 // books returns the sum of the regionals' counts. It reports false if one does not answer.

@@ -20,6 +20,7 @@ import (
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/sim"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/visitor"
@@ -29,7 +30,7 @@ var crowds = flag.Int("crowds", 0, "rooms of each crowd in TestCrowds; 0: it is 
 
 // TestCrowds runs the crowds of sim.Crowds and sim.Flashes as HTTP clients with separate cookies and connections against four edges in
 // two data centres. It compares every forecast with the actual wait and prints the figures of each crowd, and of all its
-// rooms, next to their goals. The same figures on virtual time: `make figures ONLY=crowds`.
+// rooms, and judges them by their goals. The same figures on virtual time: `make figures ONLY=crowds`.
 func TestCrowds(t *testing.T) {
 	if *crowds == 0 {
 		t.Skip("`make crowd` runs it")
@@ -61,9 +62,8 @@ func TestCrowds(t *testing.T) {
 			var mu sync.Mutex
 			all, c := &sim.Words{}, rooms[0].Crowd
 			t.Cleanup(func() {
-				t.Logf("%s (T %d, R %d, sessions of %v), %d rooms\n%s\ngoals: error <= %.2f, range covers 0.72 to 0.88, "+
-					"\"next\" in vain 0, rises without the word 0, first answers corrected 0",
-					c.Name, c.Total, c.Rate, c.Session, len(rooms), all, c.Error)
+				t.Logf("%s (T %d, R %d, sessions of %v), %d rooms\n%s", c.Name, c.Total, c.Rate, c.Session, len(rooms), all)
+				all.Judge(c.Name, func(goal, of string, value float64) { figures.Check(t, goal, of, value) })
 			})
 			for i, r := range rooms {
 				t.Run(fmt.Sprint(i+1), func(t *testing.T) {
@@ -172,7 +172,7 @@ func (r *crowdRoom) play(t *testing.T, h *hall) *sim.Words {
 		t.Errorf("%d of %d people did not come in", missing, people)
 	}
 	if r.Draw {
-		t.Log(order.judge(recordOf(t, h.Edges[0].URL, r.name), r.Total))
+		order.judge(recordOf(t, h.Edges[0].URL, r.name), r.Total).check(t)
 	}
 	return words
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
@@ -18,12 +19,6 @@ import (
 // behind nginx alone, and clients are played through each server with two edges.
 var allFronts = flag.Bool("fronts", false,
 	"each server in front with one and two edges, and edges that hang for a minute")
-
-// Goals while edges fail behind a front. The longest pause of the machine is added.
-const (
-	frontSlowest = 3500 * time.Millisecond
-	frontRight   = time.Second
-)
 
 // TestEdgesFailBehindFronts kills and hangs edges behind nginx, HAProxy and Caddy with the files of deploy/fronts,
 // while visitors are inside. With one edge left no request fails, and none waits for more than its timeout. Without any
@@ -214,11 +209,13 @@ func (l *outage) judge(t *testing.T, what string, back time.Time) {
 			t.Logf("  after %.2f s %s", a.took.Seconds(), a.what)
 		}
 	}
-	t.Logf("%s: %d requests, %d failed (goal: 0), %d got the time to come back, the last %.2f s after the edges were "+
-		"(goal: %.0f s); slowest %.2f s (goal: %.1f s); the machine paused for %.2f s",
-		what, len(asks), failed, refused, wrong.Seconds(), frontRight.Seconds(), slowest.Seconds(), frontSlowest.Seconds(),
+	t.Logf("%s: %d requests, %d got the time to come back; the machine paused for %.2f s", what, len(asks), refused,
 		slack.Seconds())
-	if len(asks) == 0 || failed > 0 || slowest > frontSlowest+slack || wrong > frontRight+slack {
-		t.Errorf("%s: see above", what)
+	if len(asks) == 0 {
+		t.Errorf("%s: nobody asked", what)
 	}
+	// The longest pause of the machine is no fault of a front.
+	figures.Check(t, "fronts: failed requests", what, float64(failed))
+	figures.CheckTime(t, "fronts: slowest answer", what, slowest-slack)
+	figures.CheckTime(t, "fronts: right after edges are back", what, wrong-slack)
 }

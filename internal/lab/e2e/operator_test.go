@@ -34,7 +34,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		t.Skip("-short: it takes a minute; `make e2e` runs it")
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not installed; it is the visitors' browser")
+		t.Fatal("curl is not installed: run make packages as root")
 	}
 	t.Parallel()
 	const (

@@ -30,7 +30,6 @@ const (
 )
 
 // TestScale measures the start of a fleet with the most rooms, and compares an edge with many rooms to one with one.
-// The figures depend on the machine: it fails on none.
 func TestScale(t *testing.T) {
 	if *scaleRooms == 0 {
 		t.Skip("`make scale` runs it")
@@ -40,8 +39,10 @@ func TestScale(t *testing.T) {
 	for _, n := range []int{room.MaxRooms, 1, *scaleRooms} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { cost[n] = scale(t, n) })
 	}
-	t.Logf("%d rooms, %d with traffic, beside one room, CPU per request: %.3f (goal: 1.1)", *scaleRooms,
-		min(scaleBusy, *scaleRooms), float64(cost[*scaleRooms])/float64(cost[1]))
+	if cost[1] == 0 {
+		t.Fatal("the cost beside one room was not measured")
+	}
+	figures.Check(t, "scale: CPU of a request beside an edge of one room", "", float64(cost[*scaleRooms])/float64(cost[1]))
 }
 
 // scale starts a fleet with so many rooms, and returns the edge's CPU time per request; 0 with the most rooms.
@@ -82,7 +83,7 @@ func scale(t *testing.T, rooms int) (perRequest time.Duration) {
 	storeWrites(t, regional, "idle", func() { costOfIdleness(t, append(nodes, edge)) })
 	storeWrites(t, regional, fmt.Sprintf("newcomers in %d rooms", scaleBusy), func() { costOfNewcomers(t, regional, people) })
 	if !leased() {
-		t.Log("Leases lapsed meanwhile: this machine was too busy, the figures are not those of an idle fleet.")
+		t.Error("Leases lapsed meanwhile: this machine was too busy, the figures are not those of an idle fleet. Repeat it.")
 	}
 	return perRequest
 }
@@ -140,13 +141,13 @@ func costOfTraffic(t *testing.T, edge *command, people []*guest) time.Duration {
 	return cost
 }
 
-// storeWrites prints how often the regional writes to its store while something happens.
+// storeWrites judges how often the regional writes to its store while something happens.
 func storeWrites(t *testing.T, regional *command, what string, happens func()) {
 	t.Helper()
 	const name = "vestibule_regional_promises_stored_total"
 	before, begun := gauge(t, regional, name), time.Now()
 	happens()
-	t.Logf("store writes of the data centre, %s: %.1f per second (goal: 10)", what,
+	figures.Check(t, "scale: store writes a second", what,
 		float64(gauge(t, regional, name)-before)/time.Since(begun).Seconds())
 }
 
@@ -163,7 +164,7 @@ func costOfNewcomers(t *testing.T, regional *command, people []*guest) {
 		100*(cpuOf(t, regional)-before).Seconds()/passed.Seconds())
 }
 
-// costOfIdleness prints the use of the processor by idle nodes.
+// costOfIdleness judges the use of the processor by idle nodes.
 func costOfIdleness(t *testing.T, nodes []*command) {
 	t.Helper()
 	before, begun := map[*command]time.Duration{}, time.Now()
@@ -172,7 +173,7 @@ func costOfIdleness(t *testing.T, nodes []*command) {
 	}
 	pause(t.Context(), scaleLength)
 	for _, p := range nodes {
-		t.Logf("idle, %s: %.2f %% of a core (goal: 1, of an edge 0.5)", p.name,
+		figures.Check(t, "scale: idle CPU of a node", strings.SplitN(p.name, "-", 2)[0],
 			100*float64(cpuOf(t, p)-before[p])/float64(time.Since(begun)))
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
@@ -31,9 +32,7 @@ var screens = os.Getenv("VESTIBULE_SCREENS")
 // with a number, and then the site. The printed command works as it is.
 func TestFirstPage(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed (Debian package chromium)")
-	}
+	testkit.Program(t, "chromium")
 	dir := t.TempDir()
 	args := []string{"--listen", "localhost:0", "--data-dir", filepath.Join(dir, "var")}
 	var cmd *exec.Cmd
@@ -55,9 +54,8 @@ func TestFirstPage(t *testing.T) {
 		ahead, _ = browsertest.Look(ctx, look)
 		return number.MatchString(ahead)
 	})
-	t.Logf("%s to a waiting page that shows a number in a browser: %.1f s (goal: 15 s); %.1f s of them until the address "+
-		"was printed. It says %s people ahead",
-		filepath.Base(cmd.Path), time.Since(begun).Seconds(), up.Seconds(), ahead)
+	figures.CheckTime(t, "first-page: from make run to a page with a number", filepath.Base(cmd.Path), time.Since(begun))
+	t.Logf("%.1f s of them until the address was printed. It says %s people ahead", up.Seconds(), ahead)
 	browsertest.Keep(t, screens, "first-page.png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
 	until(t, "the browser is in", func() bool {
 		heading, err := browsertest.Look(ctx, chromedp.Evaluate[string](`document.querySelector("h1")?.textContent ?? ""`))

@@ -1,5 +1,5 @@
 // Package figures keeps the figures of docs/FIGURES.md. docs/figures.json has their names, goals and values, and the test
-// renders the document from it. Commands that measure write lines of [Measured] to a file, and `make record` takes them
+// renders the document from it. Commands and tests judge by its goals ([Judge], [Check]). Commands that measure write lines of [Measured] to a file, and `make record` takes them
 // over. A row whose figures no command writes yet has its text in the data.
 package figures
 
@@ -28,6 +28,7 @@ type Measured struct {
 type Document struct {
 	Text     string              `json:"text"`
 	Sections []Section           `json:"sections"`
+	Goals    []Goal              `json:"goals"`
 	Measured map[string]Measured `json:"measured"` // by key
 }
 
@@ -63,6 +64,17 @@ func Decode(data []byte) (*Document, error) {
 				return nil, fmt.Errorf("%s: the row %q needs %d cells, got %d", s.Title, r.Cells, len(s.Columns), len(r.Cells))
 			}
 		}
+	}
+	names := map[string]bool{}
+	for i := range d.Goals {
+		g := &d.Goals[i]
+		if err := g.check(); err != nil {
+			return nil, fmt.Errorf("the goal %q: %w", g.Name, err)
+		}
+		if names[g.Name] {
+			return nil, fmt.Errorf("two goals are called %q", g.Name)
+		}
+		names[g.Name] = true
 	}
 	return d, nil
 }

@@ -19,11 +19,11 @@ import (
 var rewrite = flag.Bool("rewrite", false,
 	"take over the figures in the files of the arguments, and write the documents")
 
-const docs = "../../../docs/"
+const folder = "../../../docs/"
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	return testkit.Must(os.ReadFile(docs + name))(t)
+	return testkit.Must(os.ReadFile(folder + name))(t)
 }
 
 // TestTheDocumentIsRendered: docs/FIGURES.md is what docs/figures.json renders to.
@@ -39,7 +39,7 @@ func TestTheDocumentIsRendered(t *testing.T) {
 	for name, text := range map[string]string{"figures.json": string(data), "FIGURES.md": d.render()} {
 		switch {
 		case *rewrite:
-			testkit.WriteFile(t, docs, name, text)
+			testkit.WriteFile(t, folder, name, text)
 		case text != string(read(t, name)):
 			t.Errorf("docs/%s is not as make record writes it: change docs/figures.json and run make record", name)
 		}
@@ -145,6 +145,16 @@ func (d *Document) render() string {
 		}
 		if s.After != "" {
 			fmt.Fprintf(&b, "\n%s\n", s.After)
+		}
+	}
+	if len(d.Goals) > 0 {
+		b.WriteString("\n## Goals that are missed\n\nA command that shows a figure fails if it misses its goal in `docs/figures.json`, " +
+			"or one of these if it is worse than accepted.\n\ngoal | bound | accepted | decision | command\n---|---|---|---|---\n")
+	}
+	for i := range d.Goals {
+		if g := &d.Goals[i]; g.Known != nil {
+			fmt.Fprintf(&b, "%s | %s | %s | %s | `%s`\n", g.Name, g, bounds(g.Known.Least, g.Known.Most, g.Unit), g.Known.Decision,
+				g.Command)
 		}
 	}
 	return b.String()

@@ -14,12 +14,13 @@ import (
 func crowds(f *Finding, seeds int) {
 	worst, cover, vain, rises := 0.0, 0.0, 0, 0
 	for _, x := range Crowds() {
-		all := f.words(&x, fmt.Sprintf("%s (goal %.2f)", x.Name, x.Error), seeds)
+		all := f.words(&x, x.Name, seeds)
+		worst, cover = max(worst, all.Error()), max(cover, math.Abs(all.Covered()-0.8))
 		wait, ahead := all.Rises()
-		worst, cover = max(worst, all.Error()/x.Error), max(cover, math.Abs(all.Covered()-0.8))
 		vain, rises = vain+all.NextInVain(), rises+wait+ahead
+		all.Judge(x.Name, f.judge)
 	}
-	f.add("", worst <= 1 && cover <= 0.08 && vain == 0 && rises == 0, "%.2f, %.2f, %d, %d", worst, cover, vain, rises)
+	f.add("", "%.3f, %.2f, %d, %d", worst, cover, vain, rises)
 }
 
 // takeovers are crowds in which all leaders are replaced while no session has ended yet, or in the middle. Nobody
@@ -48,7 +49,9 @@ func wordsAfterTakeovers(f *Finding, seeds int) {
 		all := f.words(&x, x.Name, seeds)
 		worst, vain = max(worst, all.Error()), vain+all.NextInVain()
 	}
-	f.add("", worst <= 0.15 && vain == 0, "%.2f, %d", worst, vain)
+	f.judge(takeoverError, "", worst)
+	f.judge(nextInVain, "", float64(vain))
+	f.add("", "%.2f, %d", worst, vain)
 }
 
 // rushes are crowds that wait for minutes while the first sessions of a room reach their life.
@@ -76,8 +79,10 @@ func flashesTold(f *Finding, seeds int) {
 	for _, x := range Flashes() {
 		all := f.words(&x, x.Name, seeds)
 		worst, soon = max(worst, all.Error()), max(soon, all.MisledSoon())
+		f.judge(firstError, x.Name, all.Error())
+		f.judge(misledSoon, x.Name, 100*all.MisledSoon())
 	}
-	f.add("", worst <= 0.12 && soon <= 0.05, "%.3f; %.1f %%", worst, 100*soon)
+	f.add("", "%.3f; %.1f %%", worst, 100*soon)
 }
 
 // rushesTold counts the people that a forecast misleads in a rush.
@@ -88,7 +93,10 @@ func rushesTold(f *Finding, seeds int) {
 		twice, half := all.Misled()
 		worst, most, least = max(worst, all.Error()), max(most, twice), max(least, half)
 	}
-	f.add("", worst <= 0.12 && most <= 0.01 && least <= 0.01, "%.3f; %.1f %% / %.1f %%", worst, 100*most, 100*least)
+	f.judge("rushes: median error", "", worst)
+	f.judge(toldTwice, "", 100*most)
+	f.judge(toldHalf, "", 100*least)
+	f.add("", "%.3f; %.1f %% / %.1f %%", worst, 100*most, 100*least)
 }
 
 // orderOfCrowds compares the order of admission with that of the line.
@@ -100,7 +108,8 @@ func orderOfCrowds(f *Finding, seeds int) {
 				all.Add(f.words(&x, "", seeds))
 			}
 		}
-		f.add(", ", all.Late() <= 1, "%s %.2f", strings.TrimSuffix(kind, " of"), all.Late())
+		f.judge(behindOrder, kind, all.Late())
+		f.add(", ", "%s %.2f", strings.TrimSuffix(kind, " of"), all.Late())
 	}
 }
 
@@ -211,7 +220,8 @@ func anyCrowds(f *Finding, seeds int) {
 			x := k.crowd(seed)
 			f.gather(&x, seed+1, &all)
 		}
-		f.add(", ", math.Abs(all.Covered()-0.8) <= 0.08, "%s %.2f", k.name, all.Covered())
+		f.judge("rooms drawn at random: waits inside the range", k.name, all.Covered())
+		f.add(", ", "%s %.2f", k.name, all.Covered())
 		f.note("%s: %s", k.name, &all)
 	}
 }

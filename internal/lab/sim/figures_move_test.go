@@ -21,7 +21,10 @@ func moveOut(f *Finding) {
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
 	r := f.run(w)
 	peak := float64(r.Peak) / float64(c.Total)
-	f.add("", peak <= 1 && metric == 0 && moved > 0, "%.3f / %d, %d moved", peak, metric, moved)
+	f.judge("visitors that move: peak of sessions / T", "", peak)
+	f.judge("visitors that move: possible overcommit", "", float64(metric))
+	f.happened(moved > 0, "nobody moved")
+	f.add("", "%.3f / %d, %d moved", peak, metric, moved)
 }
 
 // awayAndBack moves the visitors of a disconnected edge under serve to other edges, which count their sessions, and
@@ -53,7 +56,10 @@ func awayAndBack(f *Finding) {
 	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
 	r := f.run(w)
 	over := max(0, r.Peak-c.Total)
-	f.add("", int64(over) <= metric && metric <= int64(len(went)) && over > 0, "%d above T, %d told, %d moved", over,
+	f.judge("edge cut off: sessions above T beside those reported", "", float64(over)/float64(metric))
+	f.judge("edge cut off: sessions reported beside those moved", "", float64(metric)/float64(len(went)))
+	f.happened(over > 0, "no session was above T")
+	f.add("", "%d above T, %d told, %d moved", over,
 		metric, len(went))
 }
 

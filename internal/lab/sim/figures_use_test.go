@@ -6,12 +6,15 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// useOf measures the use of T in a busy room in which something happens.
-func useOf(f *Finding, goal float64, capped bool, happen func(w *World)) {
+// useOf measures the use of T in a busy room in which something happens, and judges it by a goal, "" for none.
+func useOf(f *Finding, goal string, capped bool, happen func(w *World)) {
 	c := busy(1)
 	c.Cap = capped
 	r := f.run(filled(c, happen))
-	f.add("", r.UseT >= goal, "%.4f", r.UseT)
+	if goal != "" {
+		f.judge(goal, "", r.UseT)
+	}
+	f.add("", "%.4f", r.UseT)
 }
 
 // crashEveryEdge ends every edge once within ten minutes, evenly spread; each restarts after later.
@@ -35,7 +38,9 @@ func hourWithoutGlobal(f *Finding) {
 	c.Length = fill + time.Hour + 5*time.Minute
 	w := filled(c, func(w *World) { w.globals.end(time.Hour) })
 	r := f.run(w)
-	f.add("", r.UseT >= 0.97 && w.meters.early == 0, "%.4f; %d", r.UseT, w.meters.early)
+	f.judge(useAlone, "", r.UseT)
+	f.judge("visitors put out, no coordinator", "", float64(w.meters.early))
+	f.add("", "%.4f; %d", r.UseT, w.meters.early)
 }
 
 // spikeIntoOne starts without visitors, then raises demand to 4,000 per minute within ten seconds, all in the second
@@ -54,16 +59,20 @@ func spikeIntoOne(f *Finding, peak bool) {
 		came, early, most = came+r.Arrived, early+r.QueuedFree, max(most, r.Peak)
 	}
 	if peak {
-		f.add("", most <= total, "%d / %d = %.4f", most, total, float64(most)/total)
+		f.judge("spike: peak of sessions / T", "", float64(most)/total)
+		f.add("", "%d / %d = %.4f", most, total, float64(most)/total)
 		return
 	}
 	part := float64(early) / float64(came)
-	f.add("", part <= 0.001, "%d of %d = %.3f %%", early, came, 100*part)
+	f.judge("spike: queued while permits were free", "", 100*part)
+	f.add("", "%d of %d = %.3f %%", early, came, 100*part)
 }
 
 func orderStrict(f *Finding) {
 	r := f.run(filled(busy(1), nil))
-	f.add("", r.OrderP50 <= 1 && r.OrderP99 <= 4, "%.2f s / %.2f s at use %.4f", r.OrderP50, r.OrderP99, r.UseT)
+	f.judge("order: p50 off the order of arrival", "", r.OrderP50)
+	f.judge("order: p99 off the order of arrival", "", r.OrderP99)
+	f.add("", "%.2f s / %.2f s at use %.4f", r.OrderP50, r.OrderP99, r.UseT)
 }
 
 // restartedEdge crashes an edge in a full room whose visitors all leave then; the edge restarts two seconds later. It
@@ -103,7 +112,9 @@ func restartedEdge(f *Finding) {
 			look()
 		})
 		f.run(w)
-		f.add(", ", took >= 0 && took <= d+30*time.Second, "%v + %.1f s", d, (took - d).Seconds())
+		f.happened(took >= 0, "the room did not fill again")
+		f.judge("permits in use again after session_duration and", d.String(), (took - d).Seconds())
+		f.add(", ", "%v + %.1f s", d, (took - d).Seconds())
 	}
 }
 
@@ -118,7 +129,8 @@ func hourAlone(f *Finding) {
 	w := filled(c, func(w *World) { people = len(w.inside()); w.isolate(time.Hour) })
 	w.in(fill+time.Hour, func() { stayed = len(w.inside()) })
 	f.run(w)
-	f.add("", w.meters.early == 0, "%d of %d people, %d of whom were still there after the hour", w.meters.early,
+	f.judge("an hour without NATS: errors inside", "", float64(w.meters.early))
+	f.add("", "%d of %d people, %d of whom were still there after the hour", w.meters.early,
 		people, stayed)
 }
 
@@ -138,5 +150,6 @@ func abandoners(f *Finding) {
 	}
 	without := run(false)
 	part := run(true) / without
-	f.add("", part >= 0.8, "%.1f %%", 100*part)
+	f.judge("abandoned permits: throughput left", "", 100*part)
+	f.add("", "%.1f %%", 100*part)
 }

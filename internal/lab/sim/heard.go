@@ -262,6 +262,15 @@ func (w *Words) NextInVain() int { return len(w.nextLong) }
 // Rises returns the unannounced increases of the wait, and of the number ahead, after the first answer.
 func (w *Words) Rises() (wait, ahead int) { return w.wait, w.ahead }
 
+// Judge judges the forecasts of a crowd by the goals of docs/figures.json.
+func (w *Words) Judge(crowd string, judge func(goal, of string, value float64)) {
+	wait, ahead := w.Rises()
+	judge("crowds: median error of the first forecast", crowd, w.Error())
+	judge("crowds: waits inside the range", crowd, w.Covered())
+	judge("crowds: told to be next in vain", crowd, float64(w.NextInVain()))
+	judge("crowds: rises without the reason", crowd, float64(wait+ahead))
+}
+
 // String returns all figures in one line.
 func (w *Words) String() string {
 	s := fmt.Sprintf("%d waited; first estimate after %.1f s (p90 %.1f): error %.3f (signed %+.3f), range covers %.2f; told \"next\" %d, in vain %d",

@@ -136,9 +136,10 @@ func TestAPauseOfRIsForeseen(t *testing.T) {
 			}
 		}
 	}
-	if twice, half := all.Misled(); f.Fault != "" || twice > 0.01 || half > 0.01 {
-		t.Errorf("forecast more than twice, less than half: %.3f, %.3f; %s", twice, half, f.Fault)
-	}
+	twice, half := all.Misled()
+	f.judge(toldTwice, "", 100*twice)
+	f.judge(toldHalf, "", 100*half)
+	f.check(t)
 }
 
 // TestAFlashIsForeseen: visitors that come within one second are shown the visitors in front of them, and not those of
@@ -148,10 +149,10 @@ func TestAFlashIsForeseen(t *testing.T) {
 	t.Parallel()
 	for _, x := range Flashes() {
 		var f Finding
-		all := f.words(&x, x.Name, 1)
-		if f.Fault != "" || all.Error() > 0.15 || all.MisledSoon() > 0.12 {
-			t.Errorf("%s; %s", f.Bound, f.Fault)
-		}
+		all := f.words(&x, x.Name, 4)
+		f.judge(firstError, x.Name, all.Error())
+		f.judge(misledSoon, x.Name, 100*all.MisledSoon())
+		f.check(t)
 	}
 }
 
@@ -163,8 +164,8 @@ func TestForecastsAfterATakeover(t *testing.T) {
 		}
 		var f Finding
 		all := f.words(&x, x.Name, 2)
-		if t.Log(f.Bound); f.Fault != "" || all.Error() > 0.15 || all.NextInVain() > 0 {
-			t.Errorf("%s: error %.3f, shown as next in vain %d; %s", x.Name, all.Error(), all.NextInVain(), f.Fault)
-		}
+		f.judge(takeoverError, x.Name, all.Error())
+		f.judge(nextInVain, x.Name, float64(all.NextInVain()))
+		f.check(t)
 	}
 }

@@ -233,6 +233,10 @@ func randomRounds(f *Finding) {
 		}
 	}
 	through, wrong, coverage := float64(drawn)/float64(ordered), those.Error(), those.Covered()
-	f.add("", worst <= 0.02 && people > 20_000 && through >= 0.99 && wrong <= 0.1 && math.Abs(coverage-0.8) <= 0.05,
-		"%.2f %% of %d; %.3f; %.3f; %.2f", 100*worst, people, through, wrong, coverage)
+	f.judge("random order: share called off the law", "", 100*worst)
+	f.judge("random order: throughput beside fifo", "", through)
+	f.judge("random order: median forecast off", "", wrong)
+	f.judge("random order: waits inside the range", "", coverage)
+	f.happened(people > 20_000, "fewer than 20,000 joined")
+	f.add("", "%.2f %% of %d; %.3f; %.3f; %.2f", 100*worst, people, through, wrong, coverage)
 }

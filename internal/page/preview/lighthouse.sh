@@ -1,6 +1,6 @@
 #!/bin/sh
 # What Lighthouse thinks of the built-in waiting page: accessibility and best
-# practices, of 100 each. Needs npm, which brings Lighthouse, and chromium.
+# practices, of 100 each. Needs chromium; $LIGHTHOUSE is the program, which make installs.
 set -eu
 dir=$(mktemp -d)
 : >"$dir/out"
@@ -10,11 +10,12 @@ trap 'kill $preview; rm -rf "$dir"' EXIT
 until url=$(sed -n 's/.*"url":"\([^"]*\)".*/\1/p' "$dir/out") && [ -n "$url" ]; do
 	kill -0 $preview
 done
-CHROME_PATH=$(command -v chromium) npx --yes lighthouse@12.8.2 "${url}queued-message" --quiet \
+CHROME_PATH=$(command -v chromium) "$LIGHTHOUSE" "${url}queued-message" --quiet \
 	--only-categories=accessibility,best-practices --chrome-flags="--headless --no-sandbox" \
 	--output json --output-path "$dir/report.json"
 node -e '
 const report = JSON.parse(require("fs").readFileSync(process.argv[1]));
-for (const c of Object.values(report.categories)) console.log(c.title + ": " + Math.round(c.score * 100));
-for (const a of Object.values(report.audits)) if (a.score !== null && a.score < 1) console.log("  " + a.title);
-' "$dir/report.json"
+for (const a of Object.values(report.audits)) if (a.score !== null && a.score < 1) console.error("  " + a.title);
+for (const c of Object.values(report.categories)) console.log("lighthouse: " + c.title.toLowerCase() + "=" + Math.round(c.score * 100));
+' "$dir/report.json" >"$dir/scores"
+go run ./internal/lab/figures/check <"$dir/scores"
