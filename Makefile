@@ -14,9 +14,9 @@ KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
 # Debian packages for tests and benchmarks: a browser, an HTTP client, a load generator, a server to compare
-# with, load balancers, servers that ask the edge (deploy/fronts), and the fonts of the pictures in docs, with
-# Chinese, Japanese and Korean letters in the second (2.7 MB in all).
-PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core fonts-wqy-microhei
+# with, load balancers, servers that ask the edge (deploy/fronts), promtool for the alert rules, npm for the libraries of
+# sites, and the fonts of the pictures in docs, with Chinese, Japanese and Korean letters in the second (2.7 MB in all).
+PACKAGES := chromium curl openssl python3 wrk nginx haproxy caddy apache2 prometheus nodejs npm fonts-dejavu-core fonts-wqy-microhei
 
 # What make upgrade replaces: the tag of the last release, or before it has one a commit of its series.
 RELEASE := 441dd07a
@@ -77,14 +77,25 @@ run: ## the whole tree in one process, with a demo site behind it
 	bin/vestibule demo $(ARGS)
 
 .PHONY: packages
-packages: ## install missing Debian packages of the tests
-	@missing=; for p in $(PACKAGES); do command -v $$p >/dev/null || dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
-	if [ -z "$$missing" ]; then exit 0; fi; \
+packages: debian-packages $(TOOLS)/h2spec $(TOOLS)/npm/node_modules/.package-lock.json ## install what the tests need, and fail if something is missing
+
+.PHONY: debian-packages
+debian-packages:
+	@missing() { for p in $(PACKAGES); do command -v $$p >/dev/null || dpkg -s $$p >/dev/null 2>&1 || echo $$p; done; }; \
+	need=$$(missing | tr '\n' ' '); if [ -z "$$need" ]; then exit 0; fi; \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-		apt-get install -y --no-install-recommends $$missing >/dev/null || { apt-get update >/dev/null; \
-		for p in $$missing; do apt-get install -y --no-install-recommends $$p >/dev/null || \
-		echo "not installed: $$p (tests that need it say so and are skipped)"; done; }; \
-	else echo "not installed:$$missing (tests that need them say so and are skipped)"; fi
+		apt-get install -y --no-install-recommends $$need >/dev/null || { apt-get update >/dev/null; \
+		for p in $$need; do apt-get install -y --no-install-recommends $$p >/dev/null; done; }; fi; \
+	need=$$(missing | tr '\n' ' '); test -z "$$need" || { \
+		echo "not installed, and tests need them: $${need}(as root: apt-get install -y --no-install-recommends $$need)"; exit 1; }
+
+# The libraries of sites, and Lighthouse, locked by version and content. The registry is npm's own setting.
+$(TOOLS)/npm/node_modules/.package-lock.json: internal/allinone/npm/package-lock.json | debian-packages
+	$(npm-ci)
+$(TOOLS)/lighthouse/node_modules/.package-lock.json: internal/page/preview/npm/package-lock.json | debian-packages
+	$(npm-ci)
+npm-ci = @to=$(patsubst %/node_modules/.package-lock.json,%,$@); mkdir -p $$to && cp $(dir $<)package.json $< $$to && \
+	cd $$to && npm ci --ignore-scripts --no-audit --no-fund >npm.log 2>&1 && touch $@ || { cat npm.log; exit 1; }
 
 # The cores, the page and the simulator are single-threaded, as lint enforces: the race detector can find nothing
 # there, and would make them ten times slower. Nor is it of use to tests that only start programs, try a NATS server,
@@ -167,11 +178,11 @@ e2e: packages $(RUNTESTS) ## hundreds of visitors (curl) against the built binar
 	$(call TEST,1) -count=1 -parallel 4 -timeout 10m -skip 'TestClientsThroughFronts|TestEdgesFailBehindFronts|TestRestartOfAllBehindHAProxy' ./internal/lab/e2e
 
 .PHONY: first-page
-first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser (goal: 15 s)
+first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser
 	$(GO) test -count=1 -v -run TestFirstPage ./internal/lab/e2e -args -make-run
 
 .PHONY: drain
-drain: packages ## stop edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count failures (goal: 0)
+drain: packages ## stop edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count failures
 	$(GO) test -count=1 -v -run TestDrain ./internal/lab/e2e -args -drain-rate $(RATE)
 
 .PHONY: fronts
@@ -189,7 +200,7 @@ notify: ## deliver notifications to 100,000 subscribers, and kill notifiers and 
 	$(GO) test -count=1 -v -timeout 30m -run TestKilledNotifiers ./internal/notify -args -killing 10m
 
 .PHONY: draw
-draw: ## let VISITORS gather for an event with a draw, and count admissions out of order (goal: 0.5 %; three minutes)
+draw: ## let VISITORS gather for an event with a draw, and count admissions out of order (three minutes)
 	$(GO) test -count=1 -v -timeout 15m -run TestADraw ./internal/lab/e2e -args -drawn $(VISITORS)
 
 .PHONY: chaos
@@ -211,7 +222,7 @@ closures: ## lose processes, stores and disks in the ways that close data centre
 .PHONY: upgrade
 upgrade: ## upgrade a fleet of the last release node by node to this build, and back, under traffic (3 to 4 minutes)
 	@commit=; for r in $(RELEASE); do commit=$$(git rev-parse --verify --quiet $$r^{commit}) && break; done; \
-	if [ -z "$$commit" ]; then echo "NOTHING WAS TRIED: the history lacks $(RELEASE). A clone with the whole history has it."; exit 0; fi; \
+	if [ -z "$$commit" ]; then echo "The history lacks $(RELEASE), so no upgrade was tried: git fetch --unshallow --tags fetches it."; exit 1; fi; \
 	old=$(TOOLS)/release-$$commit; \
 	if [ ! -d $$old ]; then rm -rf $$old.source && mkdir -p $$old.source && git archive $$commit | tar -x -C $$old.source && \
 		$(GO) build -C $$old.source -o $$old.new/ ./cmd/edge ./cmd/global ./cmd/regional && mv $$old.new $$old && rm -r $$old.source || exit 1; fi; \
@@ -286,24 +297,25 @@ bench: packages ## print the figures of the benchmarks, each next to its goal
 record: ## take what make figures and make bench measured last over into docs/FIGURES.md; read the diff before you commit it
 	$(GO) test -count=1 -v ./internal/lab/figures -run TestTheDocument -rewrite -args $(wildcard $(TOOLS)/figures.jsonl $(TOOLS)/bench.jsonl)
 
-# Debian packages to compare the edge with. Missing ones are skipped with a message.
+# Debian packages to compare the edge with.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
 .PHONY: compare
 compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy and Redis, in turns on one core (five minutes)
-	@dpkg -s $(COMPARED) >/dev/null 2>&1 || apt-get install -y --no-install-recommends $(COMPARED) >/dev/null || echo "not all installed: $(COMPARED)"
+	@$(MAKE) --no-print-directory debian-packages PACKAGES='$(COMPARED)'
 	$(GO) test -run '^$$' -v -bench Compare -benchtime 1x -timeout 30m ./internal/edge
 
 .PHONY: scale
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) test -count=1 -v -timeout 15m -run TestScale ./internal/lab/e2e -args -scale 1000
 
-NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes history k8s-check k8s
-
+# internal/lab/nightly has the parts and the minutes that each may take. FROM=siege begins there, PARTS="siege scale"
+# runs these alone. .tools/nightly.json has the newest result of each with its commit.
+FROM  ?=
+PARTS ?=
 .PHONY: nightly
-nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
-	@bad=; for t in sim chaos mutants fuzz nethttp race $(NIGHTLY); do \
-		echo "== $$t"; $(MAKE) --no-print-directory $$t SMALL=100000 RUNS=20 LENGTH=30m SEED=$$(date +%j) || bad="$$bad $$t"; \
-	done; if [ -n "$$bad" ]; then echo "failed:$$bad"; exit 1; fi
+nightly: ## run each command that shows a goal, and what is too long for a commit, from part FROM on; end with a table of kept, missed and not run (a night)
+	@mkdir -p $(TOOLS)
+	$(GO) run ./internal/lab/nightly -results $(TOOLS)/nightly.json -from '$(FROM)' $(PARTS)
 
 .PHONY: changes
 changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)
@@ -311,12 +323,17 @@ changes: ## 10,000 changes of rooms by eight writers while nats-servers are kill
 	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
 
 .PHONY: history
-history: ## play a sale of ten minutes and compare the history with the site's log (goal: 1 %; 15 minutes)
+history: ## play a sale of ten minutes and compare the history with the site's log (15 minutes)
 	$(GO) test -count=1 -v -timeout 30m -run TestHistoryAgainst ./internal/allinone -args -come 10m
+
+.PHONY: terraform
+terraform: ## manage rooms by the real Terraform provider, which terraform init must get; make test replays its requests
+	cd internal/global/control/contract && $(GO) test -count=1 -v -timeout 20m -run TestTerraform . -args -terraform
 
 .PHONY: browser-runs
 browser-runs: packages ## play what browsers do to waiting rooms RUNS times each: returns from a bank, restored tabs, service workers, speculation rules, Turbo, htmx (a minute a run)
-	$(GO) test -count=1 -v -timeout 3h -run 'TestClientsInABrowser|TestLibrariesInABrowser|TestEightTabs' ./internal/allinone -args -runs $(RUNS)
+	$(GO) test -count=1 -v -timeout 3h -run 'TestClientsInABrowser|TestLibrariesInABrowser|TestEightTabs|TestThePageIsSoonRight' ./internal/allinone -args -runs $(RUNS)
+	$(GO) test -count=1 -v -timeout 10m -run TestTheFirstChartOverASlowLineInABrowser ./internal/global/console
 
 .PHONY: pictures
 pictures: packages ## recreate the pictures in docs/images; make test compares those of the waiting page
@@ -328,16 +345,16 @@ pictures: packages ## recreate the pictures in docs/images; make test compares t
 	cp $(TOOLS)/console/first-room-phone-dark.png docs/images/console-phone.png
 
 .PHONY: lighthouse
-lighthouse: build packages ## run Lighthouse (npm) on the waiting page and on each screen of the console (five minutes)
-	internal/page/preview/lighthouse.sh
-	LIGHTHOUSE=lighthouse@12.8.2 $(GO) test -count=1 -v -run TestScreensInABrowser ./internal/global/console
+lighthouse: build packages $(TOOLS)/lighthouse/node_modules/.package-lock.json ## run Lighthouse (npm) on the waiting page and on each screen of the console (five minutes)
+	LIGHTHOUSE=$(TOOLS)/lighthouse/node_modules/.bin/lighthouse internal/page/preview/lighthouse.sh
+	LIGHTHOUSE=$(TOOLS)/lighthouse/node_modules/.bin/lighthouse $(GO) test -count=1 -v -run TestScreensInABrowser ./internal/global/console
 
 # Kubernetes knows no newer version than 1.30 offline. The first run builds the tools: ten minutes of one core.
 # The schemas of Prometheus Operator are not Kubernetes' own.
 NO_MONITORS := patches: [{target: {group: monitoring.coreos.com}, patch: "{$$patch: delete, apiVersion: v1, kind: K, metadata: {name: n}}"}]
 .PHONY: k8s-check
 k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## build the Kubernetes overlays and validate them, their configurations and the alert rules
-	@command -v promtool >/dev/null || $(MAKE) --no-print-directory packages PACKAGES=prometheus
+	@command -v promtool >/dev/null || $(MAKE) --no-print-directory debian-packages PACKAGES=prometheus
 	@mkdir -p $(TOOLS)/k8s
 	@set -e; for o in deploy/k8s/overlays/*; do out=$(TOOLS)/k8s/$$(basename $$o).yaml; \
 		$(TOOLS)/kustomize build $$o >$$out; $(TOOLS)/kubectl-validate --version 1.30 $$out; \
@@ -355,7 +372,7 @@ KUBE_VERSION := 1.35.4
 KUBE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vestibule-k8s/$(KUBE_VERSION)
 .PHONY: k8s
 k8s: ## run both data centres and global as pods of a local Kubernetes node; roll, scale, evict and kill them under traffic
-	@command -v etcd containerd runc >/dev/null && test -x /usr/lib/cni/bridge || $(MAKE) --no-print-directory packages PACKAGES="etcd-server containerd runc containernetworking-plugins"
+	@command -v etcd containerd runc >/dev/null && test -x /usr/lib/cni/bridge || $(MAKE) --no-print-directory debian-packages PACKAGES="etcd-server containerd runc containernetworking-plugins"
 	internal/lab/chaos/kubernetes.sh $(KUBE) $(KUBE_VERSION)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/pause/vestibule ./internal/lab/chaos/pause
 	$(GO) run ./internal/lab/image -files bin/pause -name vestibule.test/pause:1 -out bin/pause.tar

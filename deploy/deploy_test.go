@@ -402,10 +402,7 @@ func TestRulesAreTheSameEverywhere(t *testing.T) {
 // Prometheus accepts the rules, and the dashboard's expressions as rules. Each alert fires and is silent when it has
 // to.
 func TestRulesForPrometheus(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is not installed: make k8s-check installs it")
-	}
+	promtool := testkit.Program(t, "promtool")
 	dir := t.TempDir()
 	data := testkit.Must(os.ReadFile("k8s/components/monitoring/rules.yaml"))(t)
 	var r struct{ Spec yaml.Node }
@@ -491,10 +488,7 @@ func TestUnits(t *testing.T) {
 // TestSystemdTakesTheUnits: systemd itself reads the units with their drop-ins and finds no fault. Programs are
 // stand-ins.
 func TestSystemdTakesTheUnits(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("no systemd-analyze: apt install systemd")
-	}
+	analyze := testkit.Program(t, "systemd-analyze")
 	dir := t.TempDir()
 	var units []string
 	walk(t, "systemd", func(name string, data []byte) {

@@ -5,8 +5,6 @@
 package allinone
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -16,7 +14,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -247,7 +244,10 @@ func before(t *testing.T, to string, change func(http.Header)) http.Handler {
 // TestReactInABrowser: the React example of the docs, unchanged, with React from npm.
 func TestReactInABrowser(t *testing.T) {
 	t.Parallel()
-	folder := react(t)
+	umd := map[string]string{
+		"react.production.min.js":     npm(t, "react", "umd/react.production.min.js"),
+		"react-dom.production.min.js": npm(t, "react-dom", "umd/react-dom.production.min.js"),
+	}
 	var orders testkit.Log
 	shop := before(t, newShop(t, &orders), func(http.Header) {})
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -270,7 +270,7 @@ func TestReactInABrowser(t *testing.T) {
 				"client.js": "export const { createRoot } = window.ReactDOM;",
 			}[name])
 		case name != r.URL.Path:
-			http.ServeFile(w, r, filepath.Join(folder, filepath.Base(name)))
+			http.ServeFile(w, r, umd[name])
 		default:
 			shop.ServeHTTP(w, r)
 		}
@@ -286,53 +286,12 @@ func TestReactInABrowser(t *testing.T) {
 		func() bool { return text(t, ctx, "#result") == "7 left" && text(t, ctx, "#line") == "" })
 }
 
-// react returns a folder with React's files for browsers.
-func react(t *testing.T) (folder string) {
-	t.Helper()
-	npm(t, "react-dom@18.3.1", "umd/react-dom.production.min.js")
-	return filepath.Dir(npm(t, "react@18.3.1", "umd/react.production.min.js"))
-}
-
-// npm returns a file of a package, and skips the test without npm. A package is downloaded once, into .tools.
+// npm returns a file of a package of npm/package-lock.json.
 func npm(t *testing.T, pack, entry string) (file string) {
 	t.Helper()
-	folder := testkit.Must(filepath.Abs("../../.tools/npm"))(t)
-	file = filepath.Join(folder, filepath.Base(entry))
-	if _, err := os.Stat(file); err == nil {
-		return file
+	file = testkit.Must(filepath.Abs(filepath.Join("../../.tools/npm/node_modules", pack, entry)))(t)
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("%s of npm is not installed: run make packages: %v", pack, err)
 	}
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skipf("npm is not installed: %s was not tried", pack)
-	}
-	testkit.NoError(t, os.MkdirAll(folder, 0o755))
-	packs := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", packs,
-		pack).CombinedOutput(); err != nil {
-		t.Skipf("npm does not fetch %s, so it was not tried: %v\n%s", pack, err, out)
-	}
-	archives, err := filepath.Glob(filepath.Join(packs, "*.tgz"))
-	if err != nil || len(archives) != 1 {
-		t.Fatalf("%v, %v", archives, err)
-	}
-	f := testkit.Must(os.Open(archives[0]))(t)
-	defer f.Close()
-	z := testkit.Must(gzip.NewReader(f))(t)
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err != nil {
-			t.Fatalf("%s of %s: %v", entry, pack, err)
-		}
-		if h.Name != "package/"+entry {
-			continue
-		}
-		data := testkit.Must(io.ReadAll(r))(t)
-		part := filepath.Join(packs, "part") // parallel tests may want the same file
-		testkit.NoError(t, os.WriteFile(part, data, 0o600))
-		if err := os.Rename(part, file); err != nil {
-			testkit.NoError(t, os.WriteFile(file, data, 0o600)) // of another file system
-		}
-		return file
-	}
+	return file
 }

@@ -19,9 +19,7 @@ import (
 func TestExampleScript(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"sh", "curl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(tool + " is not installed: docs/examples/native/wait.sh was not run")
-		}
+		testkit.Program(t, tool)
 	}
 	var orders testkit.Log
 	origin := newShop(t, &orders)

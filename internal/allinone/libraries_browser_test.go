@@ -55,8 +55,8 @@ func pageShows(ctx context.Context) string {
 func TestLibrariesInABrowser(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
-		"/turbo.js": npm(t, "@hotwired/turbo@8.0.13", "dist/turbo.es2017-umd.js"),
-		"/htmx.js":  npm(t, "htmx.org@2.0.4", "dist/htmx.min.js"),
+		"/turbo.js": npm(t, "@hotwired/turbo", "dist/turbo.es2017-umd.js"),
+		"/htmx.js":  npm(t, "htmx.org", "dist/htmx.min.js"),
 	}
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Demo-Origin", "1")

@@ -33,7 +33,7 @@ func FuzzMask(f *testing.F) {
 		}
 		expression := `http.request.headers["x-key"][0] eq ` + literal
 		if _, err := Compile(expression, Sources{}); err != nil {
-			t.Skip()
+			return
 		}
 		got := Mask(expression)
 		if got != `http.request.headers["x-key"][0] eq ***` {

@@ -26,7 +26,7 @@ func FuzzRoomBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, path, body string) {
 		r, err := httpRequest(method, path, body)
 		if err != nil {
-			t.Skip("no request can be made of it")
+			return // no request can be made of it
 		}
 		x := start(t)
 		x.ask(Editor, "POST", "{z}", shop+"}")

@@ -89,10 +89,7 @@ func mailbox(t *testing.T) (addr string, messages <-chan string) {
 // TestTheRelay: the relay of deploy/examples passes a notice on to Slack, Teams and a mail relay in the form of each,
 // each once, and refuses what is not signed. A receiver that fails gets it by the next attempt, and the others do not.
 func TestTheRelay(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
+	python := testkit.Program(t, "python3")
 	slack, teams := receives(t), receives(t)
 	smtp, mails := mailbox(t)
 	w := hook(t, "")

@@ -1,5 +1,4 @@
-// Package browsertest opens a real browser for tests of pages. If none is installed, these tests are skipped with a
-// message.
+// Package browsertest opens a real browser for tests of pages. If none is installed, these tests fail.
 package browsertest
 
 import (

@@ -1,4 +1,5 @@
-// Command runtests runs `go test` with its arguments, prints what failed, and keeps the time of each test in a file.
+// Command runtests runs `go test` with its arguments, prints what failed, and keeps the time of each test in a file. A
+// skipped test is a failure, unless its reason names the command that runs it.
 // With -slowest it prints the slowest tests of such files.
 package main
 
@@ -13,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -54,8 +56,14 @@ func run(times string, all bool, args []string) error {
 	if err == nil && o.times.Len() == 0 {
 		err = errors.New("no test ran")
 	}
+	if err == nil && len(o.skipped) > 0 {
+		err = fmt.Errorf("tests were skipped, which is a failure: %s", strings.Join(o.skipped, ", "))
+	}
 	return err
 }
+
+// elsewhere is in the reason of a test that another command runs: "`make siege` runs it".
+var elsewhere = regexp.MustCompile("`make [a-z0-9-]+` runs it")
 
 // event is a line of `go test -json`.
 type event struct {
@@ -69,6 +77,8 @@ type outcome struct {
 	out    io.Writer
 	output map[string][]string // of tests and packages that have not ended
 	times  bytes.Buffer        // lines of seconds, package and test
+
+	skipped []string // tests that no other command runs
 }
 
 func (o *outcome) read(r io.Reader) error {
@@ -109,7 +119,13 @@ func (o *outcome) take(e event) {
 			fmt.Fprint(o.out, line)
 		}
 		delete(o.output, key)
-	case "pass", "skip":
+	case "skip":
+		if text := strings.Join(o.output[key], ""); e.Test != "" && !elsewhere.MatchString(text) {
+			o.skipped = append(o.skipped, e.Package+" "+e.Test)
+			fmt.Fprint(o.out, text)
+		}
+		delete(o.output, key)
+	case "pass":
 		delete(o.output, key)
 	}
 	if ended := e.Action == "pass" || e.Action == "fail"; ended && e.Test != "" && !strings.Contains(e.Test, "/") {

@@ -37,6 +37,22 @@ go: a line of the go command
 	}
 }
 
+// A skipped test is a failure with its reason, unless another command runs it.
+func TestASkipIsAFailure(t *testing.T) {
+	const of = `{"Action":"output","Package":"p","Test":"TestA","Output":"curl is not installed\n"}
+{"Action":"skip","Package":"p","Test":"TestA","Elapsed":0}
+{"Action":"output","Package":"p","Test":"TestB","Output":"\u0060make siege\u0060 runs it\n"}
+{"Action":"skip","Package":"p","Test":"TestB","Elapsed":0}
+{"Action":"skip","Package":"q","Elapsed":0}
+`
+	var out strings.Builder
+	o := outcome{out: &out, output: map[string][]string{}}
+	testkit.NoError(t, o.read(strings.NewReader(of)))
+	if len(o.skipped) != 1 || o.skipped[0] != "p TestA" || out.String() != "curl is not installed\n" {
+		t.Errorf("skipped %q, printed %q", o.skipped, out.String())
+	}
+}
+
 func TestNoTestIsAnError(t *testing.T) {
 	if err := run("", false, []string{"-vet=off", "-run", "^TestNotThere$", "."}); err == nil {
 		t.Error("no error")

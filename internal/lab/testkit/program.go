@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Program returns the path of an external program, and skips the test if it is not installed.
+// Program returns the path of an external program, and fails the test if it is not installed.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	file, err := exec.LookPath(name)
@@ -26,7 +26,10 @@ func Program(t testing.TB, name string) string {
 		file, err = exec.LookPath("/usr/sbin/" + name) // only on root's PATH
 	}
 	if err != nil {
-		t.Skipf("%s is not installed: make packages", name)
+		file, err = exec.LookPath(filepath.Join(root, ".tools", name)) // built by make packages
+	}
+	if err != nil {
+		t.Fatalf("%s is not installed: run make packages as root", name)
 	}
 	return file
 }

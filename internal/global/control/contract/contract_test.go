@@ -407,18 +407,14 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 
 // The official npm client, by a script: node and npm install it.
 func TestTheNpmClientManagesRooms(t *testing.T) {
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("the npm client needs node and npm: %v", err)
-		}
-	}
+	node, npm := testkit.Program(t, "node"), testkit.Program(t, "npm")
 	ctx := testkit.Within(t)
 	dir := t.TempDir()
 	testkit.NoError(t, os.CopyFS(dir, os.DirFS("npm")))
-	install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
-		t.Skipf("the npm client cannot be had here: %v\n%s", err, out)
+		t.Fatalf("the client cannot be installed: run make packages where npm has a registry: %v\n%s", err, out)
 	}
 	x := tree(t)
 	api := x.Info.Control
@@ -430,7 +426,7 @@ func TestTheNpmClientManagesRooms(t *testing.T) {
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Header.Del("Accept-Encoding") },
 	})
 	defer between.Close()
-	script := exec.CommandContext(ctx, "node", "rooms.mjs")
+	script := exec.CommandContext(ctx, node, "rooms.mjs")
 	script.Dir = dir
 	script.Env = append(os.Environ(), "BASE="+between.URL, "TOKEN="+api.Token, "ZONE="+api.Zone, "ACCOUNT="+api.Account)
 	var stderr bytes.Buffer

@@ -35,6 +35,8 @@ type sent struct {
 	Status   int             `json:"status"`
 }
 
+var realTerraform = flag.Bool("terraform", false, "run the real Terraform, which must be installed (`make terraform`)")
+
 const requestsFile = "terraform/requests.json"
 
 // ids has the IDs of a fleet: of its zone, and of the rooms and events made in it, by name.
@@ -198,10 +200,10 @@ var changed = strings.NewReplacer(
 
 // The official Terraform provider, as `terraform init` gets it: from its registry, or from a folder beside it.
 func TestTerraformManagesRooms(t *testing.T) {
-	program, err := exec.LookPath("terraform")
-	if err != nil {
-		t.Skipf("there is no terraform: %v", err)
+	if !*realTerraform {
+		t.Skip("`make terraform` runs it; TestTerraformRequests replays what it sent")
 	}
+	program := testkit.Program(t, "terraform")
 	var all []sent
 	for _, provider := range []string{"5.22.0", "4.52.8"} {
 		t.Run(provider, func(t *testing.T) {
@@ -241,7 +243,7 @@ func manageByTerraform(t *testing.T, program, provider string) []sent {
 	conf := strings.ReplaceAll(string(text), "VERSION", provider)
 	write("main.tf", []byte(conf))
 	if err := terraform("init", "-no-color"); err != nil {
-		t.Skipf("the provider cannot be had here: %v", err)
+		t.Fatalf("the provider cannot be installed: %v", err)
 	}
 
 	x := tree(t)
