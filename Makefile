@@ -156,8 +156,9 @@ test-shells: $(RUNTESTS)
 # More than two tabs at a time starve the leases.
 .PHONY: test-browser
 test-browser: packages $(RUNTESTS)
-	$(call TEST,1) -parallel 2 -timeout 8m ./internal/allinone
-	$(call TEST,2) -p 1 -parallel 4 -timeout 8m $(PAGES)
+	$(call TEST,1) -parallel 6 -timeout 8m -skip Browser ./internal/allinone
+	$(call TEST,2) -parallel 2 -timeout 8m -run Browser ./internal/allinone
+	$(call TEST,3) -p 1 -parallel 4 -timeout 8m $(PAGES)
 
 .PHONY: test-programs
 test-programs: packages $(RUNTESTS)

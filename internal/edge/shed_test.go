@@ -37,7 +37,9 @@ func (x *connections) bare(addrs ...string) (out []*visitorConn) {
 }
 
 // The connections without progress of the prefix that has most of them are closed, and no others.
-func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) { synctest.Test(t, sheddingClosesTheDebtorsOfOnePrefix) }
+func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
+	synctest.Test(t, sheddingClosesTheDebtorsOfOnePrefix)
+}
 
 func sheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 	repeat := func(n int, addr func(i int) string) (out []string) {

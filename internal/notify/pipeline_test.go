@@ -392,8 +392,9 @@ func TestKilledNotifiers(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	ctx, cancel := context.WithTimeout(context.Background(), *killing+5*time.Minute)
 	defer cancel()
-	const behind, most = 200, 10 // visitors in line; of them per step
-	const inFlight = time.Second // between the last look and the push service: more on a machine that is overloaded
+	const behind, most, arrivals = 200, 10, 50 * time.Millisecond // visitors in line; of them per step; time of a step
+	inFlight := time.Second                                       // between the last look and the push service, on an idle machine
+	var paused time.Duration                                      // the longest that a process waited for a processor
 	var last uint64
 	left, unsure := map[uint64]time.Time{}, map[uint64]bool{}
 	begun := time.Now()
@@ -438,8 +439,11 @@ func TestKilledNotifiers(t *testing.T) {
 		if time.Since(next["global"]) > 15*time.Second {
 			next["global"] = time.Now().Add(3 * time.Second) // until another leads
 		}
-		time.Sleep(50 * time.Millisecond) // the pace of arrivals
+		asleep := time.Now()
+		time.Sleep(arrivals)
+		paused = max(paused, time.Since(asleep)-arrivals)
 	}
+	inFlight += 4 * paused // store, notifier, its NATS server, push service
 	testkit.Eventually(t, "all are notified", func() bool {
 		p.call(last, last)
 		for v := uint64(1); v <= last; v++ {
