@@ -10,13 +10,15 @@ ESBUILD        := github.com/evanw/esbuild/cmd/esbuild@v0.28.2
 KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
 H2SPEC         := github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
+NFPM           := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
+CYCLONEDX      := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
 # Debian packages for tests and benchmarks: a browser, an HTTP client, a load generator, a server to compare
 # with, load balancers, servers that ask the edge (deploy/fronts), promtool for the alert rules, npm for the libraries of
 # sites, and the fonts of the pictures in docs, with Chinese, Japanese and Korean letters in the second (2.7 MB in all).
-PACKAGES := chromium curl openssl python3 wrk nginx haproxy caddy apache2 prometheus nodejs npm fonts-dejavu-core fonts-wqy-microhei
+PACKAGES := chromium curl openssl python3 wrk nginx haproxy caddy apache2 prometheus systemd nodejs npm fonts-dejavu-core fonts-wqy-microhei
 
 # What make upgrade replaces: the tag of the last release, or before it has one a commit of its series.
 RELEASE := 441dd07a
@@ -70,6 +72,10 @@ image-files:
 image: image-files ## write the container image to bin/vestibule-image.tar, and load it into a running Docker engine
 	$(GO) run ./internal/lab/image -name $(IMAGE):$(VERSION) -version $(VERSION) -revision $(REVISION) -source '$(SOURCE)' -created $(CREATED) -arch $(ARCH)
 	@if docker info >/dev/null 2>&1; then docker load --input bin/vestibule-image.tar; fi
+
+.PHONY: release
+release: $(TOOLS)/nfpm $(TOOLS)/cyclonedx-gomod ## write archives, packages, the image and their sums of VERSION (v0.2.0) into dist/; KEY=FILE signs them
+	@PATH="$(TOOLS):$$PATH" KEY='$(KEY)' deploy/release/build.sh '$(VERSION)'
 
 .PHONY: run
 run: ## the whole tree in one process, with a demo site behind it
@@ -416,5 +422,9 @@ $(TOOLS)/h2spec:
 	GOBIN=$(TOOLS) $(GO) install $(H2SPEC)
 $(TOOLS)/kubectl-validate:
 	GOBIN=$(TOOLS) $(GO) install $(KUBE_VALIDATE)
+$(TOOLS)/nfpm:
+	GOBIN=$(TOOLS) $(GO) install $(NFPM)
+$(TOOLS)/cyclonedx-gomod:
+	GOBIN=$(TOOLS) $(GO) install $(CYCLONEDX)
 $(TOOLS)/kube-score:
 	GOBIN=$(TOOLS) $(GO) install $(KUBE_SCORE)

@@ -454,7 +454,7 @@ func TestUnits(t *testing.T) {
 		}
 		if filepath.Base(name) == "vestibule.service" {
 			if !strings.Contains(string(data),
-				"\nExecStart=/usr/local/bin/vestibule serve --data-dir /var/lib/vestibule/serve ") ||
+				"\nExecStart=/usr/bin/vestibule serve --config /etc/vestibule/serve.yaml\n") ||
 				!strings.Contains(string(data), "\nStateDirectory=vestibule/serve\n") {
 				t.Errorf("%s: must start vestibule serve in the folder that systemd makes", name)
 			}
@@ -463,13 +463,13 @@ func TestUnits(t *testing.T) {
 		app := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "vestibule-"), "@.service")
 		if app == "notifier" {
 			if !strings.Contains(string(data),
-				"\nExecStart=/usr/local/bin/vestibule notify --config /etc/vestibule/notifier-%i.yaml\n") {
+				"\nExecStart=/usr/bin/vestibule notify --config /etc/vestibule/notifier-%i.yaml\n") {
 				t.Errorf("%s: must start vestibule notify", name)
 			}
 			return
 		}
 		for _, want := range []string{
-			"ExecStart=/usr/local/bin/" + app + " --config /etc/vestibule/" + app + "-%i.yaml\n",
+			"ExecStart=/usr/bin/vestibule " + app + " --config /etc/vestibule/" + app + "-%i.yaml\n",
 			"StateDirectory=vestibule/" + app + "-%i\n",
 		} {
 			if !strings.Contains(string(data), want) {
@@ -493,9 +493,10 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	var units []string
 	walk(t, "systemd", func(name string, data []byte) {
 		base := filepath.Base(name)
-		text := regexp.MustCompile(`(?m)^(Exec[A-Za-z]+=)/usr/local/bin/[a-z-]+`).ReplaceAllString(string(data),
+		text := regexp.MustCompile(`(?m)^(Exec[A-Za-z]+=)/usr/bin/vestibule [a-z-]+`).ReplaceAllString(string(data),
 			"${1}/bin/true")
 		text = strings.ReplaceAll(text, "User=nats\n", "User=root\n")
+		text = strings.ReplaceAll(text, "User=vestibule\nGroup=vestibule\n", "User=root\n")
 		to := []string{base}
 		if strings.HasSuffix(base, ".conf") {
 			to = nil
@@ -531,4 +532,14 @@ func walk(t *testing.T, dir string, visit func(name string, data []byte)) {
 		return err
 	})
 	testkit.NoError(t, err)
+}
+
+// The package's file is one that `vestibule serve` takes, and names the folder that the unit may write to.
+func TestServeFiles(t *testing.T) {
+	for _, name := range []string{"release/serve.yaml", "compose/serve.yaml"} {
+		out, err := exec.Command("go", "run", "../cmd/vestibule", "serve", "--config", name, "--check-config").CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
 }

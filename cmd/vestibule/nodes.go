@@ -19,10 +19,10 @@ var nodes = map[string]struct {
 	short string
 	main  func(args []string, stdout, stderr io.Writer) int
 }{
-	"edge":     {"Run an edge, which admits or queues visitors", edge.Main},
-	"regional": {"Run the aggregator of a data centre", regional.Main},
-	"global":   {"Run the coordinator of a fleet", global.Main},
-	"nats-server": {"Run the NATS server that this build is tested with", func(args []string, _, _ io.Writer) int {
+	"edge":     {"Run an edge", edge.Main},
+	"regional": {"Run a regional", regional.Main},
+	"global":   {"Run a global", global.Main},
+	"nats-server": {"Run a NATS server", func(args []string, _, _ io.Writer) int {
 		embedded.Main(args)
 		return node.ExitOK
 	}},
