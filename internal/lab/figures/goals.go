@@ -174,7 +174,7 @@ func (j *Judge) Figure(name, of string, value float64) (Judged, error) {
 	case KnownMiss:
 		r.Text += fmt.Sprintf("; accepted: %s: %s", bounds(g.Known.Least, g.Known.Most, g.Unit), g.Known.Decision)
 	case NotJudged:
-		r.Text += fmt.Sprintf("; %s. Repeat it on an idle machine", load)
+		r.Text += "; repeat it on an idle machine"
 	case Kept:
 	case Missed:
 		if g.Known != nil {
