@@ -136,7 +136,8 @@ quick: ## test the cores and the gate, or AREA=edge|global|core|page|node|lab, i
 	@test -n '$(QUICK_$(AREA))' || { echo 'AREA is edge, global, core, page, node or lab'; exit 1; }
 	$(GO) test -ldflags='-s -w' $(QUICK_$(AREA))
 
-# The lanes run beside each other: most tests wait. Programs and browsers come first, CPU-bound tests get what is left.
+# The lanes run beside each other: most tests wait. Programs come first, whose short sessions end where a renewal is late;
+# then browsers, shells, and last what needs the processors alone.
 # The first run counts.
 LANES := test-programs test-browser test-shells test-cores
 .PHONY: test
@@ -156,15 +157,15 @@ test-cores: $(RUNTESTS)
 # An edge is tested with the front that production uses; `make nethttp` has the other one. TestFrontsAgree compares them.
 .PHONY: test-shells
 test-shells: $(RUNTESTS)
-	nice -n 5 $(call TEST,1) -race -p 3 -parallel 4 -timeout 8m vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
-	nice -n 5 $(call TEST,2) -race -p 2 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
+	nice -n 8 $(call TEST,1) -race -p 3 -parallel 4 -timeout 8m vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
+	nice -n 8 $(call TEST,2) -race -p 2 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
 
 # More than two tabs at a time starve the leases.
 .PHONY: test-browser
 test-browser: packages $(RUNTESTS)
-	$(call TEST,1) -parallel 6 -timeout 8m -skip Browser ./internal/allinone
-	$(call TEST,2) -parallel 2 -timeout 8m -run Browser ./internal/allinone
-	$(call TEST,3) -p 1 -parallel 4 -timeout 8m $(PAGES)
+	nice -n 3 $(call TEST,1) -parallel 6 -timeout 8m -skip Browser ./internal/allinone
+	nice -n 3 $(call TEST,2) -parallel 2 -timeout 8m -run Browser ./internal/allinone
+	nice -n 3 $(call TEST,3) -p 1 -parallel 4 -timeout 8m $(PAGES)
 
 .PHONY: test-programs
 test-programs: packages $(RUNTESTS)
