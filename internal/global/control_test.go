@@ -173,8 +173,11 @@ func TestEveryCandidateShowsTheFleet(t *testing.T) {
 func TestTheAPIReadsWithoutNATS(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	n := runNode(t, s, "one", func(c *global.Config) { c.Control.Origin = "http://127.0.0.1:1" })
-	token := testkit.Must(n.Control.Token(within(t)))(t)
+	local := func(c *global.Config) { c.Control.Origin = "http://127.0.0.1:1" }
+	leader := runNode(t, s, "one", local)
+	eventually(t, "one leads", func() bool { return leader.Status().Leading })
+	n := runNode(t, s, "two", local)
+	token := testkit.Must(leader.Control.Token(within(t)))(t)
 	call := func(method, path, body string) (code int, text string, took time.Duration) {
 		r, err := http.NewRequestWithContext(within(t), method, n.Control.Info().URL+path, strings.NewReader(body))
 		testkit.NoError(t, err)
@@ -191,9 +194,9 @@ func TestTheAPIReadsWithoutNATS(t *testing.T) {
 			`{"name":"shop","host":"shop.example","total_active_users":3,"new_users_per_minute":5}`)
 		return code == http.StatusOK
 	})
-	eventually(t, "its status is shown", func() bool {
+	eventually(t, "the candidate that follows has heard numbers", func() bool {
 		code, _, _ := call("GET", "/vestibule/status", "")
-		return code == http.StatusOK
+		return code == http.StatusOK && !n.Status().Leading
 	})
 	s.Stop()
 	for _, path := range []string{rooms, "/vestibule/status", "/vestibule/status?room=shop"} {
