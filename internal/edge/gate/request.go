@@ -229,13 +229,13 @@ func (r *Request) isPart() bool {
 }
 
 // isDownload reports whether a browser saves the answer as a file, so that no person would see a page. Over insecure
-// connections this is a guess: browsers name text/html when they load a page, and in a download they tell their language
-// and the page with the link. A balancer that checks a page tells nothing. A name of a file counts too.
+// connections this is a guess: browsers name text/html when they load a page, and their language in a download too, which
+// a balancer that checks a page does not. A name of a file counts as well.
 func (r *Request) isDownload() bool {
 	if r.Fetch.Mode != "" {
 		return r.Fetch.Mode == modeNavigate && r.Fetch.Dest == "empty"
 	}
-	return r.Fetch.Dest == "" && r.Accept.all() && (r.Referer != "" || r.Languages != "" || namesFile(r.Target))
+	return r.Fetch.Dest == "" && r.Accept.all() && (r.Languages != "" || namesFile(r.Target))
 }
 
 // namesFile reports whether a target ends with the name of a file that is no page.
