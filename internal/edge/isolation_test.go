@@ -12,6 +12,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
@@ -102,4 +103,31 @@ func TestAnOlderStoreIsAnAlarmAndChangesNothing(t *testing.T) {
 	d = document(st.origin.URL)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 6, d))
 	eventually(t, "the alarm ends", func() bool { return len(st.server.Ready().Alarms) == 0 })
+}
+
+// TestASessionWaitsForItsRenewal: a request of a session that may end before its duration waits until the edge may
+// renew it: no other request may come for that long.
+func TestASessionWaitsForItsRenewal(t *testing.T) {
+	st := open(t, nil)
+	life := func(secs uint32) {
+		st.up.mu.Lock()
+		defer st.up.mu.Unlock()
+		st.up.held[sale].Life = secs
+		st.up.say()
+	}
+	was := wire.Life(5 * time.Minute)
+	life(0)
+	old := session(7)
+	old.Until -= 200
+	answered := make(chan answer)
+	go func() {
+		v := st.door.visitor()
+		v.Jar = nil
+		answered <- v.get("http://sale.example/", "Cookie", st.keys.seal("sale", old))
+	}()
+	eventually(t, "the ticket is read", func() bool { return metric(t, st, "vestibule_edge_tickets_total", "result", "ok") > 0 })
+	life(was)
+	if a := <-answered; a.body != "the site" || cookieOf(a, ticket.CookieName("sale", false)) == nil {
+		t.Errorf("%d %.60q without a renewed session", a.StatusCode, a.body)
+	}
 }

@@ -102,6 +102,7 @@ type Decision struct {
 	Counted   bool          // the visitor waits and was not counted here before
 	Reseal    bool          // Ticket differs from the one brought
 	Unrenewed bool          // a session's renewal is due and not allowed: the ticket stays as it is
+	Brief     bool          // it may end before its duration, and may be renewed in a moment
 	Ticket    ticket.Ticket // the visitor's ticket from now on
 
 	// For visitors that wait.

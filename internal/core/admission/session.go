@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
@@ -117,6 +118,7 @@ func (a *account) renew(m moment, t ticket.Ticket) Decision {
 		return d
 	}
 	if !a.life.due(m, &t) {
+		d.Brief = a.life.full == 0 && a.brief(m, &t)
 		return d
 	}
 	until := a.life.until(m, &t)
@@ -138,6 +140,7 @@ func (a *account) renew(m moment, t ticket.Ticket) Decision {
 	due := until >= from+wire.RenewAfter(a.life.full)
 	d.Unrenewed = due && (!a.permits.mayRenew(a.edge.up.check(m.now), a.settings.Cap) ||
 		!a.ceiling.may(&a.edge.snapshots, m, a.life.full))
+	d.Brief = d.Unrenewed && a.edge.up.check(m.now) && from == t.Until && a.brief(m, &t)
 	if due && !d.Unrenewed {
 		if a.sessions.at(int64(from)) == nil || a.sessions.at(int64(until)) == nil {
 			return d
@@ -169,6 +172,11 @@ func (a *account) renew(m moment, t ticket.Ticket) Decision {
 	d.Reseal = true
 	descend(a.edge.cfg.Rand, &d.Ticket)
 	return d
+}
+
+// brief reports whether a session of this edge's data centre ends before its duration unless it is renewed.
+func (a *account) brief(m moment, t *ticket.Ticket) bool {
+	return t.Home == a.edge.home && !a.settings.NoRenewal && (fleettime.Time(t.Until)*1000).Sub(m.time) < a.settings.Session
 }
 
 // moveIn migrates the session of another data centre, as soon as a permit is free, with a ticket until second

@@ -477,3 +477,36 @@ func TestALiveConnectionOfAnEndedSession(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestABriefSession: a session that ends before its duration is marked where it is not renewed but may be in a moment:
+// before the first grant, and at the renewal ceiling.
+func TestABriefSession(t *testing.T) {
+	e := alone(at(0), 1, Limits{Held: 100, Recent: 1000})
+	e.SetRooms(at(0), []Room{{ID: sale, Session: time.Minute}})
+	e.Clock.Restore(at(0), fleettime.Known{})
+	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 66}}
+	r.hear(at(0))
+	r.say(at(0), wire.Grant{Handshake: wire.Promise})
+	for left, want := range map[int64]bool{30: true, 63: false} {
+		if d := e.Arrive(at(0), sale, inside(7, left)); d.Verdict != Serve || d.Brief != want {
+			t.Errorf("before the first grant, %d s before the end: %v, brief %v", left, d.Verdict, d.Brief)
+		}
+	}
+	r.hear(at(0))
+	r.grant(at(0), 1, 1)
+	if d := e.Arrive(at(0), sale, inside(7, 30)); d.Verdict != Serve || d.Brief || !d.Reseal {
+		t.Errorf("with a lease: %v, brief %v", d.Verdict, d.Brief)
+	}
+	for id := uint64(8); ; id++ {
+		d := e.Arrive(at(0), sale, inside(id, 30))
+		if d.Unrenewed != d.Brief || id > 1000 {
+			t.Fatalf("session %d: unrenewed %v, brief %v", id, d.Unrenewed, d.Brief)
+		}
+		if d.Brief {
+			break
+		}
+	}
+	if d := e.Arrive(at(5*time.Second), sale, inside(2000, 30)); d.Brief {
+		t.Error("brief at an edge without a lease, which cannot renew in a moment")
+	}
+}

@@ -207,6 +207,9 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	if hurry {
 		g.Engine.wake()
 	}
+	if d.Brief {
+		d, now = g.Engine.renewed(ctx, rm.ID, b, from, d, now)
+	}
 	if d.Verdict == admission.Hold {
 		fresh, asks := d.Fresh, r.Poll || r.wantsJSON()
 		most := r.Patience

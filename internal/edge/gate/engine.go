@@ -27,6 +27,7 @@ type engine struct {
 	wake    func()          // called if the core has a report due
 	finish  func(sse.Place) // called when a place stops waiting
 	metrics *metrics
+	begun   fleettime.Mono    // the start
 	held    *clientaddr.Quota // held requests per prefix
 	counted *clientaddr.Rate  // visitors counted anew per prefix
 
@@ -159,6 +160,43 @@ func (e *engine) arrive(
 		e.counted.Add(minute, from)
 	}
 	return d, e.core.Clock.Time(m), min(e.core.Due(), e.core.Snapshots.Due()) <= m
+}
+
+const (
+	// untilRenewed bounds the wait for the renewal of a session: for a snapshot, or for the next renewal ceiling. Before
+	// the first grant it is until starts after the start of the process.
+	untilRenewed, starts = 2 * time.Second, 20 * time.Second
+	renewRetry           = 100 * time.Millisecond
+)
+
+// renewed asks the core again and again about a session that may end before its duration, until it is renewed. This may
+// be the visitor's last request for that time.
+func (e *engine) renewed(
+	ctx context.Context, id room.ID, b *brought, from netip.Prefix, d admission.Decision, now fleettime.Time,
+) (admission.Decision, fleettime.Time) {
+	if !e.held.Take(from) {
+		return d, now
+	}
+	defer e.held.Give(from)
+	begun := e.clock.Now()
+	for d.Brief {
+		timer := time.NewTimer(renewRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return d, now
+		}
+		m := e.clock.Now()
+		if starting := e.LastGrant() == 0 && m.Sub(e.begun) < starts; !starting && m.Sub(begun) >= untilRenewed {
+			break
+		}
+		hurry := false
+		if d, now, hurry = e.arrive(id, b, from, false); hurry {
+			e.wake()
+		}
+	}
+	return d, now
 }
 
 // serve serves a request of a valid session, and decides nothing about others.

@@ -80,7 +80,8 @@ func New(o Options) *Gate {
 	o.Engine.Traffic = m.traffics.addTo
 	e := &engine{
 		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m,
-		held: clientaddr.NewQuota(o.HeldPerPrefix), counted: clientaddr.NewRate(o.NewPerPrefix),
+		begun: o.Clock.Now(),
+		held:  clientaddr.NewQuota(o.HeldPerPrefix), counted: clientaddr.NewRate(o.NewPerPrefix),
 		core: admission.New(o.Engine),
 	}
 	g := &Gate{
