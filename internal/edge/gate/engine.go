@@ -167,6 +167,8 @@ const (
 	// the first grant it is until starts after the start of the process.
 	untilRenewed, starts = 2 * time.Second, 20 * time.Second
 	renewRetry           = 100 * time.Millisecond
+	// endsSoon is the rest of a ticket below which nobody waits: the session would end meanwhile.
+	endsSoon = time.Second
 )
 
 // renewed asks the core again and again about a session that may end before its duration, until it is renewed. This may
@@ -179,7 +181,7 @@ func (e *engine) renewed(
 	}
 	defer e.held.Give(from)
 	begun := e.clock.Now()
-	for d.Brief {
+	for d.Brief && (fleettime.Time(d.Ticket.Until)*1000).Sub(now) > endsSoon {
 		timer := time.NewTimer(renewRetry)
 		select {
 		case <-timer.C:
