@@ -136,13 +136,13 @@ quick: ## test the cores and the gate, or AREA=edge|global|core|page|node|lab, i
 	@test -n '$(QUICK_$(AREA))' || { echo 'AREA is edge, global, core, page, node or lab'; exit 1; }
 	$(GO) test -ldflags='-s -w' $(QUICK_$(AREA))
 
-# The lanes run beside each other: most tests wait. Programs come first, whose short sessions end where a renewal is late;
-# then browsers, shells, and last what needs the processors alone.
+# Two lanes run beside each other: most tests wait. Programs and browsers come first, whose short sessions end where a
+# renewal is late; then shells and what needs the processors alone.
 # The first run counts.
 LANES := test-programs test-browser test-shells test-cores
 .PHONY: test
 test: packages $(RUNTESTS) ## run every test, with the race detector where useful, and the end-to-end run
-	@rm -rf $(TOOLS)/times; $(MAKE) --no-print-directory -k -j 4 $(LANES); status=$$?; \
+	@rm -rf $(TOOLS)/times; $(MAKE) --no-print-directory -k -j 2 $(LANES); status=$$?; \
 	echo '== THE SLOWEST TESTS'; $(RUNTESTS) -slowest 10 $(TOOLS)/times/*; exit $$status
 
 .PHONY: $(RUNTESTS)
@@ -151,27 +151,27 @@ $(RUNTESTS):
 
 .PHONY: test-cores
 test-cores: $(RUNTESTS)
-	nice -n 19 $(call TEST,1) -p 1 -timeout 12m $(CALM)
-	nice -n 19 $(call TEST,2) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
+	nice -n 19 $(call TEST,1) -p 1 -timeout 20m $(CALM)
+	nice -n 19 $(call TEST,2) -race -short -timeout 15m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
 # An edge is tested with the front that production uses; `make nethttp` has the other one. TestFrontsAgree compares them.
 .PHONY: test-shells
 test-shells: $(RUNTESTS)
-	nice -n 8 $(call TEST,1) -race -p 3 -parallel 4 -timeout 8m vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
-	nice -n 8 $(call TEST,2) -race -p 2 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
+	nice -n 8 $(call TEST,1) -race -p 3 -parallel 4 -timeout 15m vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
+	nice -n 8 $(call TEST,2) -race -p 2 -timeout 15m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
 
 # More than two tabs at a time starve the leases.
 .PHONY: test-browser
 test-browser: packages $(RUNTESTS)
-	nice -n 3 $(call TEST,1) -parallel 6 -timeout 8m -skip Browser ./internal/allinone
-	nice -n 3 $(call TEST,2) -parallel 2 -timeout 8m -run Browser ./internal/allinone
-	nice -n 3 $(call TEST,3) -p 1 -parallel 4 -timeout 8m $(PAGES)
+	nice -n 3 $(call TEST,1) -parallel 6 -timeout 15m -skip Browser ./internal/allinone
+	nice -n 3 $(call TEST,2) -parallel 2 -timeout 15m -run Browser ./internal/allinone
+	nice -n 3 $(call TEST,3) -p 1 -parallel 4 -timeout 15m $(PAGES)
 
 .PHONY: test-programs
 test-programs: packages $(RUNTESTS)
 	$(MAKE) --no-print-directory e2e
-	$(call TEST,1) -p 2 -parallel 4 -timeout 8m $(PLAIN)
-	cd internal/global/control/contract && $(call TEST,2) -timeout 10m ./...
+	$(call TEST,1) -p 2 -parallel 4 -timeout 15m $(PLAIN)
+	cd internal/global/control/contract && $(call TEST,2) -timeout 15m ./...
 
 .PHONY: race
 race: packages $(RUNTESTS) ## test the tree in one process with the race detector
