@@ -51,9 +51,12 @@ func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, heard *time.Ti
 	ctx, cancel := context.WithTimeout(ctx, lookEvery/2)
 	defer cancel()
 	oldest, err := s.Outbox(ctx)
+	failing := s.candidates.failing(now)
 	switch {
 	case now.Sub(*heard) >= noneAfter:
 		late = "notifications are late: no notifier works"
+	case len(failing) > 0:
+		late = failing[0]
 	case err != nil:
 		return // of the store others tell
 	case !oldest.IsZero() && now.Sub(oldest) >= lateAfter:
@@ -82,7 +85,7 @@ func (cur *currentTerm) calls() []push.Calls {
 				out = append(out, push.Calls{At: now})
 			}
 			last := &out[len(out)-1]
-			last.Rooms = append(last.Rooms, push.CallOf(r.ID, t.View, now))
+			last.Rooms = append(last.Rooms, push.CallOf(r.ID, t.View, r.Claim, now))
 		}
 		return out
 	})

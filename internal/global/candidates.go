@@ -142,7 +142,7 @@ const maxListens = 4000
 
 // listen adds addresses that a node reports.
 func (t *candidateState) listen(reported string) {
-	for _, at := range strings.Fields(reported) {
+	for at := range strings.FieldsSeq(reported) {
 		if len(t.Listens) < maxListens && len(at) <= 64 {
 			t.Listens = append(t.Listens, at)
 		}
@@ -169,7 +169,8 @@ type candidates struct {
 // notifierState is the message of a notifier.
 type notifierState struct {
 	api.Notifier
-	rooms map[room.ID]int // subscribed visitors
+	rooms   map[room.ID]int // subscribed visitors
+	failing []string        // push services
 }
 
 // run publishes the state of this candidate and receives the others'.
@@ -299,7 +300,7 @@ func (c *candidates) hearNotifier(data []byte, now time.Time) error {
 		c.notifiers[n.Name] = notifierState{api.Notifier{
 			Name: n.Name, AsOf: now.UTC(), Subscribed: n.Subscribed, Due: n.Due, Sent: n.Sent, Failed: n.Failed, GivenUp: n.Dead,
 			LateSeconds: n.Late,
-		}, n.Rooms}
+		}, n.Rooms, n.Failing[:min(maxAlarms, len(n.Failing))]}
 	}
 	return nil
 }
@@ -314,6 +315,18 @@ func (c *candidates) notified(id room.ID) (at time.Time, subscribed int) {
 		}
 	}
 	return at, subscribed
+}
+
+// failing returns the push services that fail, as one notifier after the other tells.
+func (c *candidates) failing(now time.Time) (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(c.notifiers)) {
+		if n := c.notifiers[name]; now.Sub(n.AsOf) <= candidateGone {
+			out = append(out, n.failing...)
+		}
+	}
+	return out
 }
 
 func older(a, b candidateState) int { return a.AsOf.Compare(b.AsOf) }

@@ -16,12 +16,19 @@ import (
 )
 
 const (
-	deliverFor = 9 * time.Second  // to look, to send, and before: together less than a process holds a notification
-	tooLate    = 15 * time.Minute // a message tells nothing any more
+	deliverFor = 9 * time.Second // to look, to send, and before: together less than a process holds a notification
 	maxDead    = 100
+
+	// An attempt to confirm a subscription comes at least a quarter of its age after the one before, slowest at most.
+	slowest = 10 * time.Minute
+
+	// The outbox holds a failed notification for its first attempts. Then the book has it due again, so that the
+	// outbox keeps its room for others.
+	heldTries = 2
+	heldFor   = 5 * time.Second
 )
 
-// backoff is the delay after each attempt, and each further one, if the push service names none.
+// backoff is the delay after each attempt, and each further one, if the push service names no longer one.
 var backoff = [...]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
 
 // lives are how long a push service keeps a message of each stage.
@@ -46,17 +53,39 @@ type ready struct {
 	failed  Result // without a request
 }
 
-// take delivers a notification, within the limit of messages at once.
+// take delivers a notification, within the limit of messages at once, and within that of its push service.
 func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
-	select {
-	case w.limit <- struct{}{}:
-	case <-ctx.Done():
-		w.note(d.Again(0))
+	var j push.Job
+	if err := json.Unmarshal(d.Data, &j); err != nil || w.secret.tools.Load() == nil {
+		w.note(errors.Join(err, d.Drop()))
+		return
+	}
+	w.mu.Lock()
+	service := w.book.Service(&j)
+	w.mu.Unlock()
+	taken, waits := w.posts.try(time.Now(), service)
+	if !taken && !waits {
+		w.note(w.failed(d, &j, &Result{Cause: causeBusy, Err: errNoSlot}))
 		return
 	}
 	w.busy.Go(func() {
+		if !taken && !w.posts.wait(ctx, service) {
+			if ctx.Err() != nil {
+				w.note(d.Again(0))
+				return
+			}
+			w.note(w.failed(d, &j, &Result{Cause: causeBusy, Err: errNoSlot}))
+			return
+		}
+		defer w.posts.leave(service)
+		select {
+		case w.limit <- struct{}{}:
+		case <-ctx.Done():
+			w.note(d.Again(0))
+			return
+		}
 		defer func() { <-w.limit }()
-		if err := w.deliver(ctx, d); err != nil {
+		if err := w.deliver(ctx, d, &j, service); err != nil {
 			w.note(err)
 		}
 	})
@@ -64,20 +93,16 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 
 // deliver delivers a notification, unless its subscription has ended or was notified. The last look is right before the
 // message is sent, with all that was stored until then.
-func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
-	var j push.Job
+func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery, j *push.Job, service string) error {
 	t := w.secret.tools.Load()
-	if err := json.Unmarshal(d.Data, &j); err != nil || t == nil {
-		return errors.Join(err, d.Drop())
-	}
 	get := func() ([]byte, uint64, push.Mark) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.book.Get(&j)
+		return w.book.Get(j)
 	}
 	var r ready
 	if sealed, _, mark := get(); sealed != nil {
-		r = t.prepare(w.Now(), &j, sealed, mark)
+		r = t.prepare(w.Now(), j, sealed, mark)
 	}
 	if err := w.wait(ctx, time.Now()); ctx.Err() != nil {
 		return d.Again(0) // for another
@@ -92,27 +117,48 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 		return d.Done()
 	}
 	if !bytes.Equal(r.sealed, sealed) {
-		r = t.prepare(w.Now(), &j, sealed, mark)
+		r = t.prepare(w.Now(), j, sealed, mark)
 	}
-	age, res := w.Now().Sub(j.Due.Std()), r.failed
-	switch {
-	case res.Err != nil:
-	case age > tooLate:
-		res, seq = Result{Cause: causeBusy, Err: errors.New("it is too late")}, 0
-	default:
+	res := r.failed
+	if j.Until != 0 && w.now() > j.Until {
+		return w.giveUp(d, j, r.room, &Result{Cause: causeBusy, Err: errors.New("its time is over")})
+	}
+	if res.Err == nil {
 		res = t.sender.send(ctx, w.Now(), r.request)
+		if w.posts.note(w.Now(), service, &res) {
+			w.mu.Lock()
+			w.book.Hurry(service)
+			w.mu.Unlock()
+		}
 	}
-	switch {
-	case res.Cause == "":
-		w.delivered(&j)
+	switch res.Cause {
+	case "":
+		w.delivered(j)
 		return errors.Join(w.mark(ctx, mark), d.Done())
-	case res.Again:
+	case causeGone:
 		w.Count.failed.WithLabelValues(res.Cause).Inc()
-		w.late.record(w.Now(), age)
-		return d.Again(max(res.After, backoff[min(d.Tries, len(backoff))-1]))
-	default:
-		return w.giveUp(ctx, d, &j, r.room, res, seq)
+		return errors.Join(w.Store.End(ctx, uint64(j.Room), j.Visitor, seq), d.Drop())
 	}
+	return w.failed(d, j, &res)
+}
+
+// failed has another attempt made at a notification. Only a push service that knows a browser no more ends its
+// subscription: anything else may be mended before the visitor's turn is over.
+func (w *Worker) failed(d *natsbus.Delivery, j *push.Job, res *Result) error {
+	w.Count.failed.WithLabelValues(res.Cause).Inc()
+	age := w.Now().Sub(j.Due.Std())
+	w.late.record(w.Now(), age)
+	after := max(res.After, backoff[min(max(d.Tries-1, j.Attempt), len(backoff)-1)])
+	if j.Attempt == 0 && d.Tries <= heldTries && after <= heldFor {
+		return d.Again(after)
+	}
+	if j.Stage == push.Confirmed {
+		after = max(after, min(age/4, slowest))
+	}
+	w.mu.Lock()
+	w.book.Failed(j, w.now().Add(after))
+	w.mu.Unlock()
+	return d.Done()
 }
 
 // prepare makes the message of a notification.
@@ -152,25 +198,18 @@ func (w *Worker) delivered(j *push.Job) {
 	w.late.record(w.Now(), age)
 }
 
-// giveUp drops a notification for good, and its subscription if that is number seq still.
-func (w *Worker) giveUp(
-	ctx context.Context, d *natsbus.Delivery, j *push.Job, in string, res Result, seq uint64,
-) error {
+// giveUp drops a notification whose time is over.
+func (w *Worker) giveUp(d *natsbus.Delivery, j *push.Job, in string, res *Result) error {
 	w.Count.failed.WithLabelValues(res.Cause).Inc()
-	if res.Cause != causeGone {
-		w.mu.Lock()
-		if len(w.dead) == maxDead {
-			w.dead = w.dead[1:]
-		}
-		w.dead = append(w.dead, DeadLetter{w.Now(), in, j.Stage.String(), res.Cause, res.Err.Error()})
-		w.mu.Unlock()
-		w.Count.dead.Inc()
-		w.Log.Warn("a notification is given up",
-			slog.String("room", in), slog.String("stage", j.Stage.String()), slog.String("cause", res.Cause),
-			slog.Any("error", res.Err))
+	w.mu.Lock()
+	w.book.Over(j)
+	if len(w.dead) == maxDead {
+		w.dead = w.dead[1:]
 	}
-	if res.Again || seq == 0 {
-		return d.Drop()
-	}
-	return errors.Join(w.Store.End(ctx, uint64(j.Room), j.Visitor, seq), d.Drop())
+	w.dead = append(w.dead, DeadLetter{w.Now(), in, j.Stage.String(), res.Cause, res.Err.Error()})
+	w.mu.Unlock()
+	w.Count.dead.Inc()
+	w.Log.Warn("a notification is given up",
+		slog.String("room", in), slog.String("stage", j.Stage.String()), slog.Any("error", res.Err))
+	return d.Drop()
 }

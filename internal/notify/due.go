@@ -14,9 +14,7 @@ import (
 
 const (
 	backupAfter = 5 * time.Second  // a shard of a notifier that is gone is looked after by all
-	staleAfter  = 30 * time.Second // an undelivered job is stored again
-	staleMost   = 9 * time.Minute  // while the outbox knows copies by their IDs
-	batch       = 2000             // jobs of a shard and room at a time
+	lostAfter   = 45 * time.Second // a job that nobody has delivered is stored again: longer than a process holds one
 )
 
 // call is a message of the leading global.
@@ -90,14 +88,14 @@ func (w *Worker) dueJobs() (jobs []push.Job) {
 	now := w.now()
 	due := func(shard int, c *call) {
 		for _, room := range c.Rooms {
-			jobs = append(jobs, w.book.Due(now, shard, room, batch)...)
+			jobs = append(jobs, w.book.Due(now, shard, room)...)
 		}
 	}
 	names := notifiers(w.Config.Name, w.alive, w.Now())
 	for shard := range wire.OutboxShards {
 		mine := names[shard%len(names)] == w.Config.Name
 		if mine {
-			jobs = append(jobs, w.book.Confirm(now, shard, batch)...)
+			jobs = append(jobs, w.book.Confirm(now, shard)...)
 		}
 		for i := range w.calls {
 			if c := &w.calls[i]; mine && !c.mine || !mine && now.Sub(c.At) >= backupAfter {
@@ -111,7 +109,3 @@ func (w *Worker) dueJobs() (jobs []push.Job) {
 	w.calls = slices.DeleteFunc(w.calls, func(c call) bool { return now.Sub(c.At) >= backupAfter })
 	return jobs
 }
-
-// staleJobs returns the jobs that this notifier has stored, and nobody has delivered for long. The caller holds the
-// lock.
-func (w *Worker) staleJobs() []push.Job { return w.book.Stale(w.now(), staleAfter, staleMost) }

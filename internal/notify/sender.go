@@ -34,7 +34,7 @@ type Message struct {
 const (
 	causeGone      = "gone"      // the browser has ended the subscription
 	causeForbidden = "forbidden" // no push service of the configuration, or no public address
-	causeRefused   = "refused"   // by the push service, for good
+	causeRefused   = "refused"   // by the push service
 	causeBusy      = "busy"      // the push service asks to come back
 	causeNetwork   = "network"
 	causeSealed    = "sealed" // the subscription does not open
@@ -44,9 +44,8 @@ var causes = []string{causeGone, causeForbidden, causeRefused, causeBusy, causeN
 
 // Result is the outcome of a delivery.
 type Result struct {
-	Cause string // "" for success
+	Cause string // "" for success; another attempt may succeed unless it is [causeGone]
 	Err   error
-	Again bool          // another attempt may succeed
 	After time.Duration // the push service asks for this delay
 }
 
@@ -98,7 +97,7 @@ func (s *sender) send(ctx context.Context, now time.Time, r *http.Request) Resul
 	case errors.Is(err, node.ErrPrivate):
 		return Result{Cause: causeForbidden, Err: node.ErrPrivate}
 	case err != nil:
-		return Result{Cause: causeNetwork, Err: errors.New("the push service cannot be reached"), Again: true}
+		return Result{Cause: causeNetwork, Err: errors.New("the push service cannot be reached")}
 	}
 	defer res.Body.Close()
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
@@ -115,7 +114,7 @@ func answered(now time.Time, res *http.Response) Result {
 		return Result{Cause: causeGone, Err: err}
 	case code == http.StatusTooManyRequests, code/100 == 5, code == http.StatusRequestTimeout:
 		return Result{
-			Cause: causeBusy, Err: err, Again: true, After: node.RetryAfter(now, res.Header.Get("Retry-After"), maxRetryAfter),
+			Cause: causeBusy, Err: err, After: node.RetryAfter(now, res.Header.Get("Retry-After"), maxRetryAfter),
 		}
 	}
 	return Result{Cause: causeRefused, Err: err}

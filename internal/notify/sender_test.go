@@ -107,7 +107,7 @@ func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 		sub.Endpoint = endpoint
 		s := newSender(identity(t), "mailto:ops@shop.example", services, node.Outbound{Resolver: names})
 		r := deliver(t, s, &sub, &Message{Text: []byte("{}"), Topic: "t", TTL: time.Minute})
-		if r.Cause != causeForbidden || r.Again || hit.Load() != 0 {
+		if r.Cause != causeForbidden || hit.Load() != 0 {
 			t.Errorf("%s: %s: %+v", name, endpoint, r)
 		}
 		if r.Err != nil && strings.Contains(r.Err.Error(), "secret-token") {
@@ -256,8 +256,8 @@ func TestAnswersOfAPushService(t *testing.T) {
 		"/created": {}, "/ok": {}, "/moved": {Cause: causeRefused}, "/found": {Cause: causeRefused},
 		"/gone": {Cause: causeGone}, "/unknown": {Cause: causeGone},
 		"/badtoken": {Cause: causeRefused}, "/large": {Cause: causeRefused},
-		"/busy": {Cause: causeBusy, Again: true, After: 7 * time.Second},
-		"/long": {Cause: causeBusy, Again: true, After: maxRetryAfter},
+		"/busy": {Cause: causeBusy, After: 7 * time.Second},
+		"/long": {Cause: causeBusy, After: maxRetryAfter},
 	} {
 		asked = 0
 		sub := browserKeys(t)
@@ -273,7 +273,7 @@ func TestAnswersOfAPushService(t *testing.T) {
 	p.Close()
 	sub := browserKeys(t)
 	sub.Endpoint = "https://example.com/x"
-	if got := deliver(t, s, &sub, &Message{}); got.Cause != causeNetwork || !got.Again ||
+	if got := deliver(t, s, &sub, &Message{}); got.Cause != causeNetwork ||
 		strings.Contains(got.Err.Error(), "example.com") {
 		t.Errorf("%+v", got)
 	}

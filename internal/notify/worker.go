@@ -57,6 +57,7 @@ type Worker struct {
 	busy  sync.WaitGroup // deliveries
 	marks marker
 	late  lateness
+	posts services
 
 	secret fleetSecret
 
@@ -127,7 +128,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	loop(againAfter, w.follow)
 	loop(helloEvery, w.hello)
 	loop(tickEvery, func(ctx context.Context) error { return w.target(ctx, (*Worker).dueJobs) })
-	loop(staleEvery, func(ctx context.Context) error { return w.target(ctx, (*Worker).staleJobs) })
+	loop(staleEvery, func(context.Context) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.book.Lost(w.now(), lostAfter)
+		return nil
+	})
 	for shard := range wire.OutboxShards {
 		loop(againAfter, func(ctx context.Context) error {
 			if w.secret.tools.Load() == nil {
@@ -189,6 +195,7 @@ func (w *Worker) follow(ctx context.Context) error {
 // set takes a stored subscription.
 func (w *Worker) set(id, visitor, seq uint64, data []byte) {
 	var r *push.Record
+	service := ""
 	if len(data) > 0 {
 		got, err := push.DecodeRecord(data)
 		if err != nil {
@@ -196,10 +203,16 @@ func (w *Worker) set(id, visitor, seq uint64, data []byte) {
 			return
 		}
 		r = &got
+		if t := w.secret.tools.Load(); t != nil && got.Notified < push.Called {
+			sub, err := t.sealer.Open(room.ID(id), visitor, got.Sealed)
+			if err == nil {
+				service = t.serviceOf(sub)
+			}
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.book.Set(w.now(), room.ID(id), visitor, seq, r) {
+	if !w.book.Set(w.now(), room.ID(id), visitor, seq, service, r) {
 		w.Count.failed.WithLabelValues(causeRefused).Inc()
 	}
 }
@@ -273,7 +286,7 @@ func (w *Worker) state() push.State {
 		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent),
 		Failed: total(w.Count.failed), Dead: total(w.Count.dead), Rooms: w.book.Rooms(maxRooms),
 	}
-	s.Late = w.late.longest(w.Now()).Seconds()
+	s.Late, s.Failing = w.late.longest(w.Now()).Seconds(), w.posts.failing(w.Now())
 	return s
 }
 
@@ -306,5 +319,6 @@ func (w *Worker) Ready() node.Readiness {
 	if late := w.late.longest(w.Now()); late >= push.LateAfter {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: one was due %v before", late.Round(time.Second)))
 	}
+	r.Alarms = append(r.Alarms, w.posts.failing(w.Now())...)
 	return r
 }

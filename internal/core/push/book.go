@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/estimate"
@@ -18,21 +20,29 @@ type Call struct {
 	Room   room.ID        `json:"room,string"`
 	Called fleettime.Time `json:"called"`
 	Soon   fleettime.Time `json:"soon"`
+	Claim  int64          `json:"claim,omitempty"` // seconds for which the turn of a called visitor lasts; 0 from an earlier release
 }
 
 const (
 	soonIn    = 5 * time.Minute
 	countedIn = 5 * time.Second // a visitor that subscribes counts in the view of the leading global, two reports later
+	flowsIn   = 20 * time.Second
+	againIn   = 10 * time.Second // notifiers that find the same attempt due store it once
+
+	// turnFor is how long a turn lasts if the call does not tell.
+	turnFor = 15 * time.Minute
 )
 
-// CallOf returns how far a room has called its visitors. A visitor may subscribe on its first page, before it counts: a
-// room in which nobody counts as waiting calls none while it is full, and else those that would count by now.
-func CallOf(id room.ID, v *wire.View, now fleettime.Time) Call {
-	c := Call{Room: id, Called: v.Cutoff}
+// CallOf returns how far a room has called its visitors, whose turn lasts for claim. Nobody is called while nothing is
+// free and nobody is about to enter. A visitor may subscribe on its first page, before it counts: a room in which nobody
+// counts as waiting calls none while it is full, and else those that would count by now.
+func CallOf(id room.ID, v *wire.View, claim time.Duration, now fleettime.Time) Call {
+	c := Call{Room: id, Called: v.Cutoff, Claim: int64(claim / time.Second)}
 	switch {
-	case v.Queues():
+	case v.Queues() && (v.Free > 0 || estimate.Entered(v.Paces, flowsIn) >= 0.5):
 	case v.Free <= 0:
-		return Call{Room: id}
+		c.Called = 0
+		return c
 	default:
 		c.Called = now.Add(-countedIn)
 		c.Soon = c.Called
@@ -63,8 +73,10 @@ type Job struct {
 	Room    room.ID        `json:"room,string"`
 	Visitor uint64         `json:"visitor,string"`
 	Stage   Stage          `json:"stage"`
-	Due     fleettime.Time `json:"due"` // since when
-	ID      string         `json:"-"`   // the same for each attempt to tell a subscription a stage
+	Due     fleettime.Time `json:"due"`               // since when
+	Until   fleettime.Time `json:"until,omitempty"`   // then it is over; 0 for never
+	Attempt int            `json:"attempt,omitempty"` // how often it was due before, and failed or got lost
+	ID      string         `json:"-"`                 // of this attempt to tell a subscription a stage
 }
 
 // Mark records that a subscriber was notified of a stage.
@@ -88,45 +100,80 @@ type State struct {
 	Dead       int     `json:"dead"`
 	Late       float64 `json:"late"` // the longest delay of the last minute, in seconds
 
+	Failing []string `json:"failing,omitempty"` // push services that fail, each with what is known of it
+
 	Rooms map[room.ID]int `json:"rooms"` // subscribed visitors
 }
 
 // Shard returns the shard of a visitor.
 func Shard(visitor uint64) int { return int(visitor % wire.OutboxShards) }
 
+// Window is how many notifications of a shard and a push service may be due at a time, and neither sent nor failed: a
+// service that fails keeps those of others neither from the outbox nor from their turn.
+const Window = 512
+
 // Book holds the subscriptions of a fleet, sealed, and finds those that are due. It is not safe for concurrent use.
 type Book struct {
-	Max   int // subscriptions; more are left out
-	rooms map[room.ID]*bookRoom
-	n     int
-	first [wire.OutboxShards][]key // to be confirmed first
+	Max    int // subscriptions; more are left out
+	rooms  map[room.ID]*bookRoom
+	n      int
+	posts  map[string]*[wire.OutboxShards]post // by push service
+	paused [wire.OutboxShards]subHeap          // those whose last attempt failed, by the time of the next one
 }
 
-type key struct {
-	room    room.ID
-	visitor uint64
+// post is what a push service is to be told of a shard.
+type post struct {
+	queued  int     // due, and neither sent nor failed
+	confirm subHeap // to be confirmed first, of all rooms
 }
 
 type bookRoom struct {
 	subs  map[uint64]*bookSub
-	lines [wire.OutboxShards][2]placeHeap // by stage, Soon and Called
+	lines map[string]*[wire.OutboxShards][2]subHeap // by push service, shard, and stage: Soon and Called
 }
 
 // bookSub is a subscription.
 type bookSub struct {
+	room     room.ID
+	visitor  uint64
 	place    fleettime.Time
 	since    fleettime.Time // it was read
+	service  string         // its push service
 	notified Stage          // or queued
 	stored   Stage          // of the record
-	queued   fleettime.Time // when notified was set
-	due      fleettime.Time // since when that stage is due
 	nonce    string
 	sealed   []byte
 	seq      uint64 // of the record in its stream
+
+	// The newest notification.
+	stage   Stage
+	queued  bool           // due, and neither sent nor failed
+	at      fleettime.Time // when it was queued
+	due     fleettime.Time // since when
+	until   fleettime.Time // then it is over; 0 for never
+	attempt int
+	next    fleettime.Time // of a paused one
+
+	in [slots]int // its index in a heap, plus one; 0 for none
 }
 
+// Heaps that have a subscription.
+const (
+	slotConfirm = iota
+	slotSoon
+	slotCalled
+	slotPaused
+	slots
+)
+
 // NewBook returns an empty book.
-func NewBook(most int) *Book { return &Book{Max: most, rooms: map[room.ID]*bookRoom{}} }
+func NewBook(most int) *Book {
+	b := &Book{Max: most, rooms: map[room.ID]*bookRoom{}, posts: map[string]*[wire.OutboxShards]post{}}
+	for i := range b.paused {
+		b.paused[i].slot = slotPaused
+	}
+	return b
+}
 
 // Len returns the number of subscriptions.
 func (b *Book) Len() int { return b.n }
@@ -142,200 +189,342 @@ func (b *Book) Rooms(most int) map[room.ID]int {
 	return out
 }
 
-// Set takes a record stored as number seq, nil for a subscription that has ended. It reports whether there was room for
-// it.
-func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Record) bool {
-	rm := b.rooms[id]
+// Set takes a record stored as number seq, of a subscription at a push service; nil for one that has ended. It reports
+// whether there was room for it.
+func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, service string, r *Record) bool {
+	had := b.get(id, visitor)
 	if r == nil || r.Notified == Called {
-		if rm != nil && rm.subs[visitor] != nil {
-			b.drop(id, rm, visitor)
-		}
+		b.drop(had)
 		return true
-	}
-	if rm == nil {
-		rm = &bookRoom{subs: map[uint64]*bookSub{}}
-		b.rooms[id] = rm
 	}
 	nonce := hex.EncodeToString(r.Sealed[:min(len(r.Sealed), 8)])
-	had := rm.subs[visitor]
 	if had != nil && had.nonce == nonce && had.place == r.Place {
-		had.notified, had.stored, had.seq = max(had.notified, r.Notified), max(had.stored, r.Notified), seq
+		had.seq = seq
+		b.tell(had, r.Notified)
 		return true
 	}
-	if had == nil {
-		if b.n >= b.Max {
-			return false
-		}
-		b.n++
+	if had == nil && b.n >= b.Max {
+		return false
 	}
-	rm.subs[visitor] = &bookSub{
-		place: r.Place, since: now, notified: r.Notified, stored: r.Notified, nonce: nonce, sealed: r.Sealed, seq: seq,
+	b.drop(had)
+	rm := b.rooms[id]
+	if rm == nil {
+		rm = &bookRoom{map[uint64]*bookSub{}, map[string]*[wire.OutboxShards][2]subHeap{}}
+		b.rooms[id] = rm
 	}
-	shard := Shard(visitor)
-	if r.Notified == Unconfirmed {
-		b.first[shard] = append(b.first[shard], key{id, visitor})
+	s := &bookSub{
+		room: id, visitor: visitor, place: r.Place, since: now, service: service, notified: r.Notified, stored: r.Notified,
+		nonce: nonce, sealed: r.Sealed, seq: seq,
 	}
-	for i := range rm.lines[shard] {
-		if r.Notified < Soon+Stage(i) {
-			heap.Push(&rm.lines[shard][i], placed{r.Place, visitor})
-		}
-	}
+	rm.subs[visitor] = s
+	b.n++
+	b.post(s) // it has one
+	b.line(s)
 	return true
+}
+
+func (b *Book) get(id room.ID, visitor uint64) *bookSub {
+	if rm := b.rooms[id]; rm != nil {
+		return rm.subs[visitor]
+	}
+	return nil
+}
+
+// post returns what the service of a subscription is to be told of its shard.
+func (b *Book) post(s *bookSub) *post {
+	all := b.posts[s.service]
+	if all == nil {
+		all = &[wire.OutboxShards]post{} // slotConfirm is 0
+		b.posts[s.service] = all
+	}
+	return &all[Shard(s.visitor)]
+}
+
+// heap returns the heap of a slot for a subscription.
+func (b *Book) heap(s *bookSub, slot int) *subHeap {
+	switch slot {
+	case slotConfirm:
+		return &b.post(s).confirm
+	case slotPaused:
+		return &b.paused[Shard(s.visitor)]
+	}
+	rm := b.rooms[s.room]
+	lines := rm.lines[s.service]
+	if lines == nil {
+		lines = &[wire.OutboxShards][2]subHeap{}
+		for i := range lines {
+			lines[i][0].slot, lines[i][1].slot = slotSoon, slotCalled
+		}
+		rm.lines[s.service] = lines
+	}
+	return &lines[Shard(s.visitor)][slot-slotSoon]
+}
+
+// line has a subscription wait for the stages that it was not notified of. One that is not confirmed waits for that
+// alone: its messages could arrive in another order.
+func (b *Book) line(s *bookSub) {
+	switch {
+	case s.notified == Unconfirmed:
+		b.push(s, slotConfirm)
+	case s.stored >= Confirmed:
+		if s.notified < Soon {
+			b.push(s, slotSoon)
+		}
+		if s.notified < Called {
+			b.push(s, slotCalled)
+		}
+	}
+}
+
+func (b *Book) push(s *bookSub, slot int) {
+	if s.in[slot] == 0 {
+		heap.Push(b.heap(s, slot), s)
+	}
+}
+
+func (b *Book) pull(s *bookSub, slot int) {
+	if s.in[slot] != 0 {
+		heap.Remove(b.heap(s, slot), s.in[slot]-1)
+	}
+}
+
+// tell takes that a subscription was notified of a stage.
+func (b *Book) tell(s *bookSub, stage Stage) {
+	s.stored, s.notified = max(s.stored, stage), max(s.notified, stage)
+	if s.stored >= s.notified {
+		b.settle(s)
+		b.pull(s, slotPaused)
+		b.pull(s, slotConfirm)
+	}
+	if s.stored >= Soon {
+		b.pull(s, slotSoon)
+	}
+	b.line(s)
+}
+
+// settle takes the newest notification of a subscription from those that are due.
+func (b *Book) settle(s *bookSub) {
+	if s.queued {
+		s.queued = false
+		b.post(s).queued--
+	}
 }
 
 // Mark takes a stored mark.
 func (b *Book) Mark(m Mark) {
-	rm := b.rooms[m.Room]
-	if rm == nil {
-		return
-	}
-	s := rm.subs[m.Visitor]
+	s := b.get(m.Room, m.Visitor)
 	switch {
 	case s == nil || s.nonce != m.Nonce: // it has ended, or is of another browser
 	case m.Stage == Called:
-		b.drop(m.Room, rm, m.Visitor)
+		b.drop(s)
 	default:
-		s.notified, s.stored = max(s.notified, m.Stage), max(s.stored, m.Stage)
+		b.tell(s, m.Stage)
 	}
 }
 
 // Get returns the subscription that a job is for, with the number of its record, and the mark for its delivery. It
-// returns nil if it has ended, or was notified.
+// returns nil if it has ended, was notified, or is due a later stage.
 func (b *Book) Get(j *Job) (sealed []byte, seq uint64, m Mark) {
-	if rm := b.rooms[j.Room]; rm != nil {
-		if s := rm.subs[j.Visitor]; s != nil && s.stored < j.Stage {
-			return s.sealed, s.seq, Mark{j.Room, j.Visitor, s.nonce, j.Stage}
-		}
+	if s := b.get(j.Room, j.Visitor); s != nil && s.stored < j.Stage && s.notified <= j.Stage {
+		return s.sealed, s.seq, Mark{j.Room, j.Visitor, s.nonce, j.Stage}
 	}
 	return nil, 0, m
 }
 
-func (b *Book) drop(id room.ID, rm *bookRoom, visitor uint64) {
-	delete(rm.subs, visitor)
+// Service returns the push service of a visitor, "" for none.
+func (b *Book) Service(j *Job) string {
+	if s := b.get(j.Room, j.Visitor); s != nil {
+		return s.service
+	}
+	return ""
+}
+
+func (b *Book) drop(s *bookSub) {
+	if s == nil {
+		return
+	}
+	b.settle(s)
+	for slot := range slots {
+		b.pull(s, slot)
+	}
+	rm := b.rooms[s.room]
+	delete(rm.subs, s.visitor)
 	if b.n--; len(rm.subs) == 0 {
-		delete(b.rooms, id)
+		delete(b.rooms, s.room)
 	}
 }
 
 // Prune forgets subscriptions that were read longer ago than age: the store has dropped them.
 func (b *Book) Prune(now fleettime.Time, age time.Duration) {
-	for id, rm := range b.rooms {
-		for visitor, s := range rm.subs {
+	for _, rm := range b.rooms {
+		for _, s := range rm.subs {
 			if now.Sub(s.since) > age {
-				b.drop(id, rm, visitor)
+				b.drop(s)
 			}
 		}
 	}
 }
 
-// Confirm returns at most most subscriptions of a shard that are due a confirmation.
-func (b *Book) Confirm(now fleettime.Time, shard, most int) (due []Job) {
-	for _, k := range b.first[shard] {
-		if len(due) == most {
-			break
-		}
-		b.first[shard] = b.first[shard][1:]
-		if rm := b.rooms[k.room]; rm != nil {
-			due = rm.due(due, now, k.room, k.visitor, Confirmed)
+// Confirm returns the subscriptions of a shard that are due a confirmation, within the window of each push service.
+func (b *Book) Confirm(now fleettime.Time, shard int) (due []Job) {
+	b.resume(now, shard)
+	for _, service := range slices.Sorted(maps.Keys(b.posts)) {
+		p := &b.posts[service][shard]
+		for len(p.confirm.subs) > 0 && p.queued < Window {
+			due = append(due, b.queue(now, heap.Pop(&p.confirm).(*bookSub), Confirmed, 0))
 		}
 	}
 	return due
 }
 
-// Due returns at most most subscriptions of a shard that a call makes due. One that is not confirmed yet stays: its
-// messages could arrive in another order.
-func (b *Book) Due(now fleettime.Time, shard int, c Call, most int) (due []Job) {
+// Due returns the subscriptions of a shard that a call makes due, within the window of each push service.
+func (b *Book) Due(now fleettime.Time, shard int, c Call) (due []Job) {
+	b.resume(now, shard)
 	rm := b.rooms[c.Room]
 	if rm == nil {
 		return nil
 	}
-	for _, stage := range []Stage{Called, Soon} { // a called visitor gets no notification that its turn will come
-		line, to := &rm.lines[shard][stage-Soon], c.Called
-		if stage == Soon {
-			to = c.Soon
+	turn := time.Duration(c.Claim) * time.Second
+	if turn == 0 {
+		turn = turnFor
+	}
+	for _, service := range slices.Sorted(maps.Keys(rm.lines)) {
+		lines, p := &rm.lines[service][shard], &b.posts[service][shard]
+		for called := &lines[1]; called.upTo(c.Called) && p.queued < Window; {
+			s := heap.Pop(called).(*bookSub)
+			b.pull(s, slotSoon) // a called visitor gets no notification that its turn will come
+			due = append(due, b.queue(now, s, Called, turn))
 		}
-		var unconfirmed []placed
-		for len(*line) > 0 && (*line)[0].place <= to && len(due)+len(unconfirmed) < most {
-			p := heap.Pop(line).(placed)
-			switch s := rm.subs[p.visitor]; {
-			case s == nil || s.place != p.place || stage == Soon && p.place <= c.Called:
-			case s.stored < Confirmed:
-				unconfirmed = append(unconfirmed, p)
-			default:
-				due = rm.due(due, now, c.Room, p.visitor, stage)
+		for soon := &lines[0]; soon.upTo(c.Soon) && p.queued < Window; {
+			s := heap.Pop(soon).(*bookSub)
+			if s.place > c.Called {
+				due = append(due, b.queue(now, s, Soon, soonIn))
 			}
-		}
-		for _, p := range unconfirmed {
-			heap.Push(line, p)
 		}
 	}
 	return due
 }
 
-// due adds a subscription unless it was notified of the stage, and marks it.
-func (rm *bookRoom) due(to []Job, now fleettime.Time, id room.ID, visitor uint64, stage Stage) []Job {
-	s := rm.subs[visitor]
-	if s == nil || s.notified >= stage {
-		return to
+// queue makes a notification of a subscription due, until it is over; 0 for never.
+func (b *Book) queue(now fleettime.Time, s *bookSub, stage Stage, over time.Duration) Job {
+	b.settle(s)
+	b.pull(s, slotPaused)
+	if s.stage != stage {
+		s.stage, s.due, s.attempt, s.until = stage, now, 0, 0
+		if over > 0 {
+			s.until = now.Add(over)
+		}
 	}
-	s.notified, s.queued, s.due = stage, now, now
-	return append(to, s.job(id, visitor))
+	s.notified, s.at, s.queued = stage, now, true
+	b.posts[s.service][Shard(s.visitor)].queued++
+	id := fmt.Sprintf("%016x.%016x.%s.%d", uint64(s.room), s.visitor, s.nonce, stage)
+	if s.attempt > 0 { // a notifier that has just started does not know the attempts of others
+		id = fmt.Sprintf("%s.%d.%d", id, s.attempt, now/fleettime.Time(againIn/time.Millisecond))
+	}
+	return Job{s.room, s.visitor, stage, s.due, s.until, s.attempt, id}
 }
 
-// job returns the newest notification of a subscription.
-func (s *bookSub) job(id room.ID, visitor uint64) Job {
-	return Job{id, visitor, s.notified, s.due, fmt.Sprintf("%016x.%016x.%s.%d", uint64(id), visitor, s.nonce, s.notified)}
+// Failed takes that an attempt has failed, and makes the notification due again at a time.
+func (b *Book) Failed(j *Job, next fleettime.Time) {
+	s := b.get(j.Room, j.Visitor)
+	if s == nil || !s.queued || s.stage != j.Stage || s.attempt != j.Attempt {
+		return
+	}
+	b.settle(s)
+	s.attempt++
+	s.next = next
+	b.push(s, slotPaused)
 }
 
-// Stale returns what was returned as due longer ago than after, is not stored as notified, and became due later than
-// most ago. The outbox may have lost it; it has a copy at most.
-func (b *Book) Stale(now fleettime.Time, after, most time.Duration) (jobs []Job) {
-	for id, rm := range b.rooms {
-		for visitor, s := range rm.subs {
-			if s.notified > s.stored && now.Sub(s.queued) > after && now.Sub(s.due) < most {
-				s.queued = now
-				jobs = append(jobs, s.job(id, visitor))
+// Over takes that a notification is over: it is not due any more.
+func (b *Book) Over(j *Job) {
+	if s := b.get(j.Room, j.Visitor); s != nil && s.stage == j.Stage {
+		b.settle(s)
+		b.pull(s, slotPaused)
+	}
+}
+
+// Lost makes due again what has been due for longer than after, and neither sent nor failed: another notifier could not
+// send it, or the outbox has lost it.
+func (b *Book) Lost(now fleettime.Time, after time.Duration) {
+	for _, rm := range b.rooms {
+		for _, s := range rm.subs {
+			if s.queued && now.Sub(s.at) > after {
+				b.Failed(&Job{Room: s.room, Visitor: s.visitor, Stage: s.stage, Attempt: s.attempt}, now)
 			}
 		}
 	}
-	return jobs
+}
+
+// Hurry makes due what failed at a push service: it works again.
+func (b *Book) Hurry(service string) {
+	for i := range b.paused {
+		for _, s := range b.paused[i].subs {
+			if s.service == service {
+				s.next = 0
+			}
+		}
+		heap.Init(&b.paused[i])
+	}
+}
+
+// resume has the paused notifications of a shard whose time has come wait again.
+func (b *Book) resume(now fleettime.Time, shard int) {
+	h := &b.paused[shard]
+	for len(h.subs) > 0 && h.subs[0].next <= now {
+		s := heap.Pop(h).(*bookSub)
+		s.notified = s.stage - 1
+		b.line(s)
+	}
 }
 
 // Again takes back jobs that could not be stored.
 func (b *Book) Again(jobs []Job) {
-	for _, j := range jobs {
-		rm := b.rooms[j.Room]
-		if rm == nil || rm.subs[j.Visitor] == nil {
+	for i := range jobs {
+		j := &jobs[i]
+		s := b.get(j.Room, j.Visitor)
+		if s == nil || !s.queued || s.stage != j.Stage || s.attempt != j.Attempt {
 			continue
 		}
-		s, shard := rm.subs[j.Visitor], Shard(j.Visitor)
+		b.settle(s)
 		s.notified = j.Stage - 1
-		if j.Stage == Confirmed {
-			b.first[shard] = append(b.first[shard], key{j.Room, j.Visitor})
-		} else {
-			heap.Push(&rm.lines[shard][j.Stage-Soon], placed{s.place, j.Visitor})
-		}
+		b.line(s)
 	}
 }
 
-// placed is a visitor with its place.
-type placed struct {
-	place   fleettime.Time
-	visitor uint64
+// subHeap has the earliest place first, or the next attempt.
+type subHeap struct {
+	slot int
+	subs []*bookSub
 }
 
-// placeHeap has the earliest place first.
-type placeHeap []placed
+// upTo reports whether the first one has a place up to a time.
+func (h *subHeap) upTo(to fleettime.Time) bool { return len(h.subs) > 0 && h.subs[0].place <= to }
 
-func (h placeHeap) Len() int           { return len(h) }
-func (h placeHeap) Less(i, k int) bool { return h[i].place < h[k].place }
-func (h placeHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
+func (h *subHeap) Len() int { return len(h.subs) }
 
-func (h *placeHeap) Push(x any) { *h = append(*h, x.(placed)) }
+func (h *subHeap) Less(i, k int) bool {
+	if h.slot == slotPaused {
+		return h.subs[i].next < h.subs[k].next
+	}
+	return h.subs[i].place < h.subs[k].place
+}
 
-func (h *placeHeap) Pop() any {
-	last := len(*h) - 1
-	p := (*h)[last]
-	*h = (*h)[:last]
-	return p
+func (h *subHeap) Swap(i, k int) {
+	h.subs[i], h.subs[k] = h.subs[k], h.subs[i]
+	h.subs[i].in[h.slot], h.subs[k].in[h.slot] = i+1, k+1
+}
+
+func (h *subHeap) Push(x any) {
+	s := x.(*bookSub)
+	h.subs = append(h.subs, s)
+	s.in[h.slot] = len(h.subs)
+}
+
+func (h *subHeap) Pop() any {
+	last := len(h.subs) - 1
+	s := h.subs[last]
+	h.subs[last] = nil
+	h.subs, s.in[h.slot] = h.subs[:last], 0
+	return s
 }

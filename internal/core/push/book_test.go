@@ -33,7 +33,7 @@ func names(jobs []Job) string {
 // allDue returns what is due in all shards.
 func allDue(b *Book, c Call) (out []Job) {
 	for shard := range wire.OutboxShards {
-		out = append(append(out, b.Confirm(0, shard, 100)...), b.Due(0, shard, c, 100)...)
+		out = append(append(out, b.Confirm(0, shard)...), b.Due(0, shard, c)...)
 	}
 	return out
 }
@@ -52,7 +52,7 @@ func confirm(b *Book, jobs []Job) {
 func TestWhoIsDue(t *testing.T) {
 	b := NewBook(100)
 	for v := uint64(1); v <= 5; v++ {
-		b.Set(0, shop, v, 1, record(fleettime.Time(v)*minute, Unconfirmed, "a"))
+		b.Set(0, shop, v, 1, "fcm", record(fleettime.Time(v)*minute, Unconfirmed, "a"))
 	}
 	expect := func(c Call, want string) {
 		t.Helper()
@@ -63,17 +63,17 @@ func TestWhoIsDue(t *testing.T) {
 		confirm(b, jobs)
 	}
 	expect(Call{}, "1:confirm 2:confirm 3:confirm 4:confirm 5:confirm")
-	expect(Call{shop, 0, 2 * minute}, "1:soon 2:soon")
-	expect(Call{shop, 0, 2 * minute}, "")
-	b.Set(0, shop, 1, 1, nil)
-	b.Set(0, shop, 4, 1, record(4*minute, Soon, "a")) // by another notifier
-	expect(Call{shop, 3 * minute, 4 * minute}, "2:turn 3:turn")
-	expect(Call{shop, 3 * minute, 4 * minute}, "")
-	b.Set(0, shop, 5, 1, record(5*minute, Unconfirmed, "b")) // another browser
-	expect(Call{shop, math.MaxInt64, math.MaxInt64}, "4:turn 5:confirm")
-	expect(Call{shop, math.MaxInt64, math.MaxInt64}, "5:turn")
+	expect(Call{shop, 0, 2 * minute, 0}, "1:soon 2:soon")
+	expect(Call{shop, 0, 2 * minute, 0}, "")
+	b.Set(0, shop, 1, 1, "fcm", nil)
+	b.Set(0, shop, 4, 1, "fcm", record(4*minute, Soon, "a")) // by another notifier
+	expect(Call{shop, 3 * minute, 4 * minute, 0}, "2:turn 3:turn")
+	expect(Call{shop, 3 * minute, 4 * minute, 0}, "")
+	b.Set(0, shop, 5, 1, "fcm", record(5*minute, Unconfirmed, "b")) // another browser
+	expect(Call{shop, math.MaxInt64, math.MaxInt64, 0}, "4:turn 5:confirm")
+	expect(Call{shop, math.MaxInt64, math.MaxInt64, 0}, "5:turn")
 	for v := uint64(2); v <= 5; v++ {
-		b.Set(0, shop, v, 1, record(fleettime.Time(v)*minute, Called, "b"))
+		b.Set(0, shop, v, 1, "fcm", record(fleettime.Time(v)*minute, Called, "b"))
 	}
 	if b.Len() != 0 || len(b.rooms) != 0 {
 		t.Errorf("%d are left, in %d rooms", b.Len(), len(b.rooms))
@@ -83,8 +83,8 @@ func TestWhoIsDue(t *testing.T) {
 // TestWhatCannotBeStoredIsDueAgain with the same ID, which tells copies apart from other browsers and other stages.
 func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 	b, ids := NewBook(100), map[string]bool{}
-	b.Set(0, shop, 1, 1, record(minute, Unconfirmed, "a"))
-	for _, c := range []Call{{}, {shop, 0, minute}, {shop, minute, minute}} {
+	b.Set(0, shop, 1, 1, "fcm", record(minute, Unconfirmed, "a"))
+	for _, c := range []Call{{}, {shop, 0, minute, 0}, {shop, minute, minute, 0}} {
 		first := allDue(b, c)
 		b.Again(first)
 		second := allDue(b, c)
@@ -94,23 +94,24 @@ func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 		ids[first[0].ID] = true
 		confirm(b, first)
 	}
-	b.Set(0, shop, 1, 1, record(minute, Unconfirmed, "b"))
+	b.Set(0, shop, 1, 1, "fcm", record(minute, Unconfirmed, "b"))
 	if other := allDue(b, Call{}); len(other) != 1 || ids[other[0].ID] {
 		t.Errorf("%v", other)
 	}
-	b.Set(0, shop, 1, 1, nil)
+	b.Set(0, shop, 1, 1, "fcm", nil)
 	b.Again([]Job{{Room: shop, Visitor: 1, Stage: Called}})
-	if got := allDue(b, Call{shop, minute, minute}); len(got) != 0 {
+	if got := allDue(b, Call{shop, minute, minute, 0}); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
 
-// TestWhatTheOutboxLostIsDueAgain: until its mark is stored, or it is too late.
-func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
+// TestWhatFailedOrGotLostIsDueAgain, as another attempt, until its mark is stored or it is over.
+func TestWhatFailedOrGotLostIsDueAgain(t *testing.T) {
 	b := NewBook(100)
-	b.Set(0, shop, 1, 1, record(minute, Confirmed, "a"))
-	b.Set(0, shop, 2, 1, record(minute, Confirmed, "a"))
-	first := allDue(b, Call{shop, minute, minute})
+	b.Set(0, shop, 1, 1, "fcm", record(minute, Confirmed, "a"))
+	b.Set(0, shop, 2, 1, "fcm", record(minute, Confirmed, "a"))
+	call := Call{shop, minute, minute, 600}
+	first := allDue(b, call)
 	_, _, m := b.Get(&first[1])
 	other := m
 	other.Visitor, other.Nonce = 1, "of another browser"
@@ -119,11 +120,116 @@ func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 	if sealed, _, _ := b.Get(&first[1]); sealed != nil {
 		t.Error("it can be delivered again")
 	}
-	for at, want := range []string{"", "", "1:turn", "", "1:turn", "", "", ""} {
-		got := b.Stale(fleettime.Time(at*20_000), 30*time.Second, 90*time.Second)
-		if names(got) != want || want != "" && got[0] != first[0] {
-			t.Errorf("after %d s: %v of %v", at*20, got, first)
+	at := func(seconds fleettime.Time) []Job { return b.Due(seconds*1000, Shard(1), call) }
+	b.Lost(40_000, 45*time.Second)
+	if got := at(40); len(got) != 0 {
+		t.Errorf("after 40 s: %v", got)
+	}
+	b.Lost(46_000, 45*time.Second)
+	second := at(46)
+	if names(second) != "1:turn" || second[0].Attempt != 1 || second[0].ID == first[0].ID || second[0].Due != first[0].Due ||
+		second[0].Until != first[0].Until || second[0].Until != fleettime.Time(600_000) {
+		t.Fatalf("%+v, %+v", second, first[0])
+	}
+	b.Failed(&first[0], 47_000) // of the attempt before
+	b.Failed(&second[0], 60_000)
+	if got := at(59); len(got) != 0 {
+		t.Errorf("before its time: %v", got)
+	}
+	b.Hurry("mozilla")
+	if got := at(59); len(got) != 0 {
+		t.Errorf("another service works: %v", got)
+	}
+	b.Hurry("fcm")
+	third := at(59)
+	if names(third) != "1:turn" || third[0].Attempt != 2 {
+		t.Fatalf("%+v", third)
+	}
+	b.Over(&third[0])
+	b.Lost(1e9, time.Second)
+	if got := at(1e6); len(got) != 0 {
+		t.Errorf("it was over: %v", got)
+	}
+}
+
+// TestAStartedNotifierTellsWhatOthersCouldNot: the outbox takes an ID once, and another notifier has used those of its
+// attempts.
+func TestAStartedNotifierTellsWhatOthersCouldNot(t *testing.T) {
+	call, stored := Call{shop, minute, minute, 600}, map[string]bool{}
+	attempts := func(from fleettime.Time, most int) (taken int) {
+		b := NewBook(100)
+		b.Set(from, shop, 1, 1, "fcm", record(minute, Confirmed, "a"))
+		for i := range fleettime.Time(most) {
+			for _, j := range b.Due(from+i*15_000, Shard(1), call) {
+				if !stored[j.ID] {
+					taken++
+				}
+				stored[j.ID] = true
+				b.Failed(&j, from+(i+1)*15_000)
+			}
 		}
+		return taken
+	}
+	if first, second := attempts(0, 8), attempts(125_000, 2); first != 8 || second != 1 {
+		t.Errorf("the outbox takes %d of 8 attempts, and %d of 2 of the next notifier; want 8, and its second", first, second)
+	}
+}
+
+// TestAFailingServiceKeepsNobodyElseBehind: 2,000 subscriptions that are not confirmed, and as many that are, of a push
+// service that takes nothing, with earlier places than that of another one.
+func TestAFailingServiceKeepsNobodyElseBehind(t *testing.T) {
+	for _, had := range []Stage{Unconfirmed, Confirmed} {
+		b := NewBook(1 << 20)
+		for i := range uint64(2000) {
+			b.Set(0, shop, i*wire.OutboxShards, 1, "fcm", record(fleettime.Time(i+1), had, "a"))
+		}
+		late := uint64(2000 * wire.OutboxShards)
+		b.Set(0, shop, late, 1, "mozilla", record(5000, Confirmed, "b"))
+		b.Set(0, shop, late+wire.OutboxShards, 1, "mozilla", record(5000, Unconfirmed, "b"))
+		b.Confirm(0, 0)
+		all := Call{shop, math.MaxInt64, math.MaxInt64, 600}
+		got := map[uint64]Stage{}
+		for _, j := range b.Due(0, 0, all) {
+			got[j.Visitor] = j.Stage
+		}
+		if got[late] != Called || len(got) > Window+1 {
+			t.Errorf("%v: %d are due, the other %v", had, len(got), got[late])
+		}
+		if had == Unconfirmed {
+			continue
+		}
+		for range 5 { // what is under way fails, and the others come
+			for v := range got {
+				b.Failed(&Job{Room: shop, Visitor: v, Stage: Called}, math.MaxInt64)
+			}
+			for _, j := range b.Due(0, 0, all) {
+				got[j.Visitor] = j.Stage
+			}
+		}
+		if len(got) != 2001 {
+			t.Errorf("%d of 2,001 were due", len(got))
+		}
+	}
+}
+
+// TestSubscribingAgainDoesNotGrowTheBook.
+func TestSubscribingAgainDoesNotGrowTheBook(t *testing.T) {
+	b := NewBook(100)
+	for i := range 10_000 {
+		b.Set(0, shop, 16, 1, "fcm", record(minute, Stage(i%3), fmt.Sprintf("%08d", i)))
+		switch i % 5 {
+		case 1:
+			allDue(b, Call{shop, minute, minute, 600})
+		case 3:
+			b.Lost(fleettime.Time(1e9+i), 0)
+		}
+	}
+	n := 0
+	for slot := range slots {
+		n += b.heap(b.rooms[shop].subs[16], slot).Len()
+	}
+	if p := b.posts["fcm"][0]; n > slots || p.queued > 1 {
+		t.Errorf("%d subscription: %d places in heaps, %d queued", b.Len(), n, p.queued)
 	}
 }
 
@@ -131,7 +237,7 @@ func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 func TestTheBookIsBounded(t *testing.T) {
 	b := NewBook(10)
 	for v := range uint64(20) {
-		if got := b.Set(fleettime.Time(v), shop, v+1, 1, record(1, Confirmed, "a")); got != (v < 10) {
+		if got := b.Set(fleettime.Time(v), shop, v+1, 1, "fcm", record(1, Confirmed, "a")); got != (v < 10) {
 			t.Errorf("%d: %v", v, got)
 		}
 	}
@@ -146,12 +252,12 @@ func BenchmarkDue(b *testing.B) {
 	for b.Loop() {
 		book := NewBook(n)
 		for v := range uint64(n) {
-			book.Set(0, shop, v, v, record(fleettime.Time(v*7919%n), Confirmed, "a"))
+			book.Set(0, shop, v, v, "fcm", record(fleettime.Time(v*7919%n), Confirmed, "a"))
 		}
 		due := 0
 		for at := range fleettime.Time(50) {
 			for shard := range wire.OutboxShards {
-				due += len(book.Due(0, shard, Call{shop, at * 2000, at*2000 + 1000}, n))
+				due += len(book.Due(0, shard, Call{shop, at * 2000, at*2000 + 1000, 0}))
 			}
 		}
 		if due < n {
@@ -174,10 +280,13 @@ func TestAFullRoomCallsNobody(t *testing.T) {
 		"over":               {wire.View{Cutoff: estimate.Open, Free: -3}, time.Minute, false},
 		"free":               {wire.View{Cutoff: estimate.Open, Free: 1}, 10 * time.Second, true},
 		"free, as it seemed": {wire.View{Cutoff: estimate.Open, Free: 1}, time.Second, false},
-		"its turn":           {wire.View{Cutoff: place}, time.Second, true},
-		"not called":         {wire.View{Cutoff: place - 1}, time.Minute, false},
+		"its turn":           {wire.View{Cutoff: place, Free: 1}, time.Second, true},
+		"its turn in a flow": {wire.View{Cutoff: place, Paces: []estimate.Pace{{Mu: 1}}}, time.Second, true},
+		"nothing is free":    {wire.View{Cutoff: place}, time.Second, false},
+		"nothing for long":   {wire.View{Cutoff: place, Paces: []estimate.Pace{{Mu: 0.01}}}, time.Second, false},
+		"not called":         {wire.View{Cutoff: place - 1, Free: 1}, time.Minute, false},
 	} {
-		if c := CallOf(7, &tc.view, place.Add(tc.after)); place <= c.Called != tc.called {
+		if c := CallOf(7, &tc.view, time.Minute, place.Add(tc.after)); place <= c.Called != tc.called {
 			t.Errorf("%s: called up to %d, the place is %d", name, c.Called, place)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
 	"vestibule/internal/core/fleettime"
@@ -120,14 +119,21 @@ func (s Services) Check() string {
 }
 
 // Has reports whether an endpoint is at one of them.
-func (s Services) Has(endpoint string) bool {
+func (s Services) Has(endpoint string) bool { return s.Of(endpoint) != "" }
+
+// Of returns the one that an endpoint is at, "" for none.
+func (s Services) Of(endpoint string) string {
 	host, why := hostOf(endpoint)
-	return why == "" && slices.ContainsFunc(s, func(name string) bool {
-		if below, ok := strings.CutPrefix(name, "*"); ok {
-			return strings.HasSuffix(host, below)
+	if why != "" {
+		return ""
+	}
+	for _, name := range s {
+		below, ok := strings.CutPrefix(name, "*")
+		if ok && strings.HasSuffix(host, below) || host == name {
+			return name
 		}
-		return host == name
-	})
+	}
+	return ""
 }
 
 // Stage is the newest message to a subscriber.

@@ -78,7 +78,7 @@ func (s *subscribers) subscribes(i int32) bool {
 	n.core.Away(n.clock.read(s.now), s.room, t, t.Answer)
 	s.edges.wake(n)
 	s.of[t.ID] = i
-	s.book.Set(s.fleetTime(), s.room, t.ID, 1, &push.Record{
+	s.book.Set(s.fleetTime(), s.room, t.ID, 1, "", &push.Record{
 		Place: t.Place(), Notified: push.Confirmed,
 		Sealed: []byte{1},
 	})
@@ -91,14 +91,14 @@ func (s *subscribers) call() {
 	if view == nil {
 		return
 	}
-	c := push.CallOf(s.room, view, s.fleetTime())
+	c := push.CallOf(s.room, view, 10*time.Minute, s.fleetTime())
 	for shard := range wire.OutboxShards {
-		for _, j := range s.book.Due(s.fleetTime(), shard, c, math.MaxInt) {
+		for _, j := range s.book.Due(s.fleetTime(), shard, c) {
 			if j.Stage != push.Called {
 				continue
 			}
 			i := s.of[j.Visitor]
-			s.book.Set(0, j.Room, j.Visitor, 1, nil)
+			s.book.Set(0, j.Room, j.Visitor, 1, "", nil)
 			delete(s.of, j.Visitor)
 			if s.rng.Float64() < s.never {
 				s.end(i)

@@ -1,0 +1,149 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"vestibule/internal/core/push"
+)
+
+const (
+	perService   = atOnce * 3 / 4 // messages on their way to one push service: the others have the rest
+	mostWaiting  = 2048           // messages that wait for one to be answered: a second's, where an answer takes 100 ms
+	slotWithin   = 10 * time.Second
+	hangsAfter   = time.Second // without an answer, while as many as may be are on their way
+	failingAfter = 30 * time.Second
+	failingFrom  = 3 // attempts
+)
+
+var errNoSlot = errors.New("the push service does not answer, or does not keep up")
+
+// services are the push services of a notifier. It is safe for concurrent use.
+type services struct {
+	mu sync.Mutex
+	by map[string]*service // one for each of the configuration, and one for all others
+}
+
+// service is what is known of a push service.
+type service struct {
+	slots    chan struct{} // one for each message on its way
+	waiting  int           // messages that wait for a slot
+	answered time.Time     // last, or when it was asked with nothing else on its way
+	since    time.Time     // all attempts fail
+	failed   int           // since then
+	why      string
+}
+
+func (s *services) of(name string) *service {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[string]*service{}
+	}
+	x := s.by[name]
+	if x == nil {
+		x = &service{slots: make(chan struct{}, perService)}
+		s.by[name] = x
+	}
+	return x
+}
+
+// try takes one of the slots of a service, which leave returns, if one is free. Otherwise it reports whether the message
+// may wait for one.
+func (s *services) try(now time.Time, name string) (taken, waits bool) {
+	x := s.of(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case x.slots <- struct{}{}:
+		if len(x.slots) == 1 {
+			x.answered = now
+		}
+		return true, false
+	default:
+	}
+	if x.waiting == mostWaiting || x.hangs(now) {
+		return false, false
+	}
+	x.waiting++
+	return false, true
+}
+
+// wait waits for a slot of a service, for as long as the service answers. Others do not wait for it.
+func (s *services) wait(ctx context.Context, name string) bool {
+	x := s.of(name)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		x.waiting--
+	}()
+	look := time.NewTicker(hangsAfter)
+	defer look.Stop()
+	for range slotWithin / hangsAfter {
+		select {
+		case x.slots <- struct{}{}:
+			return true
+		case <-ctx.Done():
+			return false
+		case now := <-look.C:
+			s.mu.Lock()
+			hangs := x.hangs(now)
+			s.mu.Unlock()
+			if hangs {
+				return false
+			}
+		}
+	}
+	return false
+}
+
+// hangs reports whether a service whose slots are taken does not answer. The caller holds the lock.
+func (x *service) hangs(now time.Time) bool { return now.Sub(x.answered) > hangsAfter }
+
+func (s *services) leave(name string) { <-s.of(name).slots }
+
+// note takes the outcome of an attempt. It reports whether the service works again after it has failed.
+func (s *services) note(now time.Time, name string, res *Result) (again bool) {
+	x := s.of(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if res.Cause != causeNetwork { // an attempt whose time is over is no answer
+		x.answered = now
+	}
+	if res.Cause == "" || res.Cause == causeGone {
+		again = x.failed >= failingFrom && now.Sub(x.since) >= hangsAfter
+		x.failed = 0
+		return again
+	}
+	if x.failed == 0 {
+		x.since = now
+	}
+	x.failed++
+	x.why = res.Err.Error()
+	return false
+}
+
+// failing returns the services that have failed for a while, in order, each with what is known of it.
+func (s *services) failing(now time.Time) (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, x := range s.by {
+		if x.failed >= failingFrom && now.Sub(x.since) >= failingAfter {
+			out = append(out, fmt.Sprintf("push service %s fails since %s: %s", name, x.since.UTC().Format("15:04:05 UTC"), x.why))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// serviceOf returns the name of a subscription's push service.
+func (t *tools) serviceOf(sub *push.Subscription) string {
+	if name := t.sender.services.Of(sub.Endpoint); name != "" {
+		return name
+	}
+	return "(of no setting)"
+}

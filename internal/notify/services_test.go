@@ -1,0 +1,138 @@
+package notify
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vestibule/internal/core/push"
+	"vestibule/internal/lab/testkit"
+)
+
+// TestARefusedTokenEndsNothing: the push service refuses the fleet's token for a while; then it is mended, and the
+// visitors are told their turn.
+func TestARefusedTokenEndsNothing(t *testing.T) {
+	p := newPipeline(t)
+	var answer atomic.Int32
+	p.fate = func(uint64, int) int { return int(answer.Load()) }
+	const people = 12
+	p.worker("n1")
+	for v, code := range []int32{
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError,
+	} {
+		answer.Store(code)
+		first := uint64(v)*3 + 1
+		for v := first; v < first+3; v++ {
+			testkit.NoError(t, p.subscribe(testkit.Within(t), v))
+		}
+		testkit.Eventually(t, "all were tried", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.tries) == int(first)+2
+		})
+	}
+	answer.Store(0)
+	testkit.Eventually(t, "all are told their turn", func() bool {
+		p.call(100, 100)
+		for v := uint64(1); v <= people; v++ {
+			if p.delivered(v, push.Called) != 1 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestAFailingServiceIsNamed in an alarm, until it works again.
+func TestAFailingServiceIsNamed(t *testing.T) {
+	var s services
+	now := time.Now()
+	bad := Result{Cause: causeRefused, Err: errors.New("the push service answered 403")}
+	for range failingFrom {
+		if s.note(now, "fcm.googleapis.com", &bad) {
+			t.Error("it works")
+		}
+	}
+	if got := s.failing(now); len(got) != 0 {
+		t.Errorf("at once: %q", got)
+	}
+	now = now.Add(failingAfter)
+	if got := s.failing(now); len(got) != 1 || !strings.Contains(got[0], "push service fcm.googleapis.com fails since ") {
+		t.Errorf("%q", got)
+	}
+	if !s.note(now, "fcm.googleapis.com", &Result{}) || len(s.failing(now)) != 0 {
+		t.Error("it works again")
+	}
+}
+
+// TestAServiceHasItsSlots: a burst after a quiet time waits for slots, without a failed attempt, and for as long as the
+// service answers; a service that hangs keeps nobody waiting, and takes none of the slots of others.
+func TestAServiceHasItsSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s services
+		const slow, other = "fcm.googleapis.com", "updates.push.services.mozilla.com"
+		fill := func() {
+			for range perService {
+				if taken, _ := s.try(time.Now(), slow); !taken {
+					t.Fatal("no slot")
+				}
+			}
+		}
+		fill()
+		for range perService {
+			s.note(time.Now(), slow, &Result{})
+			s.leave(slow)
+		}
+		time.Sleep(time.Hour)
+		fill()
+		const burst = 100
+		var got, refused atomic.Int32
+		waits := func() {
+			if taken, waits := s.try(time.Now(), slow); taken || !waits {
+				t.Fatalf("after a quiet hour: %t, %t", taken, waits)
+			}
+			go func() {
+				if s.wait(t.Context(), slow) {
+					got.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			}()
+		}
+		for range burst {
+			waits()
+		}
+		for range burst / 2 {
+			time.Sleep(hangsAfter / 10)
+			s.note(time.Now(), slow, &Result{})
+			s.leave(slow)
+		}
+		synctest.Wait()
+		if got.Load() != burst/2 || refused.Load() != 0 {
+			t.Errorf("%d have a slot, %d refused", got.Load(), refused.Load())
+		}
+		time.Sleep(2*hangsAfter + 1)
+		s.note(time.Now(), slow, &Result{Cause: causeNetwork, Err: errors.New("its time is over")})
+		if got.Load() != burst/2 || refused.Load() != burst/2 {
+			t.Errorf("it hangs: %d have a slot, %d refused", got.Load(), refused.Load())
+		}
+		if taken, waits := s.try(time.Now(), slow); taken || waits {
+			t.Error("the people of a service that hangs wait for a slot")
+		}
+		if taken, _ := s.try(time.Now(), other); !taken {
+			t.Error("a service that hangs takes the slots of others")
+		}
+		s.note(time.Now(), slow, &Result{})
+		for range mostWaiting {
+			waits()
+		}
+		if taken, waits := s.try(time.Now(), slow); taken || waits {
+			t.Error("any number may wait")
+		}
+		time.Sleep(2 * slotWithin)
+	})
+}
