@@ -42,7 +42,9 @@ func Main[C Config](
 		fmt.Fprintf(stdout, "%s %s\n", command, BuildVersion())
 		return ExitOK
 	}
-	check, err := Load(command, cfg, args, stderr)
+	lines := NewSink(stderr)
+	defer lines.Close()
+	check, err := Load(command, cfg, args, lines)
 	if faults, invalid := errors.AsType[ConfigError](err); err == nil || invalid {
 		if faults = append(faults, strayVariables(cfg, os.Environ())...); len(faults) > 0 {
 			err = faults
@@ -54,9 +56,10 @@ func Main[C Config](
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: the configuration is not valid:\n%v\n", command, err) // no other place to report it
+		fmt.Fprintf(lines, "%s: the configuration is not valid:\n%v\n", command, err) // no other place to report it
 		return ExitUsage
 	case check:
+		lines.Close() // both outputs may be one
 		if d, ok := any(cfg).(Doubter); ok {
 			for _, doubt := range d.Doubts() {
 				fmt.Fprintf(stdout, "%s: doubtful: %s\n", command, doubt)
@@ -65,9 +68,8 @@ func Main[C Config](
 		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) // the exit code reports it too
 		return ExitOK
 	}
-	said, lines := NewSink(stdout), NewSink(stderr)
+	said := NewSink(stdout)
 	defer said.Close()
-	defer lines.Close()
 	log := NewLogger(lines, base.Log)
 	ctx, stop := untilSignal()
 	defer stop()
