@@ -356,6 +356,7 @@ func (o *oracle) judgeRoom(r *roomTruth) {
 			known = false // they may be more than was lent, or lent to others again
 		}
 		held, rheld := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
+		held, rheld = held+l.Uncovered.Sessions, rheld+l.Uncovered.Rate
 		sum, rsum = sum+held, rsum+rheld
 		credit, idle := int64(0), int64(0)
 		for _, e := range o.w.edges {

@@ -32,6 +32,14 @@ func (m *Members) named(name string) Member {
 // ClusterID returns the cluster ID of a data centre in the list, 0 for unknown.
 func (m *Members) ClusterID(name string) uint64 { return m.named(name).ClusterID }
 
+// Membership returns the membership of a data centre, once the list has its cluster ID; 0 for none.
+func (m *Members) Membership(name string, clusterID uint64) wire.Membership {
+	if e := m.named(name); e.Name != "" && e.ClusterID == clusterID {
+		return wire.Membership(e.Since + 1)
+	}
+	return 0
+}
+
 // Has reports whether a data centre is a member. Another cluster ID is another data centre; 0 stands for any.
 func (m *Members) Has(name string, clusterID uint64) bool {
 	e := m.named(name)

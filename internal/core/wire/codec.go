@@ -102,6 +102,7 @@ var reportFields = pb.Message[Report]{
 	pb.Int(42, func(m *Report) *int64 { return &m.CertificateEnd }),
 	pb.Int(43, func(m *Report) *Forms { return &m.Reads }),
 	pb.String(44, func(m *Report) *string { return &m.Listens }),
+	pb.Int(45, func(m *Report) *Membership { return &m.Membership }),
 }
 
 var termFields = pb.Message[Term]{
@@ -245,6 +246,9 @@ func (roomReports) Decode(r *RoomReport, data []byte) error {
 	if err := r.Bound.check(); err != nil {
 		return fmt.Errorf("bound: %w", err)
 	}
+	if err := r.Uncovered.check(); err != nil {
+		return fmt.Errorf("uncovered: %w", err)
+	}
 	r.FirstMove = p.moves.first
 	if r.Moves, err = unpackMoves(&p.moves); err != nil {
 		return err
@@ -342,4 +346,6 @@ var roomReportFields = pb.Message[roomReport]{
 	pb.Int(51, func(r *roomReport) *int64 { return &r.Bound.Rate }),
 	pb.Pointer(52, "", sumsFields, func(r *roomReport) **Sums { return &r.told }),
 	pb.Bool(53, func(r *roomReport) *bool { return &r.Removed }),
+	pb.Int(54, func(r *roomReport) *int64 { return &r.Uncovered.Sessions }),
+	pb.Int(55, func(r *roomReport) *int64 { return &r.Uncovered.Rate }),
 }

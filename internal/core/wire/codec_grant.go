@@ -62,6 +62,7 @@ var grantFields = pb.Message[grant]{
 	pb.Int(29, func(g *grant) *uint64 { return &g.Forwarded }),
 	pb.Int(40, func(g *grant) *Folder { return &g.Folder }),
 	pb.Int(41, func(g *grant) *Forms { return &g.Reads }),
+	pb.Int(42, func(g *grant) *Membership { return &g.Membership }),
 }
 
 var roomGrantCodec = pb.Check(roomGrantFields, func(r *RoomGrant) error {

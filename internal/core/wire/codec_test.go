@@ -49,6 +49,7 @@ var goldenReport = Report{
 		{"edge-2", "", "awaiting", time.Hour, 0, 0, ""},
 	},
 	CertificateEnd: 1900000000, Reads: 5, Listens: "10.0.0.5:9100",
+	Membership: 1622133100001,
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Permits: Permits{
 			Sessions: Allocation{Granted: 60, Returned: 4},
@@ -75,7 +76,7 @@ var goldenReport = Report{
 			{ID: 81, Home: 7, Until: 1622133300, Kind: Left},
 		},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
-		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Removed: true,
+		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Uncovered: PermitCounts{Sessions: 6, Rate: 2}, Callable: 3, SiteDown: 2, Removed: true,
 		Passes:   Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4,
 		Forwarded: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
@@ -93,7 +94,7 @@ var goldenReport = Report{
 var goldenGrant = Grant{
 	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Forwarded: 39,
 	Echo:  987654321,
-	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Reads: 6,
+	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Reads: 6, Membership: 1,
 	Baseline:  true,
 	Handshake: Adopted, Watermark: day - 250, Stop: stop.Stop{Reason: stop.AwaitsCentre, Edge: "dublin"},
 	Rooms: []RoomGrant{

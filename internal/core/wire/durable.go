@@ -16,7 +16,12 @@ type Durable struct {
 	Life    uint32        // seconds: the longest life of a ticket that may have been stamped and may still be valid
 	Roster  []RosterEntry // sorted by name and instance ID
 
-	Members   uint64 // newest known version of the membership list
+	Members uint64 // newest known version of the membership list
+
+	// Membership is the one under which the ledger was adopted; 0 for unknown. It is read as unknown if a release wrote the
+	// Durable that does not know the field.
+	Membership Membership
+
 	ClusterID uint64 // cluster ID: tells this data centre from others of its name; 0 before it is made
 
 	// HoldUntil is the Unix second of fleet time until which no permit is freed, because this data centre's fleet time

@@ -16,6 +16,10 @@ const (
 	// Extended are tickets with flags and fields of a newer release: see package ticket.
 	Extended Forms = 1 << iota
 
+	// Memberships are [Report.Membership] and [Grant.Membership]: without it, a coordinator grants permits to a data centre
+	// under any membership.
+	Memberships
+
 	formsEnd
 )
 

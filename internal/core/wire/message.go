@@ -69,6 +69,9 @@ type Report struct {
 	// Members is the newest stored version of the membership list (regionals); 0 for unknown.
 	Members uint64
 
+	// Membership is the one under which the ledger of the data centre was adopted, as stored (regionals).
+	Membership Membership
+
 	// ClusterID is the cluster ID: it tells data centres of one name apart. It is made once for the store of a data
 	// centre, and its nodes remember it. 0 for unknown.
 	ClusterID uint64
@@ -103,6 +106,9 @@ type Report struct {
 	Listens string // addresses of the process's listeners, separated by blanks: no site
 }
 
+// Membership is one time that a data centre is in the list: one more than the version that added it; 0 for unknown.
+type Membership uint64
+
 // EdgeStatus is the state of an edge as its regional sees it.
 type EdgeStatus struct {
 	Name  string
@@ -126,12 +132,16 @@ type RoomReport struct {
 	Reconstructed bool
 
 	// Permits has the granted permits, as of the newest applied grant, and the returned ones.
-	Permits  Permits
-	Bound    PermitCounts // regionals: newest RoomGrant.Bound applied; 0 for unknown
-	Spent    uint64       // edges: permits of T used, one per admission
-	Idle     uint64       // regionals: permits of T used by no session and no edge
-	RateIdle uint64       // unused permits of R, not used in the last 60 s
-	RateOwed uint64       // edges: permits of R used in the last 60 s under earlier epochs, missing in Permits.Rate
+	Permits Permits
+	Bound   PermitCounts // regionals: newest RoomGrant.Bound applied; 0 for unknown
+
+	// Uncovered are the permits of T and R that sessions and edges hold beyond Permits (regionals).
+	Uncovered PermitCounts
+
+	Spent    uint64 // edges: permits of T used, one per admission
+	Idle     uint64 // regionals: permits of T used by no session and no edge
+	RateIdle uint64 // unused permits of R, not used in the last 60 s
+	RateOwed uint64 // edges: permits of R used in the last 60 s under earlier epochs, missing in Permits.Rate
 
 	// RateUsed tells a new parent when permits of R were used: element i is the number used i whole seconds ago and
 	// not returned; at most MaxRateUsed. Set by edges that join, and by regionals that await no edge until a coordinator
@@ -286,12 +296,17 @@ type Grant struct {
 	Handshake Handshake
 	Watermark fleettime.Time // every live child has reported past it
 	Members   uint64         // version of the membership list that global uses; 0 if it uses its configuration
-	Standing  Standing       // membership state of the child's data centre
-	Twin      bool           // another live child has the same name
-	ClusterID uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
-	Folder    Folder         // to edges: the use of the edge's data folder
-	Reads     Forms          // forms that the parent reads
-	Stop      stop.Stop      // why nobody enters any room of the data centre; for display, filled in by the shells
+
+	// Membership is the receiving data centre's in that list; 0 for none, or while its cluster ID is not in the list. The
+	// permits that it got under an earlier one are void.
+	Membership Membership
+
+	Standing  Standing  // membership state of the child's data centre
+	Twin      bool      // another live child has the same name
+	ClusterID uint64    // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
+	Folder    Folder    // to edges: the use of the edge's data folder
+	Reads     Forms     // forms that the parent reads
+	Stop      stop.Stop // why nobody enters any room of the data centre; for display, filled in by the shells
 	Rooms     []RoomGrant
 }
 

@@ -224,10 +224,11 @@ type storedRooms struct {
 	edges                        []CeilingEdge
 	ceilingSessions, ceilingRate []int64 // a row for each room, a column for each edge
 	ceilingsUntil                int64
+	membership                   Membership
 }
 
 // any reports whether there is anything to encode.
-func (p *storedRooms) any() bool { return len(p.room) > 0 || len(p.edges) > 0 }
+func (p *storedRooms) any() bool { return len(p.room) > 0 || len(p.edges) > 0 || p.membership != 0 }
 
 var storedRoomsFields = pb.Message[storedRooms]{
 	pb.Int(1, func(p *storedRooms) *uint64 { return &p.version }),
@@ -241,6 +242,7 @@ var storedRoomsFields = pb.Message[storedRooms]{
 	pb.List(9, pb.Varint, func(p *storedRooms) *[]int64 { return &p.ceilingSessions }),
 	pb.List(10, pb.Varint, func(p *storedRooms) *[]int64 { return &p.ceilingRate }),
 	pb.Int(11, func(p *storedRooms) *int64 { return &p.ceilingsUntil }),
+	pb.Int(12, func(p *storedRooms) *Membership { return &p.membership }),
 }
 
 var ceilingEdgeFields = pb.Message[CeilingEdge]{
@@ -251,6 +253,7 @@ var ceilingEdgeFields = pb.Message[CeilingEdge]{
 func packDurable(d *Durable) durable {
 	m := durable{*d, storedRooms{
 		version: d.Version, edges: d.Ceilings, floorsUntil: d.FloorsUntil, ceilingsUntil: d.CeilingsUntil,
+		membership: d.Membership,
 	}}
 	for _, r := range d.Rooms {
 		p := &m.rooms
@@ -304,6 +307,7 @@ func unpackDurable(p *durable) (Durable, error) {
 		}
 	}
 	d.Ceilings, d.FloorsUntil, d.CeilingsUntil = m.edges, m.floorsUntil, m.ceilingsUntil
+	d.Membership = m.membership
 	return d, nil
 }
 

@@ -20,7 +20,7 @@ import (
 var goldenPromises = Promises{
 	Owner: Term{N: 1_763_800_000, Nonce: 0xfeed}, Write: 12,
 	Durable: Durable{
-		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, HoldUntil: 1622133400,
+		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, Membership: 3, HoldUntil: 1622133400,
 		Rooms: []StoredRoom{{
 			Room: room.IDOf("tickets"), Bound: PermitCounts{Sessions: 900, Rate: 400},
 			Floor: PermitCounts{Sessions: 590, Rate: 270}, Ceilings: []PermitCounts{{Sessions: 310, Rate: 150}, {}},

@@ -38,6 +38,7 @@ type dataCentre struct {
 	copied  bool   // a copy with the name of another one
 	before  uint64 // its lease terms begin above this
 	again   *proc  // machine of the next aggregator; nil for a new one
+	removed int    // version of the list from which it was removed by force
 }
 
 // newest returns the aggregator with the highest term.
@@ -148,12 +149,17 @@ func (cs *centres) run(n *regionProc) {
 	now := n.clock.read(cs.now)
 	cs.touch(r.id)
 	if n.core.GrantsDue() <= now {
+		list := cs.list.at(n.members)
+		back := n.members > r.removed && list.Standing(r.name, r.stored.ClusterID) == wire.Listed
 		grants := n.core.Grants(now)
 		for k := range grants {
 			g := &grants[k]
 			for _, to := range r.edges { // all edges of the name
 				if to.name == g.To && !to.lost {
-					send(cs.net, g, cs.cfg.Network.LAN, to.cutDown, func(g *wire.Grant) { cs.edges.takeGrant(n, to, g) })
+					send(cs.net, g, cs.cfg.Network.LAN, to.cutDown, func(g *wire.Grant) {
+						to.back = back
+						cs.edges.takeGrant(n, to, g)
+					})
 				}
 			}
 		}

@@ -41,6 +41,7 @@ type edgeNode struct {
 	forgotten bool          // declared dead, and silent since
 	misjudged bool          // was declared dead while alive
 	synced    bool          // knows fleet time in this life: visitors are sent here
+	back      bool          // it heard from an aggregator that knows that the data centre is a member again
 	cutUp     int64         // messages to the regional are lost until then
 	cutDown   int64         // messages from it are lost until then
 

@@ -48,6 +48,7 @@ type Faults struct {
 	Members  bool `without:"members"`  // data centres are added and drained, and lists are rolled back
 	Copies   bool `without:"copies"`   // data centres are copied, with their names, onto another NATS
 	Forsake  bool `without:"forsake"`  // with Members: data centres are removed by force, and live on
+	Readmit  bool `without:"readmit"`  // data centres are cut off, removed by force and added again, in any order with takeovers
 	Methods  bool `without:"methods"`  // queueing_method and queue_all are edited
 	Pause    bool `without:"pause"`    // the room is paused for a while
 	ForNow   bool `without:"for-now"`  // T and R are overridden for a while
@@ -216,6 +217,7 @@ var faultKinds = []faultKind{
 		r.failing = max(r.failing, w.until(f))
 	}},
 	{3, "restart", func(w *World, f *fault) { w.restartAll(f) }},
+	{6, "readmit", func(w *World, f *fault) { w.members.readmit(f) }},
 }
 
 // operatorKinds are actions of operators. They are drawn separately, so that the faults stay the same.

@@ -17,6 +17,8 @@ type membership struct {
 	*memberList
 	oracle *oracle
 	slow   bool // a change of the list reaches most nodes late
+
+	readmitting int64 // until then a data centre is removed and added again
 }
 
 // memberList holds all versions of the membership list, and the stored one.
@@ -147,20 +149,61 @@ func (ms *membership) add(i int) bool {
 	return true
 }
 
+// readmit is a fault: a data centre is removed by force and added again, often while it is cut off, and coordinators and
+// aggregators are replaced before, between and after.
+func (ms *membership) readmit(f *fault) {
+	i := f.who % ms.cfg.Centres
+	r, rng := ms.centres.all[i], rand.New(rand.NewPCG(ms.cfg.Seed, uint64(f.number)<<8|0x7265))
+	span := time.Duration(5+rng.IntN(110)) * time.Second
+	at := func() time.Duration { return time.Duration(rng.Int64N(int64(span))) }
+	does := func(after time.Duration, what func()) {
+		ms.in(after, func() {
+			if !ms.calm && !r.lost && ms.store == len(ms.versions) {
+				what()
+			}
+		})
+	}
+	if ms.now < ms.readmitting { // whether the data centre is away must be known
+		return
+	}
+	ms.readmitting = ms.now + int64(2*span)
+	cut := rng.IntN(3) > 0
+	if cut {
+		begin, end := at()/4, span/4+at()
+		ms.in(begin, func() {
+			long := fault{number: f.number, last: end, up: true, down: true}
+			ms.tracef("#%d %s is cut off for %v", f.number, r.name, end)
+			ms.cut(&long, &r.cutUp, &r.cutDown)
+		})
+	}
+	remove := at() / 2
+	does(remove, func() { ms.remove(i, true, cut) })
+	does(remove+at(), func() { ms.add(i) })
+	for range rng.IntN(3) {
+		does(at(), func() { ms.globals.crashLeader(f) })
+	}
+	if rng.IntN(4) == 0 {
+		does(at(), func() { ms.centres.crashLeader(&fault{number: f.number, who: i, last: f.last, after: f.after}) })
+	}
+}
+
 // remove removes a data centre from the list. forsaken means by force, with permits outstanding: its sessions may
-// then exceed T, and the oracle ignores them until it was reachable for long. Without disconnections they are always
-// counted.
-func (ms *membership) remove(i int, forsaken bool) {
+// then exceed T if it is out of reach, and the oracle ignores them until it was reachable for long.
+func (ms *membership) remove(i int, forsaken, away bool) {
 	all, active := ms.listed()
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
 		return
 	}
 	ms.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", ms.telling, centreName(i),
 		len(ms.versions)+1, forsaken)
-	if forsaken && ms.cfg.Faults.cutsCentres() {
+	if forsaken && away {
 		for k, r := range ms.centres.all { // a copy may be the listed one
-			if c := &ms.oracle.centres[k]; r.name == centreName(i) {
-				c.forsaken, c.reachable = true, ms.now
+			if r.name == centreName(i) {
+				ms.oracle.forsake(k)
+				r.removed = len(ms.versions) + 1
+				for _, e := range r.edges {
+					e.back = false
+				}
 			}
 		}
 	}
@@ -187,7 +230,7 @@ func (ms *membership) tend(n *globalProc) {
 	known := n.core.Census(n.clock.read(ms.now))
 	for _, name := range known.Drained {
 		ms.telling = 0
-		ms.remove(slices.IndexFunc(ms.centres.all, func(r *dataCentre) bool { return r.name == name }), false)
+		ms.remove(slices.IndexFunc(ms.centres.all, func(r *dataCentre) bool { return r.name == name }), false, false)
 	}
 	if len(known.Drained) > 0 {
 		known = n.core.Census(n.clock.read(ms.now))
@@ -228,7 +271,7 @@ func (ms *membership) change(f *fault) {
 	switch {
 	case ms.store != len(ms.versions): // the commands refuse a store that was rolled back
 	case f.x < ms.forsakeOften() && !ms.centres.all[i].lost:
-		ms.remove(i, true)
+		ms.remove(i, true, ms.cfg.Faults.cutsCentres())
 	case f.x < 0.55:
 		_ = ms.drain(i) || ms.add(i)
 	default:

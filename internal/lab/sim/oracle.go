@@ -70,6 +70,10 @@ type truth struct {
 	// long enough (see readmit).
 	forsaken  bool
 	reachable int64 // start of the coordinator's reach
+
+	// Its sessions and admissions by edges that know that it is back, which count: it must not use permits of before.
+	fresh       int
+	freshMinute window
 }
 
 // truths are those of all data centres.
@@ -91,6 +95,7 @@ type held struct {
 	edge  *edgeNode // that stamped the first cookie
 	away  bool      // one was stamped by an edge without a lease
 	moved bool      // they were stamped by more than one edge
+	fresh bool      // it was admitted in a data centre that is back
 }
 
 // uncountable reports whether the ticket cannot be counted.
@@ -172,6 +177,8 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	c, t := &j.centres[home], j.tickets[id]
 	if t == nil {
 		t = &held{until: make([]uint32, len(j.centres)), home: -1, edge: e}
+		own := &j.centres[e.centre.id]
+		t.fresh = d.Verdict == admission.Admit && own.forsaken && e.back
 	}
 	if until <= j.longestOf(t, c.home) || int64(until) <= c.ended {
 		return
@@ -199,7 +206,7 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 		uncounted := j.moved
 		for i := range j.centres {
 			if c := &j.centres[i]; c.forsaken {
-				uncounted += c.here - c.moved
+				uncounted += c.here - c.moved - c.fresh
 			}
 		}
 		if active > total+uncounted-j.cfg.below {
@@ -217,6 +224,8 @@ func (j *oracle) account(t *held, home int) {
 		c := &j.centres[centre]
 		if c.here += n; t.uncountable() {
 			c.moved += n
+		} else if t.fresh {
+			c.fresh += n
 		}
 	}
 	add(t.home, -1)
@@ -283,7 +292,10 @@ func (m *window) count(now int64) int {
 
 // admit records an admission and checks the window that ends with it.
 func (j *oracle) admit(e *edgeNode) {
-	j.centres[e.centre.id].minute.add(j.now)
+	own := &j.centres[e.centre.id]
+	if own.minute.add(j.now); own.forsaken && e.back {
+		own.freshMinute.add(j.now)
+	}
 	n := j.rate(j.now)
 	j.peakRate = max(j.peakRate, n)
 	if limit := j.limits.of(j, e).rate; n > limit {
@@ -297,6 +309,8 @@ func (j *oracle) rate(now int64) int {
 	for i := range j.centres {
 		if c := &j.centres[i]; !c.forsaken {
 			n += c.minute.count(now)
+		} else {
+			n += c.freshMinute.count(now)
 		}
 	}
 	return n
@@ -404,6 +418,17 @@ func (l *lent) settle(j *oracle, root *root.Ledger) {
 	}
 }
 
+// forsake excludes a data centre, with the sessions and admissions that it has.
+func (j *oracle) forsake(i int) {
+	c := &j.centres[i]
+	c.forsaken, c.reachable, c.fresh, c.freshMinute = true, j.now, 0, window{}
+	for _, t := range j.tickets {
+		if t.home == i {
+			t.fresh = false
+		}
+	}
+}
+
 // readmit includes data centres again that the coordinator could reach for long enough to void their ledgers, and for
 // all old sessions to end.
 func (j *oracle) readmit() {
@@ -448,6 +473,10 @@ func (j *oracle) checkCentre(i int) {
 	}
 	line.held = int64(l.Granted) - int64(l.Returned)
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
+	// What was voided with an earlier membership and is in use counts as allocated: checkTotals finds out whether the
+	// coordinator keeps it back from the others.
+	line.held += l.Uncovered.Sessions
+	line.rate += l.Uncovered.Rate
 	line.known = !l.Reconstructed
 	if j.cfg.Cap && !n.core.Status(n.clock.read(j.now)).Leased {
 		line.known = false // global may have granted its permits to others

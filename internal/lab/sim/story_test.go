@@ -147,7 +147,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		case "drain":
 			w.members.drain(i)
 		case "remove":
-			w.members.remove(i, true)
+			w.members.remove(i, true, w.cfg.Faults.cutsCentres())
 		default:
 			d.Fatalf(t, "no %q", word(0))
 		}

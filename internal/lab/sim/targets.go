@@ -146,6 +146,17 @@ var Targets = []Target{
 		c.with(rng, 2+rng.IntN(3), 3, "members forsake crash-global crash-regional/2")
 		return c
 	}},
+	// A data centre is removed by force while it is cut off, or reachable, and added again, while coordinators and
+	// aggregators are replaced in between, in any order: it uses none of the permits that others got.
+	{"readmitted", func(seed uint64) Config {
+		c, rng := tight(seed, 2+int(seed%2), 2, 10+rng20(seed))
+		c.Cap = rng.IntN(2) == 0
+		c.Length = 5 * time.Minute
+		c.Params.RegionalLease = 8 * time.Second
+		c.People.Pages, c.People.Think = 3, 4*time.Second
+		c.with(rng, 20+rng.IntN(40), 3, "readmit crash-edge/4 disk/4 zombies/4")
+		return c
+	}},
 	// Processes start with other edges' names, in empty folders and in copies, while those edges are disconnected or have
 	// ended, under partition_policy serve.
 	{"twins", func(seed uint64) Config {

@@ -85,7 +85,7 @@ type centre struct {
 // New returns the aggregator of a data centre for a new term. old is the Durable of the predecessor, read after the
 // term was won; the zero Durable for none. Until SetLease the aggregator sends nothing.
 func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
-	members, clusterID := old.Members, old.ClusterID // only stored values are reported
+	members, clusterID, adoptedAs := old.Members, old.ClusterID, old.Membership // only stored values are reported
 	own := old.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		old = cfg.Own.Clone()
@@ -101,7 +101,10 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.stored.durable.Version++
 	a.member = membership{dc: cfg.DC, freshID: cfg.ClusterID, stored: &a.stored}
 	a.up.seen = old.Promise
-	a.stored.members = members
+	a.stored.members, a.stored.membership = members, adoptedAs
+	if own {
+		a.stored.membership = old.Membership // an earlier one costs no more than a while
+	}
 	switch {
 	case clusterID != 0:
 		a.stored.durable.ClusterID, a.stored.clusterID = clusterID, clusterID

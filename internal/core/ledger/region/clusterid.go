@@ -34,8 +34,27 @@ func (m *membership) isCopy() bool {
 	return listed != 0 && own != 0 && listed != own
 }
 
-// standing returns the membership state by the newest list that this data centre or its coordinator knows.
+// readmitted reports whether the data centre was removed from the list and added again since its ledger was adopted, by
+// the newest list that it or its coordinator knows: others may have got its permits. A coordinator of an older release
+// would not adopt the ledger under the new membership.
+func (m *membership) readmitted(u *uplink) bool {
+	have, now := m.stored.membership, u.membership
+	if m.list.Version > u.members && u.tells {
+		now = max(now, m.list.Membership(m.dc, m.stored.durable.ClusterID))
+	}
+	return have != 0 && now > have
+}
+
+// standing returns the membership state by the newest list that this data centre or its coordinator knows. One that was
+// readmitted admits nobody by the permits of before.
 func (m *membership) standing(u *uplink) wire.Standing {
+	if s := m.listed(u); s != wire.Listed || !m.readmitted(u) {
+		return s
+	}
+	return wire.Draining
+}
+
+func (m *membership) listed(u *uplink) wire.Standing {
 	if m.list.Version > u.members || m.isCopy() {
 		return m.list.Standing(m.dc, m.stored.durable.ClusterID)
 	}

@@ -19,12 +19,13 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 	idle, ridle := b.accounts.idle()
 	r := wire.RoomReport{
 		Room: b.ID, Gen: b.loan.gen, Reconstructed: b.loan.reconstructed,
-		Permits:  b.loan.permits.Reported(),
-		Bound:    b.bound,
-		Idle:     uint64(max(0, free) + idle),
-		RateIdle: uint64(max(0, rateFree) + ridle),
-		Active:   t.Active,
-		Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered,
+		Permits:   b.loan.permits.Reported(),
+		Bound:     b.bound,
+		Uncovered: b.uncovered(),
+		Idle:      uint64(max(0, free) + idle),
+		RateIdle:  uint64(max(0, rateFree) + ridle),
+		Active:    t.Active,
+		Admitted:  t.Admitted, Joined: t.Joined, Entered: t.Entered,
 		Overcommit: uint64(b.overcommit.sum()), Outcomes: t.Outcomes, Counts: t.Counts, Removed: b.removed,
 	}
 	var few struct { // avoids allocations with few edges

@@ -32,6 +32,7 @@ type roomLedger struct {
 	// From global: applyGrant writes them. An aggregator without a ledger reconstructs the loan.
 	loan   loan
 	bound  wire.PermitCounts // of the loans of all data centres
+	voided bool              // permits in use may have been voided with an earlier membership: see uncovered
 	passes passes            // of a paused room
 
 	storedBound wire.PermitCounts // bound in the newest Durable; from storeRooms

@@ -18,8 +18,8 @@ func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 	if version <= a.stored.saved {
 		return
 	}
-	before := a.stored.saved
-	if a.stored.save(version) {
+	before, was := a.stored.saved, a.stored.membership
+	if a.stored.save(version) || a.stored.membership != was {
 		a.rooms.markAllStale()
 	}
 	if before < a.stored.roomsNeeds && a.stored.roomsNeeds <= version {

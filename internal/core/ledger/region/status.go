@@ -12,29 +12,30 @@ import (
 
 // Ledger is the state of one room of a data centre at one moment, for metrics and the simulator.
 type Ledger struct {
-	Granted       uint64     `json:"permits_granted"`       // T
-	Returned      uint64     `json:"permits_returned"`      // T
-	RateGranted   uint64     `json:"rate_permits_granted"`  // R
-	RateReturned  uint64     `json:"rate_permits_returned"` // R
-	Free          int64      `json:"permits_free"`
-	RateFree      int64      `json:"rate_permits_free"`
-	Active        int64      `json:"sessions"`                               // counted and reserved
-	Reserved      int64      `json:"sessions_reserved"`                      // of those, reserved
-	RateReserved  int64      `json:"rate_permits_reserved"`                  // permits of R that ended edges may have used within the window
-	Credit        int64      `json:"permits_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
-	Keep          uint64     `json:"permits_to_keep"`
-	RateKeep      uint64     `json:"rate_permits_to_keep"`
-	Want          uint64     `json:"permits_wanted"`
-	HeldPeople    uint64     `json:"people_held"`
-	Waiting       float64    `json:"people_waiting"`
-	Copied        uint64     `json:"tickets_copied"`                     // tickets seen in two places
-	Overcommit    int64      `json:"overcommit_sessions"`                // sessions that may be valid beyond those counted
-	Movers        uint64     `json:"people_moving_in"`                   // visitors with a session elsewhere that wait to move it here
-	Freed         int64      `json:"oldest_expiry_counted_unix_seconds"` // first expiry second still counted
-	Gen           uint64     `json:"generation"`
-	Settled       bool       `json:"settled"`       // permits and sessions are known
-	Reconstructed bool       `json:"reconstructed"` // the loan was reconstructed and is not confirmed yet
-	View          *wire.View `json:"view"`
+	Granted       uint64            `json:"permits_granted"`       // T
+	Returned      uint64            `json:"permits_returned"`      // T
+	RateGranted   uint64            `json:"rate_permits_granted"`  // R
+	RateReturned  uint64            `json:"rate_permits_returned"` // R
+	Free          int64             `json:"permits_free"`
+	RateFree      int64             `json:"rate_permits_free"`
+	Active        int64             `json:"sessions"`                               // counted and reserved
+	Reserved      int64             `json:"sessions_reserved"`                      // of those, reserved
+	RateReserved  int64             `json:"rate_permits_reserved"`                  // permits of R that ended edges may have used within the window
+	Credit        int64             `json:"permits_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
+	Keep          uint64            `json:"permits_to_keep"`
+	RateKeep      uint64            `json:"rate_permits_to_keep"`
+	Want          uint64            `json:"permits_wanted"`
+	HeldPeople    uint64            `json:"people_held"`
+	Waiting       float64           `json:"people_waiting"`
+	Copied        uint64            `json:"tickets_copied"`                     // tickets seen in two places
+	Overcommit    int64             `json:"overcommit_sessions"`                // sessions that may be valid beyond those counted
+	Movers        uint64            `json:"people_moving_in"`                   // visitors with a session elsewhere that wait to move it here
+	Freed         int64             `json:"oldest_expiry_counted_unix_seconds"` // first expiry second still counted
+	Gen           uint64            `json:"generation"`
+	Uncovered     wire.PermitCounts `json:"-"`             // as reported: voided with an earlier membership, and in use
+	Settled       bool              `json:"settled"`       // permits and sessions are known
+	Reconstructed bool              `json:"reconstructed"` // the loan was reconstructed and is not confirmed yet
+	View          *wire.View        `json:"view"`
 }
 
 // Rooms returns the number of rooms with a ledger, also of removed ones.
@@ -53,6 +54,7 @@ func (c *centre) Ledger(id room.ID) Ledger {
 		Active:  b.active(),
 		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied,
 		Overcommit: b.overcommit.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
+		Uncovered: b.uncovered(),
 	}
 	l.Free, l.RateFree = at.free(b)
 	l.Reserved = l.Active - b.counts.total()

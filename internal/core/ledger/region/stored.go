@@ -22,6 +22,9 @@ type stored struct {
 	clusterIDNeeds uint64 // version that tells the cluster ID
 	clusterID      uint64 // the one that is stored, and reported; 0 for none
 	roomsNeeds     uint64 // version with the newest bounds, floors and ceilings
+
+	membershipNeeds uint64          // version that tells the membership
+	membership      wire.Membership // the one that is stored, and reported; 0 for unknown
 }
 
 // unsaved returns the Durable to store, if any.
@@ -43,6 +46,9 @@ func (s *stored) save(version uint64) (longer bool) {
 	}
 	if s.saved >= s.clusterIDNeeds {
 		s.clusterID = s.durable.ClusterID
+	}
+	if s.saved >= s.membershipNeeds {
+		s.membership = s.durable.Membership
 	}
 	return longer
 }
@@ -75,6 +81,13 @@ func (s *stored) setMembers(m *ledger.Members) {
 func (s *stored) setClusterID(clusterID uint64) {
 	s.clusterIDNeeds = s.change(func(d *wire.Durable) { d.ClusterID = clusterID })
 	s.clusterID = 0
+}
+
+// setMembership stores the membership under which the ledger was adopted. Until then the earlier one is reported.
+func (s *stored) setMembership(m wire.Membership) {
+	if m != s.durable.Membership {
+		s.membershipNeeds = s.change(func(d *wire.Durable) { d.Membership = m })
+	}
 }
 
 // putEntry stores the roster entry of an instance and returns the version with it. No ticket lives for longer than

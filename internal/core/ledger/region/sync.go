@@ -39,12 +39,13 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	head := wire.Report{
 		From: a.cfg.DC, Instance: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.returning,
-		Members: a.stored.members, ClusterID: a.stored.clusterID, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
+		Members: a.stored.members, Membership: a.stored.membership, ClusterID: a.stored.clusterID, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
 		Reads: wire.Read,
 	}
 	if u.whole == 0 && !head.Recovering && !head.Blank {
 		u.whole = u.seq
 	}
+	a.adoptAnew(at)
 	a.storeRooms(now, at)
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.lastReturn.changed(at, a.roster.edges)
@@ -107,7 +108,8 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	u.parent.Said(now, g.Reads)
 	a.due = now
 	was := a.member.standing(u)
-	u.members, u.standing = g.Members, g.Standing
+	u.members, u.standing, u.membership = g.Members, g.Standing, g.Membership
+	u.tells = u.parent.Reads(now, wire.Memberships)
 	if a.member.standing(u) != was {
 		a.rooms.markAllStale()
 	}
@@ -126,6 +128,12 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 			a.recallFloors(now)
 		}
 		u.applyAdopted(now, &g, complete, &a.rooms)
+		if a.member.readmitted(u) {
+			a.rooms.voided()
+		}
+		if complete && u.joined {
+			a.member.adopted(u, &g)
+		}
 	case wire.Fenced, wire.Dead: // only sent to edges
 	}
 }

@@ -33,6 +33,10 @@ type uplink struct {
 	members  uint64        // version of the list of data centres at seen
 	standing wire.Standing // of this data centre at seen
 
+	tells      bool            // the coordinator of seen names memberships
+	membership wire.Membership // the one that it named last; 0 for none
+	granted    wire.Membership // the one of its newest complete grant
+
 	doubting bool // the time of seen differs
 	doubt    fleettime.Mono
 
@@ -85,6 +89,7 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	// The promise: no grant of an older term can raise the permits from here on. It is stored before the first
 	// message under it.
 	u.seen, u.joined, u.acked, u.unansweredSince, u.grants = g.From, false, 0, now, wire.Parts{}
+	u.granted = 0
 	u.before, u.whole = u.seq, 0
 	u.promised = s.change(func(d *wire.Durable) { d.Promise = g.From })
 	u.reportSoon(now, 0)
@@ -133,6 +138,7 @@ func (u *uplink) applyAdopted(now fleettime.Mono, g *wire.Grant, complete bool, 
 		for i := range g.Rooms {
 			b := all.open(g.Rooms[i].Room)
 			b.loan.restore(&g.Rooms[i])
+			b.voided = g.Rooms[i].Gen > 0 // perhaps; the predecessor knew
 			b.dirty, b.stale = true, true
 		}
 		if !complete {

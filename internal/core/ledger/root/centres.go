@@ -50,7 +50,11 @@ type centre struct {
 	stored   uint64         // newest version of the list that is stored for it
 	promise  bool           // it has yet to promise to follow this term
 	reads    wire.Reader
-	time     centreTime // written by the clock
+
+	membership wire.Membership // under which its ledger was adopted; 0 for unknown
+	renewed    wire.Membership // the one for which this coordinator voided its permits
+	uses       bool            // it has yet to report what it uses of them: until then, the ledger is not complete
+	time       centreTime      // written by the clock
 
 	// Its newest report under this term.
 	acked      uint64 // newest grant that it has applied
@@ -65,7 +69,7 @@ type centre struct {
 	listed   bool
 	draining bool   // it is to leave the list
 	removed  bool   // by force: it is in the list as removed, and may hold permits
-	since    uint64 // version of the list that added it, or its cluster ID
+	since    uint64 // version of the list that added it, or its cluster ID; kept while it is removed by force
 	recorded uint64 // its cluster ID; 0 for unknown
 
 	clusterID uint64 // recorded, or reported while that is unknown; 0 for unknown
@@ -82,11 +86,23 @@ func (d *centre) standing() wire.Standing {
 	switch {
 	case d.draining, d.removed:
 		return wire.Draining
-	case !d.listed:
+	case !d.listed, d.since != 0 && d.clusterID != d.recorded: // it was lent nothing yet as a member
 		return wire.Unlisted
 	}
 	return wire.Listed
 }
+
+// named returns the membership of a data centre by the list in use, once the list has its cluster ID; 0 for unknown.
+func (d *centre) named() wire.Membership {
+	if !d.listed && !d.removed || d.clusterID != d.recorded {
+		return 0
+	}
+	return wire.Membership(d.since + 1)
+}
+
+// readmitted reports whether a data centre was removed from the list and added again since its ledger was adopted. What
+// it holds from before may be lent to others, whoever leads.
+func (d *centre) readmitted() bool { return d.membership != 0 && d.membership < d.named() }
 
 // reported reports whether a data centre has reported its permits in this term.
 func (d *centre) reported() bool { return d.adopted && !d.blank && !d.recovering && !d.promise }

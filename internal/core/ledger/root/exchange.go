@@ -52,7 +52,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 		To: d.name, Instance: d.instance, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
 		At: ft, AtBound: atBound, Guess: a.clock.guessed, Lease: a.cfg.Params.RegionalLease,
-		Members: a.centres.members, Standing: d.standing(), ClusterID: d.clusterID,
+		Members: a.centres.members, Membership: d.named(), Standing: d.standing(), ClusterID: d.clusterID,
 		Reads: wire.Read,
 	}
 	if d.promise || !d.adopted {
@@ -126,10 +126,13 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
 	}
 	d.acked = max(d.acked, m.Acked)
 	d.blank = m.Blank
+	d.membership = m.Membership
+	a.renew(d)
 	if d.recovering != m.Recovering {
 		d.recovering = m.Recovering
 		a.pools.markAllStale()
 	}
+	defer func() { d.uses = d.uses && !d.reported() }()
 	if !d.adopted {
 		return a.adopt(d, &m, complete)
 	}

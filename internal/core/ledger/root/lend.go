@@ -74,6 +74,9 @@ type lendingRound struct {
 func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 	free, rfree, complete := p.free()
 	p.raiseBound(free, rfree, complete)
+	if complete {
+		p.cover(now, free, rfree)
+	}
 	if complete { // when a ledger is missing again, permits beyond a lowered limit must not be lent
 		t, r := p.limits()
 		p.spare, p.rateSpare = min(p.spare, p.bound.Sessions-t+free), min(p.rateSpare, p.bound.Rate-r+rfree)
@@ -119,7 +122,7 @@ func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, f
 	s.reset(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > SilentAfter || l != nil && l.drops {
+		if !d.adopted || d.blank || d.recovering || d.readmitted() || now.Sub(d.recv) > SilentAfter || l != nil && l.drops {
 			if l != nil {
 				s.addSilent(now, l, p.centres.lendingTo(now, d, l))
 			}

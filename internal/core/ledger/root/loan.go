@@ -23,6 +23,7 @@ type loan struct {
 	// Granted and Keep are from lend, Returned from reports. The report that adopts the ledger raises them to those of a
 	// predecessor; void resets them. Within a generation Granted and Returned only grow.
 	permits       wire.Permits
+	expired       bool // it was silent for so long that nobody waits for its report
 	reclaimed     bool // void was called in this term: no report of an older generation is awaited; never cleared
 	reconstructed bool // as reported: permits are an upper bound, computed by a data centre that lost its ledger
 
@@ -46,6 +47,10 @@ type loan struct {
 	// fit the permits.
 	unreturned int64
 
+	// Permits of T and R in use there beyond those lent, because they were voided: by this coordinator, or by a
+	// predecessor, whose list may have had another membership. No other data centre is lent them.
+	uncovered wire.PermitCounts
+
 	// News for the data centre. pool.grant clears dirty and viewDirty, and sets the number of the first grant
 	// with the newest change. It repeats the room until that grant is acknowledged.
 	changedAt, viewAt uint64
@@ -68,7 +73,7 @@ type visitors struct {
 // out reports whether the data centre holds permits or sessions of the room, or may have unaccounted ones.
 func (l *loan) outstanding() bool {
 	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.overcommit != 0 ||
-		l.unreturned != 0
+		l.unreturned != 0 || l.uncovered != wire.PermitCounts{}
 }
 
 // idleNow returns the idle permits of T in the data centre, as reported.
@@ -194,10 +199,13 @@ func (p *holdings) missing(d *centre) bool {
 	if p.centres.awaitsClusterID(d) {
 		return true
 	}
+	l := p.loans[d]
+	if d.uses {
+		return l == nil || !l.expired
+	}
 	if !p.centres.unknown(d) {
 		return false
 	}
-	l := p.loans[d]
 	return l == nil || !l.reclaimed
 }
 
@@ -221,12 +229,16 @@ func (p *holdings) free() (free, rate int64, complete bool) {
 	free, rate = p.limits()
 	outdated := p.centres.outdated()
 	if complete = p.complete(); !complete && !outdated {
-		return p.spare - max(0, p.bound.Sessions-free), p.rateSpare - max(0, p.bound.Rate-rate), false
+		free, rate = p.spare-max(0, p.bound.Sessions-free), p.rateSpare-max(0, p.bound.Rate-rate)
+		for _, l := range p.loans {
+			free, rate = free-l.uncovered.Sessions, rate-l.uncovered.Rate
+		}
+		return free, rate, false
 	}
 	for _, d := range p.centres.all {
 		if l := p.loans[d]; l != nil && (complete || !l.reconstructed) {
-			free -= l.permits.Sessions.Held()
-			rate -= l.permits.Rate.Held()
+			free -= l.permits.Sessions.Held() + l.uncovered.Sessions
+			rate -= l.permits.Rate.Held() + l.uncovered.Rate
 		}
 	}
 	if outdated { // others may hold the rest
@@ -292,6 +304,7 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 	if d.removed && silent > wait { // by the operator's word nothing of it can be valid
 		l.unreturned, l.overcommit = 0, 0
 	}
+	l.expired = silent > wait
 	if silent <= wait || l.reclaimed && l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0 ||
 		(p.Cap && p.notBefore != 0 && now < p.notBefore) {
 		return
@@ -332,13 +345,16 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 		}
 		back := int64(ledger.Growth(&l.permits.Sessions.Returned, r.Permits.Sessions.Returned))
 		rateBack := int64(ledger.Growth(&l.permits.Rate.Returned, r.Permits.Rate.Returned))
-		if l.reconstructed = r.Reconstructed; !l.reconstructed {
+		// Reconstructed permits may never have been lent. Those of a data centre that was removed by force may be lent to
+		// others, by a predecessor that had not heard it for long.
+		if l.reconstructed = r.Reconstructed; !l.reconstructed && !d.removed {
 			p.spare += back
 			p.rateSpare += rateBack
-		} // reconstructed permits may never have been lent
+		}
 		l.idle = ledger.Idle{N: r.Idle, Granted: r.Permits.Sessions.Granted}
 		l.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
+	l.seeUncovered(d, r)
 	l.demand, l.active, l.bound = ledger.DemandOf(r), r.Active, r.Bound
 	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, r.Pending
 	if !d.blank && !d.recovering { // otherwise edges have not reported yet
@@ -362,6 +378,45 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 		p.flow.Recall(d.recv, l.counted, r.RateUsed)
 	}
 	l.heard, l.removed = true, r.Removed
+}
+
+// seeUncovered notes what a data centre has in use that was voided. The report decides, whatever the list says: a list
+// that was rolled back, or from which the data centre was removed again, does not tell of the void. Permits of another
+// generation are in use as far as a data centre that was added again has not returned them. While it does not know all
+// its sessions, it may tell too few.
+func (l *loan) seeUncovered(d *centre, r *wire.RoomReport) {
+	n := r.Uncovered
+	if r.Gen == l.gen { // what was lent since the report covers a part
+		n.Sessions = max(0, n.Sessions-int64(l.permits.Sessions.Granted-min(l.permits.Sessions.Granted, r.Permits.Sessions.Granted)))
+		n.Rate = max(0, n.Rate-int64(l.permits.Rate.Granted-min(l.permits.Rate.Granted, r.Permits.Rate.Granted)))
+	} else if d.readmitted() {
+		n.Sessions += max(0, r.Permits.Sessions.Held())
+		n.Rate += max(0, r.Permits.Rate.Held())
+	}
+	if d.blank || d.recovering {
+		n.Sessions, n.Rate = max(n.Sessions, l.uncovered.Sessions), max(n.Rate, l.uncovered.Rate)
+	}
+	l.uncovered = n
+}
+
+// cover lends data centres of the list what they have in use of voided permits, as far as it is not lent to others. It is kept
+// back from the free permits already.
+func (p *pool) cover(now fleettime.Mono, free, rate int64) {
+	for _, d := range p.centres.all {
+		l := p.loans[d]
+		if l == nil || l.uncovered == (wire.PermitCounts{}) || !d.listed || !d.adopted || now.Sub(d.recv) > SilentAfter {
+			continue
+		}
+		n := min(l.uncovered.Sessions, max(0, l.uncovered.Sessions+free))
+		r := min(l.uncovered.Rate, max(0, l.uncovered.Rate+rate))
+		if n+r == 0 {
+			continue
+		}
+		l.permits.Sessions.Granted += uint64(n)
+		l.permits.Rate.Granted += uint64(r)
+		l.uncovered.Sessions, l.uncovered.Rate = l.uncovered.Sessions-n, l.uncovered.Rate-r
+		l.dirty, d.push = true, true
+	}
 }
 
 // queueEnd queues an end for a data centre.

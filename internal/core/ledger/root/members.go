@@ -59,10 +59,11 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 		if a.centres.counted && !d.listed && !d.adopted && (isNew || !member.Removed) {
 			a.voidAll(d) // the ledger was complete without it
 		}
-		if d.removed = member.Removed; d.removed {
-			continue
+		d.since, d.recorded = member.Since, member.ClusterID
+		if d.removed = member.Removed; !d.removed {
+			d.listed, d.draining = true, member.Draining
 		}
-		d.listed, d.draining, d.since, d.recorded = true, member.Draining, member.Since, member.ClusterID
+		a.renew(d) // before any grant names the new membership
 	}
 	a.centres.all = slices.DeleteFunc(a.centres.all, func(d *centre) bool {
 		gone := !d.listed && !d.heard && !d.removed
@@ -104,6 +105,26 @@ func (a *Allocator) addCentre(now fleettime.Mono, name string) *centre {
 		p.relays.sendAllTo(d, p.queueEnd)
 	}
 	return d
+}
+
+// renew voids the permits that a data centre got under an earlier membership, once for each. It keeps as many back from the others as
+// the data centre may still use: they were lent to others only if the data centre was out of reach.
+func (a *Allocator) renew(d *centre) {
+	switch {
+	case d.readmitted() && d.renewed == d.named(), !d.readmitted() && d.renewed == 0:
+		return
+	case !d.readmitted(): // it was adopted anew
+		d.renewed = 0
+		a.pools.markAllStale()
+		return
+	}
+	d.renewed = d.named()
+	for _, l := range a.pools.loans(d) {
+		l.uncovered.Sessions += max(0, l.permits.Sessions.Held())
+		l.uncovered.Rate += max(0, l.permits.Rate.Held())
+	}
+	a.voidAll(d)
+	d.uses = !d.reported()
 }
 
 // voidAll voids the permits that a data centre holds or may yet report: they were, or may be, lent to others.

@@ -46,6 +46,9 @@ type member struct {
 	keepsBack           bool // keeps idle permits, for now
 	reckons             bool // its ledger is reconstructed
 	confirmed           bool // by the last answer
+
+	membership, named wire.Membership // under which it was adopted, and that of the last answer
+	older             bool            // of a release that names no memberships
 }
 
 const rosterTotal = 120
@@ -105,8 +108,12 @@ func (r *roster) exchange(n int) {
 
 func (c *member) report(r *roster) {
 	c.seq++
-	if idle := c.granted - c.returned - c.active; idle > c.keep && !c.keepsBack {
-		c.returned += idle - c.keep
+	free := int64(c.granted) - int64(c.returned) - int64(c.active)
+	if c.membership == 0 || free >= 0 {
+		c.membership = max(c.membership, c.named)
+	}
+	if free > int64(c.keep) && !c.keepsBack {
+		c.returned, free = c.returned+uint64(free)-c.keep, int64(c.keep)
 	}
 	if c.keep == 0 && !c.keepsBack {
 		c.rateBack = c.rate
@@ -117,12 +124,15 @@ func (c *member) report(r *roster) {
 			Sessions: wire.Allocation{Granted: c.granted, Returned: c.returned},
 			Rate:     wire.Allocation{Granted: c.rate, Returned: c.rateBack},
 		},
-		Idle: c.granted - c.returned - c.active, Active: c.active,
+		Idle: uint64(max(0, free)), Active: c.active,
 		RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
+	}
+	if c.membership != 0 {
+		room.Uncovered.Sessions = max(0, -free)
 	}
 	r.root.Observe(r.now, wire.Report{
 		From: c.name, Instance: c.instance, ClusterID: c.clusterID, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now,
-		Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
+		Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows, Membership: c.membership,
 		Rooms: []wire.RoomReport{room},
 	})
 }
@@ -133,10 +143,12 @@ func (c *member) apply(g wire.Grant) {
 		return
 	}
 	c.joined, c.blank = true, c.blank && !g.Baseline
+	if !c.older {
+		c.named = g.Membership
+	}
 	for _, room := range g.Rooms {
 		if room.Gen > c.gen {
-			c.gen, c.granted, c.returned, c.rate, c.rateBack = room.Gen, c.active, 0, 0, 0
-			c.returned = 0
+			c.gen, c.granted, c.returned, c.rate, c.rateBack = room.Gen, 0, 0, 0, 0
 		}
 		c.confirmed = room.Confirmed
 		sessions, rate := &room.Permits.Sessions, &room.Permits.Rate
@@ -299,6 +311,26 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	r.now = r.now.Add(time.Minute) // it was stopped, as after a drain
 	if got := r.root.Census(r.now).Unlisted; len(got) != 0 || !why().OK() {
 		t.Errorf("it does not report any more, and there is an alarm: %v, %v", got, why())
+	}
+}
+
+// TestRule9AVoidOutlastsTheList: what a data centre has in use of permits that were voided with an earlier membership is
+// kept from the others, although the list does not name it any more, or was rolled back. And while one that was added
+// again has not reported what it uses, its void makes no ledger complete.
+func TestRule9AVoidOutlastsTheList(t *testing.T) {
+	r := newRoster(t, 2, false, founding("dublin"))
+	r.add("dublin", "lima")
+	r.centres["lima"].active, r.centres["lima"].membership = 30, 1
+	r.exchange(6)
+	if l := r.root.Ledger(sale); !l.Complete || l.Free+r.held("dublin") != rosterTotal-30 {
+		t.Errorf("lima uses 30: %+v", l)
+	}
+	back := ledger.Members{Version: 3, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Since: 3}}}
+	r.lead(r.term.N+1, false, back)
+	r.centres["lima"].blank = true
+	r.exchange(4)
+	if l := r.root.Ledger(sale); l.Complete || r.held("dublin") > rosterTotal-30 {
+		t.Errorf("lima has yet to report what it uses: %+v", l)
 	}
 }
 
@@ -658,5 +690,141 @@ func TestTheFirstListIsStoredWhenEverybodyKnowsNone(t *testing.T) {
 	r.exchange(2)
 	if !r.root.Census(r.now).Unfounded {
 		t.Error(fmt.Sprint("when nobody knows any: ", r.root.Ledger(sale)))
+	}
+}
+
+// A data centre that was removed by force and is listed again holds nothing of before, whoever leads: its permits may be
+// lent to others. What it still uses is kept back from the others, as far as they have not got it, and lent to it anew.
+func TestRule9WhoIsAddedAgainHoldsNothingOfBefore(t *testing.T) {
+	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}}
+	back := ledger.Members{Version: 3, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Since: 3}}}
+	for _, away := range []bool{true, false} {
+		for _, takeover := range []string{"", "before", "between", "after", "twice"} { // removal and addition
+			r := newRoster(t, 2, true, founding("dublin", "lima"))
+			r.add("dublin", "lima")
+			r.exchange(4)
+			dublin, lima := r.centres["dublin"], r.centres["lima"]
+			dublin.knows, lima.knows = 1, 1
+			lima.active, lima.keepsBack = 30, true
+			r.exchange(2)
+			lead := func(when string, m ledger.Members) {
+				if takeover == when || takeover == "twice" {
+					r.lead(r.term.N+1, false, m)
+					r.exchange(2)
+				}
+			}
+			use := func() { // dublin admits all it can
+				for range 6 {
+					dublin.active = dublin.granted - dublin.returned
+					r.exchange(1)
+				}
+			}
+			lead("before", founding("dublin", "lima"))
+			if lima.cut = away; away {
+				r.now = r.now.Add(time.Minute + time.Second)
+				r.exchange(2)
+			}
+			r.root.SetMembers(r.now, gone)
+			dublin.knows = 2
+			use()
+			lead("between", gone)
+			r.root.SetMembers(r.now, back)
+			dublin.knows = 3
+			lead("after", back)
+			lima.cut = false
+			for i := range 8 {
+				use()
+				out := int64(dublin.active) + max(int64(lima.active), int64(lima.granted-lima.returned))
+				if over := out - rosterTotal; over > 0 && (!away || over > int64(lima.active)) {
+					t.Errorf("away %v, takeover %s, exchange %d: dublin uses %d, lima has %d of which %d are active", away, takeover,
+						i, dublin.active, lima.granted-lima.returned, lima.active)
+					break
+				}
+			}
+			if l := r.root.Ledger(sale); away && dublin.active == rosterTotal && lima.membership == 4 ||
+				!away && lima.membership != 4 || !l.Complete {
+				t.Errorf("away %v, takeover %s: adopted as of %d, %+v", away, takeover, lima.membership, l)
+			}
+			dublin.active, lima.keepsBack = 0, false
+			for range 8 {
+				r.exchange(1)
+				lima.active = min(lima.active, lima.granted-lima.returned)
+			}
+			if l := r.root.Ledger(sale); lima.membership != 4 || l.Overcommit != 0 ||
+				l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
+				t.Errorf("away %v, takeover %s: in the end adopted as of %d, %+v", away, takeover, lima.membership, l)
+			}
+		}
+	}
+}
+
+// A change of the list that is none of a data centre, the first record of its cluster ID, and a report of an older
+// release leave it what it holds.
+func TestRule9OtherChangesOfTheListCostNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		next  func(ledger.Members) ledger.Members
+		older bool
+	}{
+		"another one is added": {next: func(m ledger.Members) ledger.Members {
+			return with(m, 2, ledger.Member{Name: "nairobi", Since: 2})
+		}},
+		"its cluster ID is recorded": {next: func(m ledger.Members) ledger.Members {
+			m = with(m, 2)
+			m.List[1].ClusterID, m.List[1].Since = 7, 2
+			return m
+		}},
+		"it drains and is kept": {next: func(m ledger.Members) ledger.Members {
+			m = with(m, 2)
+			m.List[1].Draining = true
+			return m
+		}},
+		"an older release reports": {next: func(m ledger.Members) ledger.Members {
+			m = with(m, 2)
+			m.List[1].Since = 2
+			return m
+		}, older: true},
+	} {
+		first := founding("dublin", "lima")
+		r := newRoster(t, 2, true, first)
+		r.add("dublin", "lima")
+		lima := r.centres["lima"]
+		if name == "its cluster ID is recorded" {
+			r = newRoster(t, 2, true, ledger.Members{List: first.List}) // as configured: it gets permits by its name
+			r.add("dublin", "lima")
+			lima = r.centres["lima"]
+			lima.clusterID = 7
+		}
+		r.exchange(4)
+		lima.active, lima.keepsBack = 10, true
+		r.exchange(2)
+		if c.older {
+			lima.membership, lima.named, lima.older = 0, 0, true
+			r.exchange(1)
+		}
+		held, gen := r.held("lima"), lima.gen
+		next := c.next(first)
+		r.root.SetMembers(r.now, next)
+		r.exchange(3)
+		r.lead(r.term.N+1, false, next)
+		r.exchange(4)
+		if r.held("lima") < held || lima.gen != gen || held == 0 {
+			t.Errorf("%s: it held %d permits of generation %d, now %d of %d", name, held, gen, r.held("lima"), lima.gen)
+		}
+	}
+}
+
+// A coordinator that took over from one that gave away the permits of a data centre removed by force lends none of those
+// that the data centre returns, before it knows all ledgers.
+func TestRule9WhatAForcedOneReturnsIsNotLentYet(t *testing.T) {
+	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}, {Name: "nairobi"}}}
+	r := newRoster(t, 3, false, gone)
+	r.add("dublin", "lima", "nairobi")
+	dublin, lima, nairobi := r.centres["dublin"], r.centres["lima"], r.centres["nairobi"]
+	dublin.knows, dublin.granted, dublin.active = 2, 20, 20
+	lima.granted, nairobi.granted = 20, 100 // of which 20 were lima's
+	nairobi.cut = true
+	r.exchange(6)
+	if l := r.root.Ledger(sale); lima.returned == 0 || l.Complete || l.Free > 0 || r.held("dublin") > 20 {
+		t.Errorf("lima returned %d of 20: %+v", lima.returned, l)
 	}
 }
