@@ -362,7 +362,7 @@ func bareHTTP2(b *testing.B, cert TLSConfig, size int) (addr string) {
 	for _, f := range [][2]string{
 		{":status", "200"},
 		{"content-type", "text/html; charset=utf-8"},
-		{"cache-control", "private, no-store"},
+		{"cache-control", "private, no-store, no-transform"},
 		{"content-length", strconv.Itoa(size)},
 	} {
 		if err := hpack.NewEncoder(&head).WriteField(hpack.HeaderField{

@@ -117,7 +117,7 @@ func TestAPageThatAsksForNews(t *testing.T) {
 	news := func() map[string]any {
 		t.Helper()
 		a := v.get(saleURL, "Accept", "application/json", "Vestibule-Poll", "1")
-		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "private, no-store" {
+		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "private, no-store, no-transform" {
 			t.Errorf("%d %v", a.StatusCode, a.Header)
 		}
 		return a.json(t).Ours
@@ -288,7 +288,7 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 			t.Fatalf("%q under %q", a.body, a.Header.Get("Content-Security-Policy"))
 		}
 		seen[m[1]] = true
-		if a.Header.Get("Refresh") == "" || a.Header.Get("Refresh") != a.Header.Get("Retry-After") {
+		if a.Header.Get("Retry-After") == "" || !strings.HasPrefix(a.Header.Get("Refresh"), a.Header.Get("Retry-After")+"; url=./") {
 			t.Errorf("Refresh %q", a.Header.Get("Refresh"))
 		}
 	}
@@ -316,4 +316,38 @@ func TestFrameAncestors(t *testing.T) {
 		"; frame-ancestors 'self' https://a.example; ") {
 		t.Errorf("a page of the operator's own: %s", policy)
 	}
+}
+
+// The script of the waiting page comes from any edge, under its address for good, and for a page of another version with
+// the same protocol for once. It is no visit.
+func TestTheScriptOfThePage(t *testing.T) {
+	st := openWith(t, 0, func(r *room.Settings) { r.QueueAll = true })
+	v := st.door.visitor()
+	shown := v.get(saleURL, "Accept", "text/html")
+	if !strings.Contains(shown.body, `<script src="`+page.ScriptPath()+`"`) ||
+		!strings.Contains(shown.Header.Get("Content-Security-Policy"), "script-src 'self';") {
+		t.Fatalf("%v %s", shown.Header, shown.body)
+	}
+	script, _ := page.ScriptAt(page.ScriptPath())
+	for path, want := range map[string]struct {
+		status  int
+		caching string
+	}{
+		page.ScriptPath(): {http.StatusOK, "public, max-age=31536000, immutable, no-transform"},
+		"/.well-known/vestibule/page.1.0123456789ab.js":     {http.StatusOK, "no-store, no-transform"},
+		"/.well-known/vestibule/page.1.0123456789ab.js?a=b": {http.StatusOK, "no-store, no-transform"},
+		"/.well-known/vestibule/page.9.0123456789ab.js":     {http.StatusNotFound, "no-store"},
+	} {
+		for _, host := range []string{"sale.example", "shop.example"} {
+			a := st.door.visitor().get("http://"+host+path, "Sec-Fetch-Dest", "script", "Sec-Fetch-Mode", "no-cors")
+			if a.StatusCode != want.status || a.Header.Get("Cache-Control") != want.caching || a.Header["Set-Cookie"] != nil {
+				t.Errorf("%s of %s: %d %v", path, host, a.StatusCode, a.Header)
+			}
+			if want.status == http.StatusOK && (a.body != script.Text ||
+				!strings.HasPrefix(a.Header.Get("Content-Type"), "text/javascript")) {
+				t.Errorf("%s of %s: %d bytes %v", path, host, len(a.body), a.Header)
+			}
+		}
+	}
+	st.origin.untouched()
 }

@@ -1,9 +1,9 @@
 // Package page renders the waiting page, in the languages of [room.Languages], and its JSON form for apps.
 //
 // A page is compiled once into the texts between its variables. Rendering only appends text and numbers for one
-// visitor. Nothing of the request appears in it. The page works without scripts: then it reloads periodically. With
-// scripts it fetches the JSON form of its own address and updates itself; see page.js, where one function handles
-// all updates.
+// visitor. Of the request only the address appears in it. Without its script, a file of its own ([ScriptPath]), the page
+// reloads periodically. With it, it fetches the JSON form of its own address and updates itself; see page.js, where one
+// function handles all updates.
 //
 // Operators brand the page with a few lines of CSS, or provide their own page: see [Custom]. Translators edit the
 // files in messages: see messages/README.md.
@@ -30,23 +30,14 @@ type Page struct {
 var (
 	//go:embed page.html
 	pageHTML string
-	// The style and the scripts, minified by `make scripts`.
+	// The style and the script of custom pages, minified by `make scripts`.
 	//go:embed min/page.css
 	css string
-	//go:embed min/page.js
-	scriptJS string
-	//go:embed min/draw.js
-	drawn string
-	//go:embed min/watch.js
-	watch string
 	//go:embed min/live.js
 	liveJS string
 )
 
-var (
-	live   = strings.TrimSuffix(liveJS, ";\n") // a function, to be called
-	script = strings.Replace(scriptJS, "{{fields}}", nowFields(), 1)
-)
+var live = strings.TrimSuffix(liveJS, ";\n") // a function, to be called
 
 // part is a text and the variable after it, or nil.
 type part struct {
@@ -67,8 +58,7 @@ func branded(style string) *Page {
 		p.brand = "<style>" + style + "</style>\n"
 		styles += " " + hash(style)
 	}
-	p.policy = "default-src 'none'; style-src " + styles + "; script-src " + hash(watch) + " " + hash(drawn) + " " +
-		hash(script) +
+	p.policy = "default-src 'none'; style-src " + styles + "; script-src 'self'" +
 		"; img-src data:; font-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
 	return p
 }
@@ -107,7 +97,10 @@ func (p *Page) Policy(nonce, sources string) string {
 
 // WithPush extends a policy so that the page may load the script of [AppendPush], and that its service worker.
 func WithPush(policy string) string {
-	return strings.Replace(policy, "script-src ", "script-src 'self' ", 1) + "; worker-src 'self'"
+	if !strings.Contains(policy, "script-src 'self'") {
+		policy = strings.Replace(policy, "script-src ", "script-src 'self' ", 1)
+	}
+	return policy + "; worker-src 'self'"
 }
 
 // FramedBy extends a policy so that the pages of ancestors may frame the page, as in room.Settings.FrameAncestors:
@@ -138,7 +131,7 @@ func inEveryLanguage[T any](f func(l Lang, c *catalog) T) []T {
 // on an unknown one: the page is embedded.
 func compile(text string, c *catalog) []part {
 	fixed := map[string]string{
-		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script,
+		"lang": c.code, "dir": c.dir, "css": css, "script": ScriptPath(), "words": c.script,
 		"languages": c.languages(),
 	}
 	var parts []part

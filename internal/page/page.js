@@ -1,10 +1,8 @@
-(function (start) {
-	// A script of the site may put this page into a document that is loaded already.
-	if (document.readyState == "loading") addEventListener("DOMContentLoaded", start); else setTimeout(start);
-})(function () {
-// The state that the page was served with. Without this script it reloads by itself,
-// see the head of the page; with it, it gets updates and does not reload before the
-// turn has come, except once if a draw is announced.
+(function () {
+// The script stands at the end of the page, in the element still, before a meta element with which the page reloads by
+// itself: where this script is kept from running or fails to start. With it, the page gets updates and does not reload
+// before the turn has come, except once if a draw is announced.
+// The state that the page was served with:
 var $ = function (id) { return document.getElementById(id) };
 var words = JSON.parse($("words").textContent), list = JSON.parse($("now").textContent), now = list.pop();
 "{{fields}}".split(" ").forEach(function (name, i) { now[name] = list[i] });
@@ -73,7 +71,7 @@ function show(s) {
 	put("updated", clock(s.updatedAt, long));
 	put("number", s.number);
 	note(s);
-	if (s.draw && window.drawn) drawn(s.draw, s.state == "before", $, count, clock(s.draw.closesAt, short));
+	if (s.draw && $("proof")) drawn(s.draw, s.state == "before");
 	// The expected time of the turn, in the zone of the browser.
 	var w = s.waitTimeKnown && s.state == "queued" && !lots(s) && s.waitTimeSeconds, step = w > 1200 ? 300000 : 60000;
 	$("turn").hidden = !(w >= 60 && w < 43200);
@@ -94,6 +92,19 @@ function note(s) {
 	if (s.message) seen = seen.slice(0, -1);
 	$("past").hidden = !seen.length;
 	put("seen", seen.map(function (x) { return clock(x[1], short) + " · " + x[2] }).join("\n"));
+}
+// drawn shows when a draw closes, its proof, and before the start the drawn place. Only pages of an event with a draw have
+// these parts.
+function drawn(d, stands) {
+	var text = JSON.stringify(d.receipt || { commit: d.commit }), copy = $("copy"), place = $("place");
+	put("proof", text);
+	$("save").href = "data:application/json," + encodeURI(text);
+	place.parentNode.hidden = !d.place || !stands;
+	if (d.place) place.textContent = "≈\u00a0" + count.format(d.place) + "/" + count.format(d.entrants);
+	$("closes").textContent = clock(d.closesAt, short);
+	$("closes").parentNode.hidden = d.stage != "open";
+	copy.hidden = !navigator.clipboard;
+	copy.onclick = function () { navigator.clipboard.writeText(text) };
 }
 function turn(to, text) {
 	state = vr.dataset.state = to;
@@ -147,7 +158,7 @@ function enter() {
 			new Notification(words.entering, { body: location.host, tag: "vestibule" }).onclick = function () { window.focus() };
 		} catch (e) {} // some browsers allow notifications only from service workers; title and sound remain
 	}
-	ring(reload);
+	try { ring(reload) } catch (e) { reload() }
 }
 // blocked shows that the browser blocks cookies, and stops polling: every poll would be a
 // new visitor. The page reloads slowly.
@@ -177,10 +188,13 @@ function get() {
 
 // Updates. Only listen knows their transport: it calls heard with each, and missed if
 // the site does not answer.
-var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, refused = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
+var loaded = Date.now(), answered = false, timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, refused = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
 // fresh: no current state is shown yet, so the next poll is not held. broken: the stream was interrupted, with no message since.
 var fresh = true, broken = false;
-function listen() { later(now.counting ? 1 : now.retryAfterSeconds); claim(visible()) }
+function listen() {
+	later(now.counting ? 1 : now.retryAfterSeconds);
+	try { claim(visible()) } catch (e) {} // polls are enough
+}
 function later(s) {
 	clearTimeout(timer);
 	due = 0;
@@ -194,8 +208,12 @@ function within(s) {
 	if (due && due < Date.now() + s * 1000) return;
 	clearTimeout(timer);
 	due = Date.now() + s * 1000;
-	timer = setTimeout(ask, s * 1000);
+	timer = setTimeout(function () {
+		try { ask() } catch (e) { giveUp() }
+	}, s * 1000);
 }
+// giveUp has the page reload, as without this script: polls of it do not work here.
+function giveUp() { if (!entering) setTimeout(reload, 8000 + Math.random() * 4000) }
 // Over HTTP/1.1 a browser has six connections to a site. So only one tab of all rooms has a stream and polls that are
 // held. It passes the messages on. A visible tab takes this over from a hidden one.
 var locks = navigator.locks, lead, letGo = function () {}, channel = window.BroadcastChannel && new BroadcastChannel("vestibule");
@@ -395,7 +413,7 @@ function ask() {
 			});
 		})
 		.then(heard, missed)
-		.then(settled, settled);
+		.then(settled, giveUp);
 	function settled() {
 		clearTimeout(patience);
 		asking = null;
@@ -405,6 +423,7 @@ function ask() {
 }
 function heard(s) {
 	fails = 0;
+	answered = true;
 	broken = false;
 	// A page that was given a ticket, and polls without one from the start, blocks cookies. A draw that was announced
 	// after a page was served needs parts that the page does not have.
@@ -425,6 +444,8 @@ function heard(s) {
 function missed() {
 	if (again) return;
 	fresh = true;
+	// The page has just come by the same way, so something keeps the polls from it: a policy of a server in front.
+	if (fails > 1 && !answered && Date.now() - loaded > 25000 && navigator.onLine !== false) return giveUp();
 	if (++fails > 1 || broken || navigator.onLine === false) turn("offline", words.offline_text);
 	later(Math.min(10, Math.pow(2, fails)) * (.75 + Math.random() / 2));
 }
@@ -479,7 +500,6 @@ if (state = now.state, state != "left") {
 	$("leave").onsubmit = stopAsking;
 	show(now);
 	$("tools").hidden = false;
-	if (navigator.cookieEnabled && state != "blocked") listen(); else blocked();
 	setInterval(tick, 1000);
 	addEventListener("online", function () { fails ? anew() : ask(); stream() });
 	addEventListener("pagehide", away);
@@ -487,5 +507,10 @@ if (state = now.state, state != "left") {
 	addEventListener("pageshow", function (e) { if (e.persisted) { ask(); claim(true) } });
 	document.addEventListener("visibilitychange", wake);
 }
+// From here on it works without the reload. The parser adds the meta element to what is no part of the page any more.
+var still = $("still");
+if (still) still.remove();
+if (document.readyState != "loading") stop(); // something had this script wait
+if (state != "left") if (navigator.cookieEnabled && state != "blocked") listen(); else blocked();
 window.vestibule = true;
-});
+})();

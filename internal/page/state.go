@@ -25,6 +25,7 @@ type Visitor struct {
 	Form     bool   // the visitor sent a form, which the site has not got
 	FormPage string // path of the page with that form, "" for unknown
 	Back     string // address for joining the queue again
+	Again    string // relative address of the page itself without a fragment, "" for unknown: see [Again]
 	Notifies bool   // the room notifies its visitors
 	Nonce    string // of the scripts of a custom page, in base64url; or ""
 }

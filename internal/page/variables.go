@@ -15,21 +15,26 @@ var variables = map[string]variable{
 		}
 		return append(dst, c.heading(v)...)
 	},
-	// Scripts poll by themselves. A reload would lose the visitor's sound and scroll position, and end at the
-	// browser's error page after a short loss of the connection.
-	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+	"push": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		// Not before a draw, which changes all places. One more variable would make every page longer.
 		if v.Notifies && v.hasPlace() && (!v.Event.Prequeue || !v.Event.Shuffle) {
 			dst = append(dst, `<script src="/.well-known/vestibule/push.js?room=`...)
 			dst = append(append(append(appendEscaped(dst, v.Room), "&amp;lang="...), v.Lang.Code()...),
 				"\" defer></script>\n"...)
 		}
+		return dst
+	},
+	// For a browser in which the script does not run, see page.js. A reload would lose the visitor's sound and scroll
+	// position, and end at the browser's error page after a short loss of the connection.
+	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		if v.Retry() == 0 {
 			return dst
 		}
-		dst = append(dst, `<noscript><meta http-equiv="refresh" content="`...)
-		dst = strconv.AppendInt(dst, v.Retry(), 10)
-		return append(dst, "\"></noscript>\n"...)
+		dst = strconv.AppendInt(append(dst, `<meta http-equiv="refresh" content="`...), v.Retry(), 10)
+		if v.Again != "" {
+			dst = appendEscaped(append(dst, ";url="...), v.Again)
+		}
+		return append(dst, `">`...)
 	},
 	"brand":   func(dst []byte, _ *Visitor, _ *catalog, p *Page) []byte { return append(dst, p.brand...) },
 	"state":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.State().String()...) },
@@ -147,8 +152,7 @@ var variables = map[string]variable{
 		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg["save"]...),
 			`</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
 		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg["draw_check"]...)
-		dst = append(append(dst, "</a></p></details>\n<script>"...), drawn...)
-		return append(dst, "</script>\n"...)
+		return append(dst, "</a></p></details>\n"...)
 	},
 	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
 	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, rejoinURL(v)) },

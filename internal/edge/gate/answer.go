@@ -119,9 +119,12 @@ func (o *Outcome) answerNothing() {
 // sameOrigin is the Referrer-Policy of answers.
 const sameOrigin = "same-origin"
 
+// answerCaching keeps an answer from caches, and from servers in front that change scripts.
+const answerCaching = "private, no-store, no-transform"
+
 // answer sets an answer of the edge itself, with the Body already set.
 func (o *Outcome) answer(status int, contentType, referrer string) {
-	o.says(status, contentType, "private, no-store")
+	o.says(status, contentType, answerCaching)
 	o.set("Vary", "*") // also in the way of a service worker's cache, which ignores Cache-Control
 	o.set("Referrer-Policy", referrer)
 }
@@ -167,10 +170,14 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 			"The site has not got this request: a waiting room is in front. Open the page to join the line.\n"...)
 	case asPage:
 		contentType = "text/html; charset=utf-8"
+		v.Again = page.Again(r.Target)
 		if shown.IsCustom() {
 			v.Nonce = nonce()
 			if retry != "" {
-				o.set("Refresh", retry) // the built-in page refreshes itself
+				if again := page.Again(r.Target); again != "" {
+					retry += "; url=" + again
+				}
+				o.set("Refresh", retry) // the built-in page has it within
 			}
 		}
 		o.set("Content-Language", v.Lang.Code())

@@ -34,6 +34,35 @@ func (p *ownPages) words(r *Request, o *Outcome, _ *snapshot, query string) {
 	p.file(r, o, "application/json", page.LangOf(values.Get("lang")).Words())
 }
 
+// script answers with the script of the waiting page. Browsers keep the content that the address names.
+func (p *ownPages) script(r *Request, o *Outcome, _ *snapshot, _ string) {
+	if !r.reads(o) {
+		return
+	}
+	path, _, _ := strings.Cut(r.Target, "?")
+	s, exact := page.ScriptAt(path)
+	if s == nil {
+		o.Refuse("client", "This edge has no script for such a page.", statusNotFound)
+		return
+	}
+	p.engine.metrics.count("client")
+	caching := scriptCaching
+	if !exact {
+		caching = "no-store, no-transform"
+	}
+	o.says(statusOK, "text/javascript; charset=utf-8", caching)
+	o.set("Vary", "Accept-Encoding")
+	if page.TakesGzip(r.Encodings) {
+		o.set("Content-Encoding", "gzip")
+		o.Body = append(o.Body[:0], s.Gzip()...)
+		return
+	}
+	o.Body = append(o.Body[:0], s.Text...)
+}
+
+// scriptCaching has caches keep a script, and servers in front leave it as it is.
+const scriptCaching = "public, max-age=31536000, immutable, no-transform"
+
 // file answers with a static text that pages of all origins may use and that changes at most with the edge's
 // version.
 func (p *ownPages) file(r *Request, o *Outcome, contentType, text string) {

@@ -70,6 +70,9 @@ func answerOf(path string) ownHandler {
 	if !strings.HasPrefix(path, "/.well-known/") {
 		return nil
 	}
+	if page.IsScript(path) {
+		return (*ownPages).script
+	}
 	return ownPaths[path]
 }
 

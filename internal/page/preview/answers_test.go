@@ -2,14 +2,18 @@ package preview
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -98,6 +102,102 @@ func TestAWaitingAnswerIsNotTheSite(t *testing.T) {
 	waitFor(t, ctx, `document.getElementById("vr").dataset.state == "offline"`)
 }
 
+// Whatever keeps the script from running, from starting or from asking, a visitor comes in without a click.
+func TestTheWayInNeedsNoScript(t *testing.T) {
+	type way struct {
+		name, policy string
+		html         func(text string) string // of a server in front; nil leaves the page as it is
+		start        string                   // a script that runs before
+	}
+	ways := []way{
+		{name: "untouched"},
+		{name: "scripts of its own", policy: "script-src 'self'"},
+		{name: "everything of its own", policy: "default-src 'self'"},
+		{name: "no script", policy: "script-src 'none'"},
+		{name: "nothing", policy: "default-src 'none'"},
+		{name: "scripts with a nonce", policy: "script-src 'nonce-abc' 'strict-dynamic'"},
+		{name: "trusted types", policy: "require-trusted-types-for 'script'; trusted-types 'none'"},
+		{name: "no connections", policy: "connect-src 'none'"},
+		{name: "a CDN that keeps scripts for later", html: func(text string) string {
+			return strings.ReplaceAll(text, "<script src", "<script type=later src")
+		}},
+		{name: "a CDN that has scripts wait", html: func(text string) string {
+			return strings.ReplaceAll(text, "<script src", "<script defer src")
+		}},
+		{name: "a CDN that moves scripts", html: func(text string) string {
+			return strings.Replace(text, "/.well-known/vestibule/page.", "/cdn/page.", 1)
+		}},
+		{name: "polls that throw", start: `window.fetch = () => { throw new Error("no") }`},
+		{name: "polls that fail", start: `window.fetch = () => Promise.reject(new TypeError("no"))`},
+		{name: "answers that throw", start: `Response.prototype.json = () => Promise.resolve({vestibule: {get state() { throw 1 }}})`},
+	}
+	for _, missing := range []string{"fetch", "AbortController", "Intl", "Promise", "EventSource", "BroadcastChannel"} {
+		ways = append(ways, way{name: "without " + missing, start: "window." + missing + " = undefined"})
+	}
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
+			s.news = func() []byte { return page.AppendNews(nil, "entering", true) }
+			url := browsertest.Serve(t, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+				rec := httptest.NewRecorder()
+				s.ServeHTTP(rec, r)
+				maps.Copy(out.Header(), rec.Header())
+				text := rec.Body.String()
+				if r.URL.Path == "/next" && r.Header.Get("Vestibule-Poll") == "" {
+					if w.policy != "" {
+						out.Header().Add("Content-Security-Policy", w.policy)
+					}
+					if w.html != nil {
+						text = w.html(text)
+					}
+					s.play(func(s *site) { s.in = true })
+				}
+				out.WriteHeader(rec.Code)
+				io.WriteString(out, text) //nolint:errcheck // the page shows it
+			}))
+			ctx := browsertest.Open(t)
+			browsertest.See(t, ctx, atStart(fast))
+			if w.start != "" {
+				browsertest.See(t, ctx, atStart(w.start))
+			}
+			do(t, ctx, chromedp.Navigate(url+"/next#part"))
+			waitFor(t, ctx, `document.title == "The site"`)
+		})
+	}
+}
+
+// With its script, a page loads once, whatever the refresh in it says.
+func TestARunningPageDoesNotReload(t *testing.T) {
+	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
+	var loads atomic.Int32
+	s.play(func(s *site) {
+		s.news = func() []byte {
+			v := page.Samples[0].Visitor
+			v.Decision.Retry = 2 * time.Second
+			return page.AppendJSON(nil, &v)
+		}
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/", s)
+	mux.HandleFunc("/next", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Vestibule-Poll") == "" {
+			loads.Add(1)
+		}
+		s.ServeHTTP(w, r)
+	})
+	url := browsertest.Serve(t, mux)
+	ctx := browsertest.Open(t)
+	browsertest.See(t, ctx, atStart(fast))
+	do(t, ctx, chromedp.Navigate(url+"/next"))
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`(window.from = Date.now()) > 0`))
+	waitFor(t, ctx, `Date.now() - from > 600000`)
+	if n := loads.Load(); n != 1 {
+		t.Errorf("the page was loaded %d times in ten minutes", n)
+	}
+	check(t, ctx, "a running page")
+}
+
 // A page that answers a form asks by GET at the turn, whatever its address: the form would be sent again.
 func TestAFormIsNotSentAgain(t *testing.T) {
 	custom := filepath.Join(t.TempDir(), "page.html")
@@ -158,10 +258,10 @@ func TestAPageInAnotherDocument(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(url+"/shop"))
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/queued").then(r => r.text()).then(text => {
 		const page = new DOMParser().parseFromString(text, "text/html");
-		document.head.replaceWith(document.adoptNode(page.head)); // scripts of the head run first
 		const again = s => { const c = document.createElement("script"); for (const a of s.attributes) c.setAttribute(a.name, a.value); c.textContent = s.textContent; s.replaceWith(c) };
-		document.head.querySelectorAll("script").forEach(again);
+		document.head.replaceWith(document.adoptNode(page.head));
 		document.body.replaceWith(document.adoptNode(page.body));
+		document.querySelectorAll("script").forEach(again);
 		return true;
 	})`, chromedp.EvalAwaitPromise))
 	waitFor(t, ctx, `window.vestibule && document.title == "(1,234) You are in line"`)

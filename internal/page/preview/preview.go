@@ -53,6 +53,13 @@ func New(file, sources string, log *slog.Logger) *Handler {
 	h.mux.HandleFunc("GET /{state}", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, r.PathValue("state")) })
 	h.mux.HandleFunc("GET /.well-known/vestibule/events", h.listen)
 	h.mux.HandleFunc("GET /.well-known/vestibule/language", h.languages)
+	h.mux.HandleFunc("GET "+page.ScriptPath(), func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+		s, _ := page.ScriptAt(r.URL.Path)
+		if _, err := io.WriteString(w, s.Text); err != nil {
+			h.Log.Debug("script not written", slog.Any("error", err))
+		}
+	})
 	h.mux.HandleFunc("POST /.well-known/vestibule/away",
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	h.mux.HandleFunc("POST /.well-known/vestibule/leave",
@@ -147,6 +154,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 			crand.Read(b[:]) // documented never to fail
 			v.Nonce = base64.RawURLEncoding.EncodeToString(b[:])
 		}
+		v.Again = page.Again(r.URL.RequestURI())
 		head.Set("Content-Type", "text/html; charset=utf-8")
 		head.Set("Content-Security-Policy", shown.Policy(v.Nonce, h.Sources))
 		body = shown.Render(nil, v)

@@ -1,1 +1,0 @@
-setTimeout(function(){window.vestibule||location.reload()},2e4);
