@@ -62,7 +62,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("Vestibule-Poll") != "" && news != nil:
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(news())
-	case in:
+	case in && r.URL.Path != page.ScriptPath(): // an edge answers with the script also after the turn
 		_, _ = w.Write([]byte("<!doctype html><title>The site</title><h1 class=in>The site</h1>"))
 	default:
 		s.Handler.ServeHTTP(w, r)
