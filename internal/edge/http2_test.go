@@ -385,9 +385,12 @@ func TestWhatIsLateOverHTTP2(t *testing.T) {
 		others int    // requests between the reset and the rest
 		bytes  int    // of data
 	}{
-		{"of the newest stream", "/vip", 0, 7}, {"of an older stream", "/vip", 3, 7},
-		{"of an old stream", "/vip", 100 - 1, 7}, {"a window full", "/vip", 0, 200 << 10},
-		{"the site answers early", "/about", 0, 7}, {"the edge's own page answers", "/.well-known/vestibule/draw", 1, 7},
+		{"of the newest stream", "/vip", 0, 7},
+		{"of an older stream", "/vip", 3, 7},
+		{"of an old stream", "/vip", 100 - 1, 7},
+		{"a window full", "/vip", 0, 200 << 10},
+		{"the site answers early", "/about", 0, 7},
+		{"the edge's own page answers", "/.well-known/vestibule/draw", 1, 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st := openTLS(t, nil)
