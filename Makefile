@@ -136,13 +136,14 @@ quick: ## test the cores and the gate, or AREA=edge|global|core|page|node|lab, i
 	@test -n '$(QUICK_$(AREA))' || { echo 'AREA is edge, global, core, page, node or lab'; exit 1; }
 	$(GO) test -ldflags='-s -w' $(QUICK_$(AREA))
 
-# Two lanes run beside each other: most tests wait. Programs and browsers come first, whose short sessions end where a
-# renewal is late; then shells and what needs the processors alone.
+# The end-to-end run comes first and alone: its short sessions end where a renewal is late. Then two lanes run beside each
+# other, since most tests wait.
 # The first run counts.
 LANES := test-programs test-browser test-shells test-cores
 .PHONY: test
 test: packages $(RUNTESTS) ## run every test, with the race detector where useful, and the end-to-end run
-	@rm -rf $(TOOLS)/times; $(MAKE) --no-print-directory -k -j 2 $(LANES); status=$$?; \
+	@rm -rf $(TOOLS)/times; status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
+	$(MAKE) --no-print-directory -k -j 2 $(LANES) || status=$$?; \
 	echo '== THE SLOWEST TESTS'; $(RUNTESTS) -slowest 10 $(TOOLS)/times/*; exit $$status
 
 .PHONY: $(RUNTESTS)
@@ -169,7 +170,6 @@ test-browser: packages $(RUNTESTS)
 
 .PHONY: test-programs
 test-programs: packages $(RUNTESTS)
-	$(MAKE) --no-print-directory e2e
 	$(call TEST,1) -p 2 -parallel 4 -timeout 15m $(PLAIN)
 	cd internal/global/control/contract && $(call TEST,2) -timeout 15m ./...
 
