@@ -211,8 +211,12 @@ func (x *h2) request(h *head2, w *work) (*stream, error) {
 		switch {
 		case open == nil || open.cut:
 			return nil, nil
-		case open.left || open.body == nil || open.body.over:
+		case open.left:
 			return nil, fault(http2.ErrCodeStreamClosed)
+		case open.body == nil || open.body.over:
+			// The client has ended the stream before. Whether the edge has too is a matter of microseconds: the error of a
+			// closed stream serves both (RFC 9113, 5.1 and 5.4.1).
+			return nil, http2.ConnectionError(http2.ErrCodeStreamClosed)
 		case !h.ends || !h.complete():
 			return nil, fault(http2.ErrCodeProtocol)
 		}
