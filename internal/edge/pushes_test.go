@@ -49,6 +49,14 @@ func (s *slowStore) set(down bool) {
 	s.down = down
 }
 
+// newest returns the record stored last of a visitor.
+func (s *slowStore) newest(visitor uint64) (record string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	record, ok = s.last[visitor]
+	return record, ok
+}
+
 // storing runs the queue of changes of an edge in virtual time until do returns.
 func storing(t *testing.T, s *slowStore, do func(p *pushes)) {
 	t.Helper()
@@ -84,7 +92,7 @@ func TestEndsOfOneTicketAreStoredOnceASecond(t *testing.T) {
 					t.Fatal("another is refused")
 				}
 				time.Sleep(time.Second)
-				if s.last[visitor] != "x" {
+				if record, _ := s.newest(visitor); record != "x" {
 					t.Errorf("%d is not stored after a second", i)
 				}
 			}
@@ -112,8 +120,11 @@ func TestPrefixesTakeTurns(t *testing.T) {
 				refused++
 			}
 		}
-		if refused == 0 || p.n > pushQueue {
-			t.Errorf("%d are refused, %d wait", refused, p.n)
+		p.mu.Lock()
+		wait := p.n
+		p.mu.Unlock()
+		if refused == 0 || wait > pushQueue {
+			t.Errorf("%d are refused, %d wait", refused, wait)
 		}
 		const others = 1 << 40
 		p.add(room.ID(1), 77_777, network(0), nil) // a visitor behind such a prefix enters
@@ -124,11 +135,11 @@ func TestPrefixesTakeTurns(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for v := range uint64(200) {
-			if s.last[others+v] != "x" {
+			if record, _ := s.newest(others + v); record != "x" {
 				t.Errorf("%d is not stored after a second", v)
 			}
 		}
-		if at, ok := s.last[77_777]; !ok || at != "" {
+		if at, ok := s.newest(77_777); !ok || at != "" {
 			t.Errorf("the end is not stored after a second")
 		}
 	})
