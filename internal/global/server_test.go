@@ -238,6 +238,11 @@ func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 		})
 	})
 	overwrite(t, file, "rooms: []\n")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("valid %v, %+v", value(t, c, "vestibule_global_rooms_file_valid"), c.Ready())
+		}
+	})
 	eventually(t, "a file that fits is in force", func() bool {
 		return value(t, c, "vestibule_global_rooms_file_valid") == 1 && c.Ready().Ready && len(c.Ready().Alarms) == 0
 	})
