@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -54,9 +55,7 @@ func FuzzMembers(f *testing.F) {
 		got := map[string]json.RawMessage{}
 		all, ok := Members(data)
 		if ok {
-			for k, v := range all {
-				got[k] = v
-			}
+			maps.Insert(got, all)
 		}
 		var want map[string]json.RawMessage
 		if err := json.Unmarshal(data, &want); err != nil || want == nil {
