@@ -186,6 +186,10 @@ nethttp: packages ## test an edge with front: nethttp, and with all cases of lon
 e2e: packages $(RUNTESTS) ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
 	$(call TEST,1) -count=1 -parallel 4 -timeout 10m -skip 'TestClientsThroughFronts|TestEdgesFailBehindFronts|TestRestartOfAllBehindHAProxy' ./internal/lab/e2e
 
+.PHONY: times
+times: packages ## measure what make test does not judge: the seconds of a start, of a restart and of loads at the head of the line (three minutes)
+	$(GO) test -count=1 -v -parallel 1 -timeout 10m -run '^(TestTheHeadOfTheLine|TestStopOfEverything|TestEndToEnd)$$' ./internal/lab/e2e
+
 .PHONY: first-page
 first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser
 	$(GO) test -count=1 -v -run TestFirstPage ./internal/lab/e2e -args -make-run

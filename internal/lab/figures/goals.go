@@ -174,7 +174,7 @@ func (j *Judge) Figure(name, of string, value float64) (Judged, error) {
 	case KnownMiss:
 		r.Text += fmt.Sprintf("; accepted: %s: %s", bounds(g.Known.Least, g.Known.Most, g.Unit), g.Known.Decision)
 	case NotJudged:
-		r.Text += "; repeat it on an idle machine"
+		r.Text += "; `" + g.Command + "` on an idle machine judges it"
 	case Kept:
 	case Missed:
 		if g.Known != nil {

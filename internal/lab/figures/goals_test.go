@@ -58,6 +58,8 @@ func TestVerdicts(t *testing.T) {
 		{timed, 11, idle, Missed},
 		{timed, 11, busy, NotJudged},
 		{timed, 11, Load{Steal: 0.05}, NotJudged},
+		{timed, 11, Load{Crowded: true}, NotJudged},
+		{strict, 11, Load{Crowded: true}, Missed},
 		{timed, 9, busy, Kept},
 		{around, 0.9, idle, Missed},
 		{around, 2.1, idle, Missed},

@@ -54,7 +54,7 @@ var parts = []part{
 	{"compare", 35 * m, nil},
 	{"bench", 60 * m, nil},
 	{"figures", 120 * m, nil},
-	{"e2e", 20 * m, nil},
+	{"times", 10 * m, nil},
 	{"browser-runs", 60 * m, []string{"RUNS=20"}},
 	{"nethttp", 15 * m, nil},
 	{"race", 25 * m, nil},
