@@ -55,7 +55,7 @@ type Judged struct {
 }
 
 // FiguresFile is the environment variable with the file of judged figures; `make nightly` sets it.
-const FiguresFile = "VESTIBULE_FIGURES"
+const FiguresFile = "FIGURES_FILE"
 
 // table is docs/figures.json.
 var table = sync.OnceValues(func() (*Document, error) { return Decode([]byte(docs.Figures)) })

@@ -18,7 +18,7 @@ type Load struct {
 }
 
 // Crowded is the environment variable that says that tests run beside each other; `make test` sets it.
-const Crowded = "VESTIBULE_CROWDED"
+const Crowded = "TESTS_CROWDED"
 
 // Above these shares, real time is not judged.
 const (

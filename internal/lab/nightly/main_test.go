@@ -56,10 +56,10 @@ func TestAPartIsRunAndKept(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	testkit.WriteFile(t, dir, "Makefile", `drain:
-	@printf '{"name":"drain: failed requests","value":3,"verdict":"MISSED","text":"MISSED drain"}\n' >>$$VESTIBULE_FIGURES
+	@printf '{"name":"drain: failed requests","value":3,"verdict":"MISSED","text":"MISSED drain"}\n' >>$$FIGURES_FILE
 	@exit 1
 lost:
-	@printf '{"name":"lost: until visitors enter everywhere","value":9,"verdict":"kept","text":"kept lost"}\n' >>$$VESTIBULE_FIGURES
+	@printf '{"name":"lost: until visitors enter everywhere","value":9,"verdict":"kept","text":"kept lost"}\n' >>$$FIGURES_FILE
 `)
 	file := filepath.Join(dir, "results.json")
 	var out strings.Builder
