@@ -429,6 +429,28 @@ func TestWhatIsLateOverHTTP2(t *testing.T) {
 	}
 }
 
+// TestNothingIsLateAfterAReset: a client that has reset a stream knows of its end, whether the edge has reset it too.
+func TestNothingIsLateAfterAReset(t *testing.T) {
+	st := openTLS(t, nil)
+	st.up.queue(vip, 10, 1)
+	x := dialHTTP2(t, st.door.addr(0))
+	stream := testkit.Must(x.open(false, ":method", "POST", ":scheme", "https", ":authority", "shop.example", ":path",
+		"/vip"))(t)
+	if status, _, err := x.hear(stream); err != nil || status == "" { // the edge resets it behind its answer
+		t.Fatalf("the early answer: %q, %v", status, err)
+	}
+	if status, _, err := x.hear(testkit.Must(x.ask(http.MethodGet, "shop.example", "/about"))(t)); err != nil ||
+		status != "200" {
+		t.Fatalf("the next request: %q %v", status, err)
+	}
+	testkit.NoError(t, x.WriteRSTStream(stream, http2.ErrCodeCancel))
+	x.head.Reset()
+	testkit.NoError(t, x.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: true}))
+	if status, _, err := x.hear(testkit.Must(x.ask(http.MethodGet, "shop.example", "/about"))(t)); err == nil {
+		t.Errorf("after headers on a stream that it has reset itself, the client is answered %q", status)
+	}
+}
+
 // A site that answers before it has read a long body, and then closes, is heard.
 func TestAnswersToLongBodiesOverHTTP2(t *testing.T) {
 	st := openTLS(t, nil)

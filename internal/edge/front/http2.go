@@ -115,6 +115,18 @@ func (x *streams) cutOfLocked(id uint32) *cutStream {
 	return nil
 }
 
+// forget drops the note of a stream that the client has reset too: nothing of it is on its way any more.
+func (x *streams) forget(id uint32) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c := x.cutOfLocked(id); c != nil {
+		c.id = 0
+	}
+	if s := x.byID[id]; s != nil {
+		s.cut = false
+	}
+}
+
 // get returns a stream that has an owner, nil for none.
 func (x *streams) get(id uint32) *stream {
 	x.mu.Lock()

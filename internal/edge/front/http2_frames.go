@@ -87,7 +87,9 @@ func (x *h2) read() (*stream, error) {
 		if x.isNew(f.StreamID) {
 			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
 		}
-		if s := x.open.get(f.StreamID); s != nil && s.leave() {
+		s := x.open.get(f.StreamID)
+		x.open.forget(f.StreamID)
+		if s != nil && s.leave() {
 			return nil, x.calm.resets.take(x.now)
 		}
 	case *http2.PingFrame:
