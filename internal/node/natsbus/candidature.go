@@ -55,9 +55,7 @@ func (l *Lease) Trouble() (time.Duration, string) {
 // stand watches the key until it may be taken, takes it, and leads.
 func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
 	again := l.conn.link.next()
-	open, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
+	kv, err := l.open(ctx)
 	if err != nil {
 		l.trouble.record(err)
 		return fmt.Errorf("%w: %w", errUnavailable, err)
@@ -70,6 +68,20 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	return nil
 }
 
+// open returns the bucket of leases. It waits for 2 s, and twice as long each time that this is too short: what is lost
+// is asked for again soon, and a slow store is waited for.
+func (l *Lease) open(ctx context.Context) (jetstream.KeyValue, error) {
+	const first, most = 2 * time.Second, 16 * time.Second
+	l.patience = min(max(first, l.patience), most)
+	open, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
+	if l.patience *= 2; err == nil || open.Err() == nil {
+		l.patience = first
+	}
+	return kv, err
+}
+
 // taken is an acquired lease.
 type taken struct {
 	value  leaseValue
@@ -77,6 +89,9 @@ type taken struct {
 	sent   fleettime.Mono // time of the request
 	behind bool           // the store did not know an observed term
 }
+
+// end returns the end of the lease.
+func (t *taken) end() fleettime.Mono { return t.sent.Add(fleettime.Shrink(t.value.length())) }
 
 // candidature is a candidate's view of the key, and its own writes.
 type candidature struct {
@@ -88,8 +103,10 @@ type candidature struct {
 	timer *time.Timer // fires when the key may be taken, having not changed
 }
 
-// patience is how long a rival waits without a change of the key.
-var patience = fleettime.Stretch(fleettime.Stretch(LeaseLength)) + rivalMargin
+// patience returns how long a rival waits without a change of a key with a lease of this length.
+func patience(length time.Duration) time.Duration {
+	return fleettime.Stretch(fleettime.Stretch(length)) + rivalMargin
+}
 
 // acquire watches the key until it may be taken, and takes it. It ends the watch: a leader does not read it, and
 // nats.go would buffer its messages.
@@ -105,7 +122,7 @@ func (l *Lease) acquire(
 			l.log.Debug("watch did not end cleanly", slog.Any("error", err))
 		}
 	}()
-	c := &candidature{Lease: l, kv: kv, timer: time.NewTimer(patience)}
+	c := &candidature{Lease: l, kv: kv, timer: time.NewTimer(patience(LongestLease))} // for a key that is missing
 	defer c.timer.Stop()
 	for {
 		free := false
@@ -152,7 +169,7 @@ func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool
 	if err != nil && len(e.Value()) > 0 {
 		c.log.Error("the key holds no valid lease; taking it over if it does not change", slog.Any("error", err))
 	}
-	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.sent.Add(fleettime.Shrink(LeaseLength)) {
+	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.end() {
 		// Our write succeeded, only its response was lost.
 		c.tried.rev = c.rev
 		return c.tried, false
@@ -165,7 +182,7 @@ func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool
 		c.newest = wire.Term{N: c.seen.Term, Nonce: c.seen.Nonce}
 	}
 	c.warnNamesake(c.seen)
-	c.timer.Reset(patience)
+	c.timer.Reset(patience(c.seen.length()))
 	return nil, err == nil && c.seen.Leader == ""
 }
 
@@ -174,12 +191,15 @@ func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool
 func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	known := max(c.newest.N, minTerm)
 	t := &taken{
-		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, unixSeconds())},
+		value: leaseValue{
+			Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, unixSeconds()),
+			Length: uint64(LongestLease / time.Millisecond),
+		},
 		sent:   c.now(),
 		behind: known > c.seen.Term,
 	}
 	var err error
-	t.rev, err = c.write(ctx, c.kv, t.value, c.rev, LeaseLength/3)
+	t.rev, err = c.write(ctx, c.kv, t.value, c.rev, LongestLease/2)
 	switch {
 	case err == nil:
 		return t, nil
@@ -189,7 +209,7 @@ func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	// It may have been written. Wait for the watch to tell.
 	c.tried = t
 	c.log.Debug("lease not taken", slog.Any("error", err))
-	c.timer.Reset(patience)
+	c.timer.Reset(patience(LongestLease))
 	return nil, nil
 }
 

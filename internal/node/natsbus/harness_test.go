@@ -1,11 +1,14 @@
 package natsbus_test
 
 import (
+	"bytes"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/leak"
@@ -57,6 +60,7 @@ type link struct {
 	listener net.Listener
 	target   string
 	up, down gate
+	delay    atomic.Int64 // of each way, in nanoseconds
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
@@ -133,14 +137,31 @@ func (l *link) join(c net.Conn) {
 		from, to net.Conn
 		gate     *gate
 	}{{c, s, &l.up}, {s, c, &l.down}} {
+		type piece struct {
+			data []byte
+			due  time.Time
+		}
+		pieces := make(chan piece, 1<<10)
 		l.wg.Go(func() {
-			defer way.to.Close()
+			defer close(pieces)
 			buf := make([]byte, 32<<10)
 			for {
 				n, err := way.from.Read(buf)
-				way.gate.pass()
-				if _, werr := way.to.Write(buf[:n]); err != nil || werr != nil {
+				pieces <- piece{bytes.Clone(buf[:n]), time.Now().Add(time.Duration(l.delay.Load()))}
+				if err != nil {
 					return
+				}
+			}
+		})
+		l.wg.Go(func() {
+			defer way.to.Close()
+			open := true
+			for p := range pieces {
+				<-time.After(time.Until(p.due))
+				way.gate.pass()
+				if open {
+					_, err := way.to.Write(p.data)
+					open = err == nil
 				}
 			}
 		})

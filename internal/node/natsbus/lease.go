@@ -14,9 +14,14 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// LeaseLength is how long a leader leads without a renewal. A rival waits that long after the last renewal, so
-// together with its first exchange it bounds a failover.
+// LeaseLength is how long a leader leads without a renewal while the store is fast. A rival waits that long after the
+// last renewal, so together with its first exchange it bounds a failover.
 const LeaseLength = 1200 * time.Millisecond
+
+// LongestLease is the length while the store is slow, and of a new term, whose first writes compete with those of all
+// nodes that join. The ledgers bear a replaced leader for longer, [ledger.OwnerLease]: rivals of an older build wait
+// for LeaseLength only.
+const LongestLease = 3 * LeaseLength
 
 const (
 	leasesBucket = "vestibule_leases"
@@ -47,7 +52,9 @@ type Lease struct {
 
 	newest wire.Term // seen, ours or another's
 
-	trouble trouble // of writes
+	trouble  trouble // of writes
+	pace     pace
+	patience time.Duration // of the next opening of the bucket
 
 	namesake leaseValue // the last lease under our own name that is not ours
 	beats    int        // renewals of it seen; negative after the warning
@@ -59,6 +66,12 @@ type leaseValue struct {
 	Nonce  uint64 `json:"nonce"`
 	Term   uint64 `json:"term"`
 	Beat   uint64 `json:"beat"`
+	Length uint64 `json:"ms,omitempty"` // of the lease, in milliseconds; 0 is [LeaseLength]
+}
+
+// length returns the length of the lease that a rival waits for.
+func (v leaseValue) length() time.Duration {
+	return max(LeaseLength, time.Duration(min(v.Length, uint64(LongestLease/time.Millisecond)))*time.Millisecond)
 }
 
 // NewLease returns the leadership called name for the candidate me. now reads this process's monotonic clock.
@@ -136,7 +149,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	v := t.value
 	scope, end := context.WithCancel(ctx)
 	defer end()
-	until := t.sent.Add(fleettime.Shrink(LeaseLength))
+	until := t.end()
 	// A separate timer, so that a blocked write cannot delay the end.
 	expiry := time.AfterFunc(until.Sub(l.now()), end)
 	defer expiry.Stop()
@@ -155,94 +168,14 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 			Last: last,
 		})
 	}()
-	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, leaseEpoch{scope, expiry, extends, done})
+	r := renewal{Lease: l, kv: kv, taken: t, until: until, expiry: expiry, extends: extends}
+	err := r.run(ctx, scope, done)
 	if err != nil && ctx.Err() == nil { // the end of the process is no trouble
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
 	end()
 	<-done
 	if err == nil {
-		l.release(kv, v, rev)
+		r.release()
 	}
-}
-
-// lease epoch is one period of leadership.
-type leaseEpoch struct {
-	scope   context.Context
-	expiry  *time.Timer // ends scope
-	extends chan fleettime.Mono
-	done    <-chan struct{} // the leader has stopped
-}
-
-// keepRenewing renews the lease until ctx ends or the lease epoch is done, and returns the revision of the lease. It
-// returns an error if the lease is lost, or not renewed in time.
-func (l *Lease) keepRenewing(
-	ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t leaseEpoch,
-) (uint64, error) {
-	beat := time.NewTicker(LeaseLength / 3)
-	defer beat.Stop()
-	for {
-		again := l.conn.link.next()
-		select {
-		case <-t.done:
-			return rev, nil
-		case <-t.scope.Done():
-			if ctx.Err() != nil {
-				return rev, nil
-			}
-			return 0, errExpired
-		case <-beat.C:
-		case <-again:
-		}
-		sent := l.now()
-		left := until.Sub(sent)
-		if left <= 0 {
-			return 0, errExpired
-		}
-		v.Beat++
-		next, err := l.write(ctx, kv, v, rev, min(LeaseLength/3, left))
-		switch {
-		case err == nil:
-			rev, until = next, sent.Add(fleettime.Shrink(LeaseLength))
-			t.expiry.Reset(until.Sub(l.now()))
-			select {
-			case <-t.extends:
-			default:
-			}
-			t.extends <- until
-		case errors.Is(err, jetstream.ErrKeyExists):
-			if rev, err = l.confirmOwn(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
-				return 0, err
-			}
-		default:
-			l.log.Debug("lease not renewed yet", slog.Any("error", err))
-		}
-	}
-}
-
-// confirmOwn checks after a rejected write whether the key still holds our lease: then an earlier write that timed
-// out had succeeded. The returned revision is only for the next compare-and-set, which decides.
-func (l *Lease) confirmOwn(
-	ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration,
-) (uint64, error) {
-	try, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	e, err := kv.Get(try, l.name)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrLeaseLost, err)
-	}
-	var have leaseValue
-	if err := json.Unmarshal(e.Value(), &have); err != nil || have.Nonce != v.Nonce || have.Term != v.Term {
-		return 0, fmt.Errorf("%w to %s, term %d", ErrLeaseLost, have.Leader, have.Term)
-	}
-	return e.Revision(), nil
-}
-
-// release releases the lease, so that rivals can take over at once. If it fails they wait for its end.
-func (l *Lease) release(kv jetstream.KeyValue, v leaseValue, rev uint64) {
-	v.Leader = ""
-	if _, err := l.write(context.Background(), kv, v, rev, LeaseLength/3); err != nil {
-		l.log.Debug("lease not given up", slog.Any("error", err))
-	}
-	l.log.Info("leadership ended", slog.Uint64("term", v.Term))
 }

@@ -128,7 +128,7 @@ func standWith(t *testing.T, r *tenure, url, name string, replicas int) *candida
 		defer close(done)
 		err := l.Run(ctx, c.minTerm.Load, func(ctx context.Context, lead wire.Leading) {
 			switch left := lead.Until.Sub(now()); {
-			case left > natsbus.LeaseLength:
+			case left > natsbus.LongestLease:
 				t.Errorf("%s leads for %v", name, left)
 			case left <= 0: // the machine paused for as long as a lease
 				<-ctx.Done()
@@ -380,6 +380,33 @@ func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 	a.renews(t, 3)
 	if r.count() != 1 {
 		t.Errorf("led: %v", r.leaders)
+	}
+}
+
+// TestASlowStoreKeepsItsLeader: writes that take half a second and a second cost no leadership, and a rival waits for
+// as long as the key says.
+func TestASlowStoreKeepsItsLeader(t *testing.T) {
+	t.Parallel()
+	for _, write := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, time.Second} {
+		t.Run(write.String(), func(t *testing.T) {
+			t.Parallel()
+			s, r := newSite(t), &tenure{t: t}
+			path := newLink(t, s.URL())
+			path.delay.Store(int64(write / 2))
+			a := stand(t, r, path.url(), "a")
+			r.leads("a")
+			stand(t, r, s.URL(), "b") // the store is near it
+			a.renews(t, 8)
+			path.delay.Store(0)
+			a.renews(t, 8)
+			if write < natsbus.LeaseLength/2 { // of a lease that is short again
+				path.delay.Store(int64(write / 2))
+				a.renews(t, 8)
+			}
+			if r.count() != 1 {
+				t.Errorf("led: %v", r.leaders)
+			}
+		})
 	}
 }
 
