@@ -2,20 +2,11 @@ package sim
 
 import (
 	"math"
-	"testing"
 	"time"
 
 	"vestibule/internal/core/push"
 	"vestibule/internal/core/wire"
 )
-
-// TestWhoNeverComesBackHoldsUpNobody: half of a line has closed the page, and half of those do not come when called.
-func TestWhoNeverComesBackHoldsUpNobody(t *testing.T) {
-	t.Parallel()
-	f := measured(awayUntilCalled)
-	t.Log(f.Seen, f.Bound)
-	f.check(t)
-}
 
 // awayUntilCalled has half of a long line subscribe and close the page, and half of those never come back. It compares
 // the waits of the others with those in a fleet where these never came, and with what they were told. One run differs
