@@ -284,18 +284,24 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 				}
 			}
 		}
-		var over *rawHTTP2
+		const atOnce = 16
+		over := make(chan *rawHTTP2, atOnce) // nil is to be dialled
+		for range atOnce {
+			over <- nil
+		}
 		transports["http/2"] = func(target string) {
-			if over == nil {
-				over = dialHTTP2(t, secure.door.addr(0))
+			x := <-over
+			if x == nil {
+				x = dialHTTP2(t, secure.door.addr(0))
 			}
-			stream, err := over.ask("GET", "shop.example", target)
+			stream, err := x.ask("GET", "shop.example", target)
 			if err == nil {
-				_, _, err = over.hear(stream)
+				_, _, err = x.hear(stream)
 			}
 			if err != nil {
-				over = nil // the edge ends a connection with an invalid field
+				x = nil // the edge ends a connection with an invalid field
 			}
+			over <- x
 		}
 		for name, ask := range transports {
 			site.n = 0
@@ -303,9 +309,16 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			if name != "http/1.1" && name != "http/2" { // they differ in the line and the connection alone
 				part = some(all, 8)
 			}
-			for _, target := range part {
-				ask(target)
+			var asking sync.WaitGroup
+			free := make(chan struct{}, atOnce)
+			for _, target := range part { // many wait for the end of their line
+				free <- struct{}{}
+				asking.Go(func() {
+					defer func() { <-free }()
+					ask(target)
+				})
 			}
+			asking.Wait()
 			ask("/about")
 			site.mu.Lock()
 			if len(site.past) > 0 || site.n == 0 {
