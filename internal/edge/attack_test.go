@@ -533,6 +533,7 @@ func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
 // A site answers before the body, which the client sends only if asked: the client gets the answer, and the connection
 // does not wait for the body for long.
 func TestAnAnswerBeforeTheBody(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {
 		plain := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, time.Second })
 		secure := open(t, readsTLS(front))

@@ -305,6 +305,7 @@ func TestFromHTTPToHTTPS(t *testing.T) {
 // TestMachinesGetNoSuccess: a client that could take the waiting answer for the site's gets no success
 // and a time to retry; pages, polls and programs that know of the room get the room's status.
 func TestMachinesGetNoSuccess(t *testing.T) {
+	t.Parallel()
 	mode := func(mode, dest string) []string { return []string{"Sec-Fetch-Mode", mode, "Sec-Fetch-Dest", dest} }
 	with := func(header []string, more ...string) []string { return append(slices.Clone(header), more...) }
 	for _, tc := range []struct {

@@ -123,6 +123,7 @@ func (l *listening) ended() {
 // Waiting visitors get the state of the line over every kind of connection, and are not counted for it. At the turn
 // one question admits the visitor, and the stream ends.
 func TestAPageHearsUntilItsTurn(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"HTTP/1.1", "HTTP/1.1 by header", "HTTP/1.1 over TLS", "HTTP/2 over TLS"} {
 		t.Run(name, func(t *testing.T) {
 			secure := strings.Contains(name, "TLS")
@@ -223,6 +224,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 
 // Only pages of the visitors' own site may listen.
 func TestWhoMayListen(t *testing.T) {
+	t.Parallel()
 	st := open(t, func(st *stage) { st.cfg.Events.Prefix, st.cfg.Events.Total = 1, 3 })
 	st.up.queue(sale, 10, 1)
 	v := st.door.visitor()
@@ -374,6 +376,7 @@ func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 
 // An edge without a lease, or in a draining data centre, says that admissions are paused.
 func TestAStreamTellsOfAPause(t *testing.T) {
+	t.Parallel()
 	st := open(t, func(st *stage) { st.params.Isolation = time.Hour })
 	st.up.queue(sale, 10, 1)
 	v := st.door.visitor()

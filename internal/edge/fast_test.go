@@ -41,6 +41,15 @@ func eachFront(t *testing.T, test func(t *testing.T, front string)) {
 	}
 }
 
+// oneFront runs a long test with the front of -front, and with both by -thorough.
+func oneFront(t *testing.T, test func(t *testing.T, front string)) {
+	if *thorough {
+		eachFront(t, test)
+	} else {
+		t.Run(*frontFlag, func(t *testing.T) { test(t, *frontFlag) })
+	}
+}
+
 // maxFastBody is the longest body that the fast front reads itself.
 const maxFastBody = 16 << 10
 
@@ -227,6 +236,7 @@ func poisoned(answer string) bool {
 
 // A site with broken answers, or answers that hide another, does not harm the next visitor.
 func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
 			site := hostileSite(t, text)
@@ -259,6 +269,7 @@ func TestHostileAnswers(t *testing.T) {
 
 // The same over HTTP/2, where a visitor has one connection for all requests.
 func TestHostileAnswersOverHTTP2(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
 			site := hostileSite(t, text)

@@ -463,6 +463,7 @@ func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 // A browser shows nothing while it loads a page: the next visitor in line sees the page within a second, and only the
 // page's questions are held.
 func TestAPageLoadIsNotHeldForLong(t *testing.T) {
+	t.Parallel()
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.fill(sale, 1000)
 	v := st.door.visitor()

@@ -65,6 +65,7 @@ func (x *rawHTTP2) fields(all []string, body []byte) (status string, answer []by
 // A client that floods a connection, with whatever frames, is told to be calm, and its connection ends. Visitors beside
 // it are served.
 func TestFloodsOverHTTP2(t *testing.T) {
+	t.Parallel()
 	st := openTLS(t, nil)
 	asked, over := make(chan bool, 1000), make(chan bool)
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
@@ -186,6 +187,7 @@ func TestAnOrdinaryClientIsCalm(t *testing.T) {
 
 // A client that takes no answer, by its window or its socket, loses it in time, and keeps no connection to the site.
 func TestUnreadAnswersOverHTTP2(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("0123456789abcdef", 1<<16)
 	for _, window := range []uint32{0, 1000} {
 		st := openTLS(t, func(st *stage) {
@@ -216,6 +218,7 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 
 // A connection that ends in the middle of a head spoils no other one.
 func TestHalfAHeadSpoilsNoOther(t *testing.T) {
+	t.Parallel()
 	st := openTLS(t, nil)
 	for _, b := range [][]byte{
 		frameOf(http2.FrameHeaders, 0, 2, nil), frameOf(http2.FrameHeaders, http2.FlagHeadersPadded, 1, []byte{9}),
@@ -274,6 +277,7 @@ func TestIdleConnectionsOverHTTP2(t *testing.T) {
 
 // Requests and answers in any number of frames pass: bodies both ways, windows, trailers, a wait for 100 Continue.
 func TestBodiesOverHTTP2(t *testing.T) {
+	t.Parallel()
 	st := openTLS(t, nil)
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -379,6 +383,7 @@ func TestMalformedRequestsOverHTTP2(t *testing.T) {
 // What a client sent of a body before it knew that its stream was reset is ignored, data and trailers (RFC 9113, 5.1):
 // the connection goes on, for the other visitors of a server in front.
 func TestWhatIsLateOverHTTP2(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		target string // /vip waits, of /about the site answers early
@@ -483,6 +488,7 @@ func TestAnswersToLongBodiesOverHTTP2(t *testing.T) {
 
 // h2spec (make h2spec) finds no fault in the front.
 func TestH2Spec(t *testing.T) {
+	t.Parallel()
 	program := testkit.Program(t, "h2spec")
 	st := openRooms(t, func(st *stage) {
 		st.cfg.Reader = frontFast

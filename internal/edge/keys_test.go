@@ -58,6 +58,7 @@ func (a answer) moment(t *testing.T, what string) {
 // A ticket under a key that the edge does not know yet is not a missing ticket: its visitor is asked to retry, and
 // nothing is replaced or charged.
 func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	st, newest := cutOff(t)
 	place := session(7)
 	place.Admitted, place.Until, place.Home = 0, 0, 0
@@ -124,6 +125,7 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 // A key that no node has locks no visitor out: its ticket counts as none once the store confirms the ring, or if the
 // ring is too young to lack a key.
 func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
+	t.Parallel()
 	old, newest := rotated(t, 3*ticket.MinRotation+time.Minute)
 	foreign := func(st *stage, ring ticket.Keyring) string {
 		// newer than the edge's

@@ -223,7 +223,7 @@ var attackFrom = &net.TCPAddr{IP: net.IPv4(127, 9, 9, 9)}
 
 // Attacks of one address hold every connection that they can, and visitors beside them are served.
 func TestOneAddressClosesNoEdge(t *testing.T) {
-	eachFront(t, func(t *testing.T, front string) {
+	oneFront(t, func(t *testing.T, front string) {
 		for name, attack := range map[string]string{
 			"slow heads":         "GET /about HTTP/1.1\r\nHost: shop.example\r\n",
 			"slow bodies":        "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100000\r\n\r\n",
@@ -301,6 +301,7 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 // A client takes no byte of its answers, and their requests hold connections to the site. Another request of each
 // connection is in progress, or each connection has a session. Visitors beside it are served.
 func TestOneAddressHoldsNotAllConnectionsToTheSite(t *testing.T) {
+	t.Parallel()
 	about := []string{":method", "GET", ":scheme", "https", ":authority", "shop.example", ":path", "/about"}
 	inside := []string{":method", "GET", ":scheme", "https", ":authority", "sale.example", ":path", "/", "cookie", ""}
 	slow := append(slices.Clone(about[:len(about)-1]), "/about?slow")

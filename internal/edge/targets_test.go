@@ -246,7 +246,7 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 			t.Errorf("the lenient site does not take %q for the room's path", target)
 		}
 	}
-	eachFront(t, func(t *testing.T, front string) {
+	oneFront(t, func(t *testing.T, front string) {
 		site := newLenientSite(t)
 		closed := func(change func(*stage)) *stage {
 			st := openAt(t, "http://"+site.addr, func(st *stage) {

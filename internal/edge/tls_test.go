@@ -153,6 +153,7 @@ func TestHSTSByHost(t *testing.T) {
 
 // A visitor that comes back resumes its TLS session at any edge with the fleet's keys, and at no other.
 func TestASessionIsResumedAtAnyEdge(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {
 		ring := keyring(t)
 		edge := func(change func(*stage)) *stage {

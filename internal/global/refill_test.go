@@ -76,6 +76,7 @@ func TestALeaderGetsRoomsBackFromANode(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := serve(t)
 			js, conn := operator(t, s), connect(t, s, "writer")
 			first := stand(t, s, "one", "", nil)
