@@ -156,9 +156,9 @@ test-cores: $(RUNTESTS)
 # A sweep over ten thousand rooms is not for the race detector.
 .PHONY: test-shells
 test-shells: $(RUNTESTS)
-	nice -n 10 $(call TEST,1) -race -p 3 -parallel 4 -timeout 15m -skip TenThousandRooms vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
-	nice -n 10 $(call TEST,2) -race -p 2 -timeout 15m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
-	nice -n 10 $(call TEST,3) -timeout 15m -run TenThousandRooms ./internal/global/roomstore
+	nice -n 5 $(call TEST,1) -race -p 3 -parallel 4 -timeout 15m -skip TenThousandRooms vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
+	nice -n 5 $(call TEST,2) -race -p 2 -timeout 15m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
+	nice -n 5 $(call TEST,3) -timeout 15m -run TenThousandRooms ./internal/global/roomstore
 
 # More than two tabs at a time starve the leases.
 .PHONY: test-browser

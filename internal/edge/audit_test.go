@@ -111,7 +111,6 @@ func (x *tree) step() {
 // The site counts admitted visitors itself. Several hundred visitors send all requests of a page in parallel, the
 // oldest ticket again, or no ticket: the count never exceeds the room's limit, and reaches it in the end.
 func TestNeverMoreThanTheLimit(t *testing.T) {
-	t.Parallel()
 	const limit, visitors, pages, atOnce = 40, 300, 3, 3
 	var mu sync.Mutex
 	inside := map[string]bool{}

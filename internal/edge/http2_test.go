@@ -65,7 +65,6 @@ func (x *rawHTTP2) fields(all []string, body []byte) (status string, answer []by
 // A client that floods a connection, with whatever frames, is told to be calm, and its connection ends. Visitors beside
 // it are served.
 func TestFloodsOverHTTP2(t *testing.T) {
-	t.Parallel()
 	st := openTLS(t, nil)
 	asked, over := make(chan bool, 1000), make(chan bool)
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
@@ -488,7 +487,6 @@ func TestAnswersToLongBodiesOverHTTP2(t *testing.T) {
 
 // h2spec (make h2spec) finds no fault in the front.
 func TestH2Spec(t *testing.T) {
-	t.Parallel()
 	program := testkit.Program(t, "h2spec")
 	st := openRooms(t, func(st *stage) {
 		st.cfg.Reader = frontFast

@@ -34,7 +34,6 @@ var (
 // at any byte. The site gets exactly the requests labelled as admitted or outside of all rooms, each once. Plain
 // requests of admitted visitors are answered by the site, in order.
 func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
-	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {
 		site := newJudge(t, *mixedFlag)
 		st := openAt(t, "http://"+site.addr, func(st *stage) {
@@ -81,7 +80,6 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 
 // The same over HTTP/2, where net/http reads and either front passes on.
 func TestNothingUnadmittedOverHTTP2(t *testing.T) {
-	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {
 		site := newJudge(t, *mixedFlag)
 		st := openAt(t, "http://"+site.addr, readsTLS(front))

@@ -203,7 +203,9 @@ func (t Transport) Alone() Transport {
 // first, if that is not nil, and keeps one connection.
 func (t Transport) Own(first net.Conn) Transport {
 	own := t.http1()
-	own.MaxIdleConns, own.MaxIdleConnsPerHost = 1, 1
+	// The next request may come before the transport has its connection back: it waits instead of dialling another, on
+	// which nobody has logged in.
+	own.MaxIdleConns, own.MaxIdleConnsPerHost, own.MaxConnsPerHost = 1, 1, 1
 	if first == nil {
 		return own
 	}
