@@ -70,15 +70,16 @@ func (l *limits) observe(j *oracle) {
 	if n := len(j.edges.all) - len(l.edges); n > 0 {
 		l.edges = append(l.edges, make([]hearing, n)...)
 	}
-	knows := j.now
+	knows, some := j.now, false
 	for i, r := range j.fleet.centres.all {
 		h := &l.centres[i]
 		if f := &j.cfg.Faults; h.regional != r.newest().core && (f.Wipe || f.Blank || f.Rollback || f.Torn) {
 			h.knows = 0 // its successor need not know of the bound
 		}
 		h.observe(j.now, l.settling(j), hearing{regional: r.newest().core, global: j.globals.newest().core}, j.linked(r))
-		if !r.lost && !j.centres[i].forsaken {
-			knows = min(knows, h.knows)
+		back := slices.ContainsFunc(r.edges, func(e *edgeNode) bool { return e.back })
+		if !r.lost && (back || !j.centres[i].forsaken) { // what it does once it is back counts
+			knows, some = min(knows, h.knows), true
 		}
 	}
 	for i, e := range j.edges.all {
@@ -90,9 +91,12 @@ func (l *limits) observe(j *oracle) {
 			edge: e.core, regional: e.centre.newest().core,
 			global: j.globals.newest().core,
 		}, j.hears(e))
-		if !e.down && !j.centres[e.centre.id].forsaken {
+		if !e.down && (e.back || !j.centres[e.centre.id].forsaken) {
 			knows = min(knows, h.knows)
 		}
+	}
+	if !some {
+		return // no session counts
 	}
 	if l.highest.total > l.set.total && knows > l.lowered.total && len(j.tickets) <= l.set.total {
 		l.highest.total = l.set.total

@@ -177,7 +177,7 @@ func (ms *membership) readmit(f *fault) {
 		})
 	}
 	remove := at() / 2
-	does(remove, func() { ms.remove(i, true, cut) })
+	does(remove, func() { ms.remove(i, true, cut || ms.cfg.Faults.cutsCentres()) })
 	does(remove+at(), func() { ms.add(i) })
 	for range rng.IntN(3) {
 		does(at(), func() { ms.globals.crashLeader(f) })

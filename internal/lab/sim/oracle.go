@@ -473,10 +473,6 @@ func (j *oracle) checkCentre(i int) {
 	}
 	line.held = int64(l.Granted) - int64(l.Returned)
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
-	// What was voided with an earlier membership and is in use counts as allocated: checkTotals finds out whether the
-	// coordinator keeps it back from the others.
-	line.held += l.Uncovered.Sessions
-	line.rate += l.Uncovered.Rate
 	line.known = !l.Reconstructed
 	if j.cfg.Cap && !n.core.Status(n.clock.read(j.now)).Leased {
 		line.known = false // global may have granted its permits to others
@@ -497,15 +493,20 @@ func (j *oracle) checkCentre(i int) {
 	if int64(c.here-c.moved)+sum > line.held {
 		j.tick()
 	}
-	if total := int64(c.here-c.moved) + sum; total > line.held {
+	total, most := int64(c.here-c.moved)+sum, line.held+l.Uncovered.Sessions
+	if total > most {
 		j.fail("%s: %d sessions + %d unspent + %d free > %d allocated (counted %d, of which reserved %d)%s",
-			r.name, c.here, credit, l.Free, line.held, l.Active, l.Reserved, beside(c.moved))
+			r.name, c.here, credit, l.Free, most, l.Active, l.Reserved, beside(c.moved))
 	}
 	used := int64(c.minute.count(j.now))
-	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
+	rtotal, rmost := used+rcredit+max(0, l.RateFree), line.rate+l.Uncovered.Rate
+	if rtotal > rmost {
 		j.fail("%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit,
-			l.RateFree, line.rate)
+			l.RateFree, rmost)
 	}
+	// What was voided with an earlier membership and is truly in use counts as allocated: checkTotals finds out whether the
+	// coordinator keeps it back from the others. What is reserved beside may exceed the limits.
+	line.held, line.rate = max(line.held, total), max(line.rate, rtotal)
 }
 
 // checkTotals checks that all allocated and free permits fit into the limits (I4).

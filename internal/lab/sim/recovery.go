@@ -327,8 +327,9 @@ func (rc *recovery) leftOver() string {
 			return fmt.Sprintf("%s has %d/%d permits, %d/%d of them usable (counted %d, of which reserved %d)", r.name, granted,
 				rateGranted, idle, rateIdle, l.Active, l.Reserved)
 		}
-		held += granted
-		rate += rateGranted
+		// What it has in use of voided permits is kept back from the others.
+		held += granted + l.Uncovered.Sessions
+		rate += rateGranted + l.Uncovered.Rate
 	}
 	if reserved || ((lost || lostHold) && !root.Complete) {
 		return ""

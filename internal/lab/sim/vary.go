@@ -216,6 +216,10 @@ func Small(seed uint64) Config {
 		c.Faults.Remove, c.Faults.Drop = true, true
 		c.Length += 80 * time.Second
 	}
+	if rng := rand.New(rand.NewPCG(seed, 0x72656164)); c.Centres > 1 && rng.IntN(10) == 0 {
+		c.Faults.Readmit = true
+		c.Length += time.Duration(rng.IntN(150)) * time.Second
+	}
 	c.Faults.restart(seed)
 	c.thenCalm()
 	p.bind(seed)

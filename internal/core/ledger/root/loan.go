@@ -305,11 +305,16 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 		l.unreturned, l.overcommit = 0, 0
 	}
 	l.expired = silent > wait
-	if silent <= wait || l.reclaimed && l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0 ||
-		(p.Cap && p.notBefore != 0 && now < p.notBefore) {
+	none := l.reclaimed && l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0 && l.uncovered == wire.PermitCounts{}
+	if silent <= wait || none || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
 		return
 	}
-	p.void(l, !p.Cap && !d.removed)
+	renews := !p.Cap && !d.removed
+	if renews {
+		l.unreturned += l.uncovered.Sessions
+	}
+	l.uncovered = wire.PermitCounts{}
+	p.void(l, renews)
 }
 
 // reclaimAfter returns the time after its last report at which a data centre cannot have a valid session of the room

@@ -314,6 +314,27 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	}
 }
 
+// TestAReclaimEndsWhatIsKeptBack: what a data centre has in use of voided permits is kept from the others until its permits
+// would be taken back for its silence. Under serve its sessions may go on: they are overcommit.
+func TestAReclaimEndsWhatIsKeptBack(t *testing.T) {
+	r := newRoster(t, 2, false, founding("dublin"))
+	r.add("dublin", "lima")
+	r.centres["lima"].active, r.centres["lima"].membership = 30, 1
+	r.exchange(6)
+	r.centres["lima"].cut = true
+	for _, silent := range []time.Duration{time.Minute, 15 * time.Minute} {
+		r.now = r.now.Add(silent)
+		r.exchange(6)
+		back, want := silent > time.Minute, int64(rosterTotal)
+		if !back {
+			want -= 30
+		}
+		if l := r.root.Ledger(sale); l.Free+r.held("dublin") != want || (l.Overcommit == 30) != back {
+			t.Errorf("silent for %v: %d free or held, overcommit %d", silent, l.Free+r.held("dublin"), l.Overcommit)
+		}
+	}
+}
+
 // TestRule9AVoidOutlastsTheList: what a data centre has in use of permits that were voided with an earlier membership is
 // kept from the others, although the list does not name it any more, or was rolled back. And while one that was added
 // again has not reported what it uses, its void makes no ledger complete.
