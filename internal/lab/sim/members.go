@@ -187,8 +187,8 @@ func (ms *membership) readmit(f *fault) {
 	}
 }
 
-// remove removes a data centre from the list. forsaken means by force, with permits outstanding: its sessions may
-// then exceed T if it is out of reach, and the oracle ignores them until it was reachable for long.
+// remove removes a data centre from the list. forsaken means by force, with permits outstanding: under serve its sessions
+// may then exceed T if it is out of reach, and the oracle ignores them until it was reachable for long.
 func (ms *membership) remove(i int, forsaken, away bool) {
 	all, active := ms.listed()
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
@@ -196,7 +196,7 @@ func (ms *membership) remove(i int, forsaken, away bool) {
 	}
 	ms.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", ms.telling, centreName(i),
 		len(ms.versions)+1, forsaken)
-	if forsaken && away {
+	if forsaken && away && !ms.cfg.Cap {
 		for k, r := range ms.centres.all { // a copy may be the listed one
 			if r.name == centreName(i) {
 				ms.oracle.forsake(k)

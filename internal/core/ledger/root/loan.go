@@ -137,6 +137,11 @@ func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
 		!slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
 }
 
+// caps reports whether a data centre may have valid sessions in a room with partition_policy cap.
+func (ps *pools) caps(now fleettime.Mono, d *centre) bool {
+	return slices.ContainsFunc(ps.list, func(p *pool) bool { return p.Cap && now.Sub(d.recv) <= p.reclaimAfter() })
+}
+
 // pool has the permits of one room and the loans of its data centres.
 //
 // Invariants: held and free permits sum to no more than the limit, once the sessions beyond a lowered limit have

@@ -26,7 +26,8 @@ import (
 //     it drains. So no older list lends to it while it is silent.
 //   - A data centre that was removed by force stays in the list, as removed, until it reported that nothing
 //     of it is out, or nothing of it can be valid. A new coordinator waits for it as long as that, so
-//     that a takeover gives none of its permits to others.
+//     that a takeover gives none of its permits to others. So does the one that leads, if a room has
+//     partition_policy cap: an operator's word must not exceed its limit.
 
 // maxUnlisted bounds the unlisted data centres.
 const maxUnlisted = 64
@@ -42,7 +43,8 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 		d.removed = false
 		if d.listed && !m.Has(d.name, d.clusterID) {
 			d.listed, d.draining, d.recorded = false, false, 0
-			if newest, _ := a.centres.newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
+			newest, _ := a.centres.newest()
+			if newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease && !a.pools.caps(now, d) {
 				a.voidAll(d) // else its permits still count, as those of any unlisted data centre
 			}
 		}

@@ -494,6 +494,33 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	}
 }
 
+// Under partition_policy cap the permits of a silent data centre that is removed by force are lent to others once none of
+// its tickets can be valid, not before: nothing exceeds the limit.
+func TestRule6TakenOffByForceWaitsForTheTickets(t *testing.T) {
+	r := newRoster(t, 2, true, founding("dublin", "lima"))
+	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, Cap: true}})
+	r.add("dublin", "lima")
+	r.exchange(4)
+	lima := r.centres["lima"]
+	lima.active, lima.keepsBack = 3, true
+	r.exchange(2)
+	held := r.held("lima")
+	lima.cut = true
+	r.now = r.now.Add(65 * time.Second) // longer than its lease
+	r.exchange(2)
+	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}})
+	r.centres["dublin"].knows = 2
+	for waited := time.Duration(0); waited <= 2*time.Minute; waited += 30 * time.Second {
+		r.exchange(2)
+		l := r.root.Ledger(sale)
+		over, lent := waited == 2*time.Minute, rosterTotal-l.Free-r.held("dublin")
+		if !over && waited <= 60*time.Second && lent != held || over && lent != 0 || l.Overcommit != 0 {
+			t.Errorf("%v after the removal: of %d permits %d are kept back, overcommit %d", waited, held, lent, l.Overcommit)
+		}
+		r.now = r.now.Add(30 * time.Second)
+	}
+}
+
 // An operator who removes a data centre by force says that it is lost: once nothing of it can be valid, no overcommit
 // is reported, unless it is heard after all.
 func TestRule9TakenOffByForceIsOverWithItsTickets(t *testing.T) {
