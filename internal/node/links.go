@@ -69,10 +69,14 @@ func (l *Links) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// LeaseAlarms returns an alarm if the store has rejected leases for longer than a server replacement takes.
+// LeaseAlarms returns an alarm if the store has rejected leases for longer than a server replacement takes, or accepts
+// them late.
 func LeaseAlarms(l wire.Leadership) []string {
 	if d, why := l.Trouble(); d > leaseAlarmAfter {
 		return []string{fmt.Sprintf("the store has accepted no lease for %v, no process can lead: %s (if its disk is full, make room: then our nats-server goes on, restart any other)", d.Round(time.Second), why)}
+	}
+	if why := l.Slow(); why != "" {
+		return []string{why}
 	}
 	return nil
 }

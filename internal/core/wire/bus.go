@@ -45,6 +45,9 @@ type Leadership interface {
 	// Trouble returns how long the store has been reachable without accepting any lease, as far as this candidate
 	// knows, and why; 0 while it accepts leases.
 	Trouble() (time.Duration, string)
+
+	// Slow returns why this leader's renewals are late, "" while they are not.
+	Slow() string
 }
 
 // Leading is one period of leadership.

@@ -84,6 +84,10 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 		return fault(cause, step)
 	}
 	defer nc.Close()
+	if rtt, err := nc.RTT(); err == nil && rtt > MaxRoundTrip {
+		return fault(fmt.Sprintf("slow: a way there and back takes %v, at most %v may pass", rtt.Round(10*time.Millisecond),
+			MaxRoundTrip), "run this process near its NATS server, and connect the servers with each other")
+	}
 	if stream == "" {
 		return nil
 	}

@@ -232,3 +232,19 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 		})
 	}
 }
+
+// TestDiagnoseOfADistantServer: a server that is too far away to lead by is a fault of the configuration.
+func TestDiagnoseOfADistantServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	path := newLink(t, s.URL())
+	path.delay.Store(int64(600 * time.Millisecond))
+	err := natsbus.Diagnose(t.Context(), natsbus.Options{URL: path.url(), Name: "far", Log: quiet}, natsbus.LeasesStream)
+	if err == nil || !strings.Contains(err.Error(), "slow: a way there and back takes 1.2") {
+		t.Errorf("a way of 600 ms: %v", err)
+	}
+	path.delay.Store(int64(100 * time.Millisecond))
+	if err := natsbus.Diagnose(t.Context(), natsbus.Options{URL: path.url(), Name: "near", Log: quiet}, ""); err != nil {
+		t.Errorf("a way of 100 ms: %v", err)
+	}
+}

@@ -170,6 +170,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	}()
 	r := renewal{Lease: l, kv: kv, taken: t, until: until, expiry: expiry, extends: extends}
 	err := r.run(ctx, scope, done)
+	l.pace.late.Store(0)
 	if err != nil && ctx.Err() == nil { // the end of the process is no trouble
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}

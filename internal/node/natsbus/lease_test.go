@@ -94,6 +94,7 @@ type candidate struct {
 	resign  chan struct{}
 	minTerm atomic.Uint64
 	stop    func()
+	lease   *natsbus.Lease
 }
 
 // elected returns a site whose candidate a leads.
@@ -121,6 +122,7 @@ func standWith(t *testing.T, r *tenure, url, name string, replicas int) *candida
 		return wall.Add(m.Sub(now()))
 	}
 	l := natsbus.NewLease(c.conn, "tenure", name, replicas, now)
+	c.lease = l
 	last := wire.Term{} // of this candidate
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -397,6 +399,10 @@ func TestASlowStoreKeepsItsLeader(t *testing.T) {
 			r.leads("a")
 			stand(t, r, s.URL(), "b") // the store is near it
 			a.renews(t, 8)
+			if text := a.lease.Slow(); !strings.Contains(text, "slow: a renewal of the lease takes ") ||
+				!strings.Contains(text, path.url()) {
+				t.Errorf("the alarm: %q", text)
+			}
 			path.delay.Store(0)
 			a.renews(t, 8)
 			if write < natsbus.LeaseLength/2 { // of a lease that is short again

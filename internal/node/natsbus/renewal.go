@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,9 +25,34 @@ const (
 )
 
 // pace is how long writes of the lease take.
-type pace struct{ slowest time.Duration } // of the newest writes; it falls by a quarter with each faster one
+type pace struct {
+	slowest time.Duration // of the newest writes; it falls by a quarter with each faster one
+	late    atomic.Int64  // slowest while it is late, for other goroutines
+}
 
-func (p *pace) took(d time.Duration) { p.slowest = max(d, p.slowest*3/4) }
+// lateAfter is the time of a write from which an operator is told.
+const lateAfter = LeaseLength / 4
+
+func (p *pace) took(d time.Duration) {
+	p.slowest = max(d, p.slowest*3/4)
+	late := p.slowest
+	if late < lateAfter {
+		late = 0
+	}
+	p.late.Store(int64(late))
+}
+
+// Slow implements [wire.Leadership].
+func (l *Lease) Slow() string {
+	late := time.Duration(l.pace.late.Load())
+	if late == 0 {
+		return ""
+	}
+	return fmt.Sprintf("slow: a renewal of the lease takes %v at %s: above %v no process leads; the server is far away, its disk is slow, or a machine has too little processor time", late.Round(10*time.Millisecond), l.conn.URL(), MaxRoundTrip)
+}
+
+// MaxRoundTrip is the longest time of a write to the NATS server of a leader, with the way there and back.
+const MaxRoundTrip = time.Second
 
 // length returns the length of a lease that survives three writes in a row as slow as the slowest.
 func (p *pace) length() time.Duration {
