@@ -2,6 +2,7 @@ package allinone
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -126,11 +127,12 @@ func (o *Options) checkRooms() (errs []error) {
 		if rule := room.CheckOrigin(o.Origin); o.Origin != "" && rule != "" {
 			errs = append(errs, fmt.Errorf("origin: %s", rule))
 		}
-		return errs
+		return append(errs, o.checkSite()...)
 	}
 	if o.RoomsFile != "" {
 		return node.CheckFile("rooms", o.RoomsFile)
 	}
+	errs = o.checkSite()
 	for _, f := range o.settings("http://127.0.0.1:1").Validate() {
 		f.Field = strings.ReplaceAll(f.Field, "_", "-")
 		errs = append(errs, f)
@@ -139,6 +141,21 @@ func (o *Options) checkRooms() (errs []error) {
 		errs = append(errs, errors.New("session-duration: must be 5s to 1h in whole seconds, got 0s"))
 	}
 	return errs
+}
+
+// checkSite refuses a site that is a listener of this process.
+func (o *Options) checkSite() []error {
+	listen := []string{o.Listen, o.TLS.Listen, o.Control, o.Metrics}
+	for i := 1; i < o.Edges*len(o.DataCenters); i++ {
+		if next, err := after(o.Listen, i); err == nil {
+			listen = append(listen, next)
+		}
+	}
+	own := node.OwnSites(context.Background(), []string{o.Origin}, node.Configured(listen...), net.DefaultResolver.LookupNetIP)
+	if at := own[o.Origin]; at != "" {
+		return []error{fmt.Errorf("origin: must not be a listener of this process, and %s is one, got %q", at, o.Origin)}
+	}
+	return nil
 }
 
 // settings returns the room for the rooms file.

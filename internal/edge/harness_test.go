@@ -321,7 +321,7 @@ type stage struct {
 	dialOrigin func(ctx context.Context, network, addr string) (net.Conn, error) // of the fast front
 	castEvery  time.Duration
 	chance     rand.Source
-	own        []net.Addr
+	own        *node.Listeners
 	pushes     func(ctx context.Context, room, visitor uint64, record []byte) error
 
 	cancel context.CancelCauseFunc

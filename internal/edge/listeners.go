@@ -17,8 +17,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// listen opens the listeners, or takes them from sockets. others are the process's other listeners.
-func (s *Server) listen(sockets *node.Sockets, others []net.Addr) error {
+// listen opens the listeners, or takes them from sockets, and adds them to own, those of the process.
+func (s *Server) listen(sockets *node.Sockets, own *node.Listeners) error {
 	for _, l := range []struct {
 		key     string
 		addr    string
@@ -41,12 +41,11 @@ func (s *Server) listen(sockets *node.Sockets, others []net.Addr) error {
 			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.listeners.close())
 		}
 	}
-	own := slices.Clone(others)
 	for _, l := range s.listeners {
-		own = append(own, l.Addr())
+		own.Add(l.Addr())
 	}
-	s.dials.Refuse(own)
-	s.up.listens = node.Listens(own)
+	s.dials.Refuse(own.All)
+	s.up.listens = node.Listens(own.All())
 	if left := sockets.Left(); len(left) > 0 {
 		return errors.Join(fmt.Errorf("LISTEN_FDS: a socket was passed for %s, which is none of listen, tls.listen and front_auth.listen: give the socket unit the addresses of the configuration",
 			strings.Join(left, ", ")), s.listeners.close())

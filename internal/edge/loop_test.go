@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node"
 )
 
 // relay returns the address of a server that passes connections on to the address that to returns.
@@ -55,7 +56,9 @@ func TestAnOwnListenerIsNoSite(t *testing.T) {
 	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
 	defer metrics.Close()
 	eachFront(t, func(t *testing.T, front string) {
-		st := openAt(t, metrics.URL, func(st *stage) { st.cfg.Reader, st.own = front, []net.Addr{metrics.Listener.Addr()} })
+		own := &node.Listeners{}
+		st := openAt(t, metrics.URL, func(st *stage) { st.cfg.Reader, st.own = front, own })
+		own.Add(metrics.Listener.Addr()) // of a node that starts after the edge
 		if a := st.door.visitor().ask(http.MethodGet, "http://shop.example/about",
 			""); a.StatusCode != http.StatusBadGateway {
 			t.Errorf("%d %.60q", a.StatusCode, a.body)

@@ -38,7 +38,7 @@ func NewNode(
 		files[key] = cert
 	}
 	s, err := New(Options{
-		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log, Sockets: sockets, Own: dbg.Listeners(), Servers: conn.Servers,
+		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log, Sockets: sockets, Own: dbg.Own, Servers: conn.Servers,
 		Certificates: node.RegisterCertificates(dbg.Registry, files), Pushes: conn.StorePush,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.ControlsDocument, node.DrawsDocument),
 	})

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +46,7 @@ type Options struct {
 	Certificates *node.CertificateEnds // nil for none
 
 	Sockets *node.Sockets // passed to this process; nil for none
-	Own     []net.Addr    // other listeners of this process: no site
+	Own     *node.Listeners // of this process: no site; nil for those of the edge alone
 
 	Servers     func() []string // host:port of the NATS servers, which are no sites; nil for none
 	MaxFiles    int             // limit of open files, 0 to ask the system
@@ -165,6 +164,9 @@ func New(o Options) (_ *Server, err error) {
 	// Limits are not for edges, and the engine knows when people gather: the uncertainty is not needed.
 	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Engine.Time(), 0 })
 	s.gate.Use(s.fleet)
+	if o.Own == nil {
+		o.Own = &node.Listeners{}
+	}
 	if err := s.listen(o.Sockets, o.Own); err != nil {
 		return nil, err
 	}

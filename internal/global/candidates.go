@@ -140,21 +140,25 @@ type candidateState struct {
 // maxListens bounds the addresses in a message: 4,000 take 100 KB.
 const maxListens = 4000
 
-// listen adds addresses that a node reports.
-func (t *candidateState) listen(reported string) {
+// listed adds the addresses of listeners that a node reports to those of others.
+func listed(to []string, reported string) []string {
 	for at := range strings.FieldsSeq(reported) {
-		if len(t.Listens) < maxListens && len(at) <= 64 {
-			t.Listens = append(t.Listens, at)
+		if len(to) < maxListens && len(at) <= 64 {
+			to = append(to, at)
 		}
 	}
+	return to
 }
 
-// listens returns the addresses of all listeners that candidates know, for a minute after they were told.
+// listens returns the addresses of all listeners that candidates and notifiers know, for a minute after they were told.
 func (c *candidates) listens() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.heard {
 		all = append(all, t.Listens...)
+	}
+	for _, n := range c.notifiers {
+		all = append(all, n.listens...)
 	}
 	return all
 }
@@ -171,6 +175,7 @@ type notifierState struct {
 	api.Notifier
 	rooms   map[room.ID]int // subscribed visitors
 	failing []string        // push services
+	listens []string
 }
 
 // run publishes the state of this candidate and receives the others'.
@@ -229,9 +234,9 @@ func (s *Server) addCentres(t *candidateState) {
 	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(l.term.N, 10), l.skew.Seconds()
 	now, edges := s.Clock.Now(), maxEdges
 	for _, r := range l.reports {
-		t.listen(r.listens)
+		t.Listens = listed(t.Listens, r.listens)
 		for i := range r.edges {
-			t.listen(r.edges[i].Listens)
+			t.Listens = listed(t.Listens, r.edges[i].Listens)
 		}
 	}
 	for _, d := range l.alloc.Centres(now) {
@@ -300,7 +305,7 @@ func (c *candidates) hearNotifier(data []byte, now time.Time) error {
 		c.notifiers[n.Name] = notifierState{api.Notifier{
 			Name: n.Name, AsOf: now.UTC(), Subscribed: n.Subscribed, Due: n.Due, Sent: n.Sent, Failed: n.Failed, GivenUp: n.Dead,
 			LateSeconds: n.Late,
-		}, n.Rooms, n.Failing[:min(maxAlarms, len(n.Failing))]}
+		}, n.Rooms, n.Failing[:min(maxAlarms, len(n.Failing))], listed(nil, n.Listens)}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package global
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -105,12 +106,21 @@ func (c *Config) Doubts() (doubts []string) {
 	if c.Rooms == "" {
 		return doubts
 	}
-	_, _, rooms, err := readRooms(c.Rooms)
+	doc, _, rooms, err := readRooms(c.Rooms)
 	if err != nil {
 		return doubts // Validate reports it
 	}
 	for _, d := range rooms {
 		doubts = append(doubts, "rooms: "+d)
+	}
+	own := node.Configured(c.Control.Listen, c.Metrics.Listen, c.Profiles.Listen, c.NATS.Listen, c.NATS.Leafs)
+	find := func(ctx context.Context, sites []string) map[string]string {
+		return node.OwnSites(ctx, sites, own, nil)
+	}
+	if err := ownFaults(context.Background(), doc, nil, find); err != nil {
+		for _, fault := range split(err) {
+			doubts = append(doubts, fmt.Sprintf("rooms: %v: it is refused, unless it is in use", fault))
+		}
 	}
 	return doubts
 }

@@ -57,7 +57,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	})
 	options := control.Options{
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
-		Link: c.access.Link, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view, Listens: s.candidates.listens,
+		Link: c.access.Link, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view, OwnSites: s.ownSites,
 		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
 		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post, Refuses: s.poster.Refuses,
 	}
@@ -77,8 +77,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control.listen: %w", err)
 	}
-	at := l.Addr()
-	s.control.Store(&at)
+	s.Listeners.Add(l.Addr())
 	c.handler = c.routes()
 	if c.listener = l; secure != nil {
 		c.listener, c.scheme = tls.NewListener(l, secure), "https"

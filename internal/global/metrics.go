@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -139,6 +140,8 @@ type trouble struct {
 	texts map[string]string // by document
 	from  map[string]time.Time
 	file  error // the fault of the current rooms file
+
+	own atomic.Pointer[string] // alarm about sites that are listeners of the fleet; nil for none
 }
 
 // note records the result of an attempt to publish. news reports whether it failed for a new reason.
@@ -173,6 +176,7 @@ func (t *trouble) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.texts, t.from, t.file = nil, nil, nil
+	t.own.Store(nil)
 }
 
 // since returns how long a document has been unpublished.
@@ -192,6 +196,9 @@ func (t *trouble) alarms() []string {
 	defer t.mu.Unlock()
 	if t.file != nil {
 		out = append(out, "the rooms file is refused, the last good rooms stay: "+t.file.Error())
+	}
+	if own := t.own.Load(); own != nil {
+		out = append(out, *own)
 	}
 	for _, doc := range append(slices.Clip(published), drawsDue) {
 		if from := t.from[doc]; !from.IsZero() && time.Since(from) > alarmAfter {

@@ -37,7 +37,7 @@ func NewNode(
 	own := natsbus.NewControl(conn, replicas)
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log, Certificates: ends,
-		Listeners: dbg.Listeners(), Servers: conn.Servers,
+		Listeners: dbg.Own, Servers: conn.Servers,
 		Docs: natsbus.NewDocuments(conn, replicas, Watched...), Own: own,
 		EnsurePushes: func(ctx context.Context) error { return conn.EnsurePushes(ctx, replicas) }, Outbox: conn.Outbox,
 		Audit: audit.NewJournal(natsbus.NewAudit(conn, replicas)), History: natsbus.NewHistory(conn, replicas),

@@ -76,6 +76,7 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 			p.again = true // the store may have lost a published document
 			next.rooms = wall.Add(storeEvery)
 		}
+		p.own.look(ctx, p.s, wall)
 		if p.searched(ctx, wall) {
 			p.checkFile(ctx)
 		}

@@ -34,6 +34,7 @@ type publisher struct {
 	joined uint64 // version of the newest ring logged as merged
 
 	file      roomsFile
+	own       ownSites
 	again     bool   // the file as read may be unpublished
 	rejected  bool   // it cannot be stored, or the store is the authority and differs
 	published uint64 // version of the rooms last published, or found in the store

@@ -107,6 +107,7 @@ func (p *publisher) readFile() {
 func (p *publisher) publish(ctx context.Context) error {
 	before := p.s.rooms.Known()
 	renamed := p.s.fleet.Set().Renamed(p.file.doc)
+	own := p.own.refusal(ctx, p, before)
 	ctx = roomstore.By(ctx, audit.By{Name: "rooms file", From: p.s.Config.Name, Operation: "publish"})
 	var differs *roomstore.DiffersError
 	state, err := p.s.rooms.Publish(ctx, p.s.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
@@ -117,6 +118,9 @@ func (p *publisher) publish(ctx context.Context) error {
 		case p.file.name == "":
 			d.Detach()
 		case p.file.good:
+			if own != nil {
+				return own
+			}
 			if err := d.Follow(p.file.doc); errors.As(err, &differs) {
 				return nil
 			} else if err != nil {

@@ -23,6 +23,9 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o, log: o.Log.With(slog.String("global", o.Config.Name)), currentTerm: currentTerm{mono: o.Clock},
 	}
+	if s.Listeners == nil {
+		s.Listeners = &node.Listeners{}
+	}
 	s.metrics = newMetrics(o.Reg, s)
 	if o.Config.Rooms == "" {
 		s.metrics.roomsValid.Set(1) // nothing is refused

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,7 +50,7 @@ type Options struct {
 
 	Certificates *node.CertificateEnds // nil for none
 
-	Listeners []net.Addr      // of this process, but that of the API
+	Listeners *node.Listeners // of this process; nil for none but that of the API
 	Servers   func() []string // host:port of the NATS servers; nil for none
 
 	Reg prometheus.Registerer
@@ -79,7 +78,6 @@ type Server struct {
 	numbers    numbers                        // of all rooms, for the API
 	expiry     atomic.Pointer[control.Expiry] // of the token that ends next; nil for none
 	candidates candidates                     // shown by the API
-	control    atomic.Pointer[net.Addr]       // the listener of the API, nil for none
 }
 
 // newestRooms returns the newest version of the rooms that a node is known to have.
@@ -113,15 +111,19 @@ func (s *Server) tell(subject string, message any) {
 
 // Listens returns the addresses of the listeners of this process and of its NATS servers.
 func (s *Server) Listens() []string {
-	own := s.Listeners
-	if at := s.control.Load(); at != nil {
-		own = append(slices.Clone(own), *at)
-	}
-	all := strings.Fields(node.Listens(own))
+	all := strings.Fields(node.Listens(s.Listeners.All()))
 	if s.Servers != nil {
 		all = append(all, s.Servers()...)
 	}
 	return all
+}
+
+// listens returns the addresses of the listeners of the fleet: those of this process, and those that nodes told.
+func (s *Server) listens() []string { return append(s.Listens(), s.candidates.listens()...) }
+
+// ownSites returns the sites that are listeners of the fleet, with these.
+func (s *Server) ownSites(ctx context.Context, sites []string) map[string]string {
+	return node.OwnSites(ctx, sites, s.listens(), net.DefaultResolver.LookupNetIP)
 }
 
 // Status is the state of a candidate for global, for /status.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -289,6 +290,29 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Error(err, problems)
 	}
+}
+
+// A listener of the fleet is no site of the rooms file either. One that is in use stays, with an alarm.
+func TestAFileCannotMakeAListenerOfTheFleetASite(t *testing.T) {
+	s := serve(t)
+	file := roomsFile(t, 5, "", "a")
+	c, f := stand(t, s, "one", file, nil), reader(t, s)
+	eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 5 && c.Ready().Ready })
+	c.Listeners.Add(&net.TCPAddr{IP: net.IPv4zero, Port: 8090})
+	text := string(testkit.Must(os.ReadFile(file))(t))
+	overwrite(t, file, strings.Replace(text, "127.0.0.1:1", "localhost:8090", 1))
+	eventually(t, "the file is refused", func() bool {
+		return value(t, c, "vestibule_global_rooms_file_valid") == 0 &&
+			strings.Contains(strings.Join(c.Ready().Alarms, "\n"), `rooms[0] "a": origin: must not be a listener of the fleet, and 127.0.0.1:8090 is one`)
+	})
+	if r := f.Set().Rooms(); r[0].Origin != "http://127.0.0.1:1" {
+		t.Errorf("the site is %s", r[0].Origin)
+	}
+	overwrite(t, file, strings.Replace(text, ": 5", ": 6", 1))
+	eventually(t, "the repaired file is in force", func() bool { return total(f.Set(), "a") == 6 && len(c.Ready().Alarms) == 0 })
+	c.Listeners.Add(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
+	writeRooms(t, file, 7, "", "a")
+	eventually(t, "a site in use stays", func() bool { return total(f.Set(), "a") == 7 })
 }
 
 func TestAWaitingPageFollowsItsFile(t *testing.T) {

@@ -48,6 +48,7 @@ type Debug struct {
 	Registry prometheus.Registerer
 	Links    *Links // their refusals are alarms
 	Visitors bool   // visitors connect to this node: the process is not ready before the node
+	Own      *Listeners // of the process
 
 	name     string
 	gatherer prometheus.Gatherer
@@ -64,8 +65,9 @@ type Debug struct {
 // shared it opens none for metrics.
 func NewDebug(base *Base, name string, shared *Monitoring, log *slog.Logger) (*Debug, error) {
 	reg := prometheus.NewRegistry()
-	d := &Debug{Registry: reg, gatherer: reg, name: name, shared: shared, log: log}
+	d := &Debug{Registry: reg, Own: &Listeners{}, gatherer: reg, name: name, shared: shared, log: log}
 	if shared != nil {
+		d.Own = &shared.own
 		d.name = strings.ReplaceAll(name, " ", "-")
 		d.Registry = prometheus.WrapRegistererWith(prometheus.Labels{"node": d.name}, reg)
 	} else {
@@ -73,6 +75,7 @@ func NewDebug(base *Base, name string, shared *Monitoring, log *slog.Logger) (*D
 		if d.listener, err = net.Listen("tcp", base.Metrics.Listen); err != nil {
 			return nil, fmt.Errorf("metrics.listen: %w", err)
 		}
+		d.Own.Add(d.listener.Addr())
 		registerProcess(reg)
 	}
 	if base.Profiles.Listen != "" {
@@ -80,6 +83,7 @@ func NewDebug(base *Base, name string, shared *Monitoring, log *slog.Logger) (*D
 		if d.profiles, err = net.Listen("tcp", base.Profiles.Listen); err != nil {
 			return nil, errors.Join(fmt.Errorf("pprof.listen: %w", err), d.Close())
 		}
+		d.Own.Add(d.profiles.Addr())
 	}
 	RegisterBuild(d.Registry)
 	d.Links = NewLinks(d.Registry)
@@ -174,17 +178,6 @@ func (d *Debug) URL() string {
 		return d.shared.URL()
 	}
 	return "http://" + d.listener.Addr().String()
-}
-
-// Listeners returns the addresses of the listeners.
-func (d *Debug) Listeners() (out []net.Addr) {
-	if d.shared != nil {
-		out = append(out, d.shared.listener.Addr())
-	}
-	for _, l := range d.own() {
-		out = append(out, l.Addr())
-	}
-	return out
 }
 
 // own returns the listeners of this node alone.

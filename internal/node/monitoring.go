@@ -18,6 +18,7 @@ import (
 // node, the rest the name of the node. It is safe for concurrent use.
 type Monitoring struct {
 	listener net.Listener
+	own      Listeners            // of the process
 	process  *prometheus.Registry // metrics without a node
 	log      *slog.Logger
 
@@ -33,6 +34,7 @@ func NewMonitoring(addr string, log *slog.Logger) (*Monitoring, error) {
 	}
 	m := &Monitoring{listener: l, process: prometheus.NewRegistry(), log: log}
 	registerProcess(m.process)
+	m.own.Add(l.Addr())
 	return m, nil
 }
 

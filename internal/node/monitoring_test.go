@@ -53,8 +53,8 @@ func TestNodesShareAListenerForMonitoring(t *testing.T) {
 	start := func(name string, visitors bool, r Readiness) (end func()) {
 		t.Helper()
 		d := testkit.Must(NewDebug(&Base{}, name, m, quiet))(t)
-		if d.URL() != m.URL() || len(d.Listeners()) != 1 || d.Listeners()[0] != m.listener.Addr() {
-			t.Errorf("%s listens at %v (%s), want %s", name, d.Listeners(), d.URL(), m.URL())
+		if own := d.Own.All(); d.URL() != m.URL() || len(own) != 1 || own[0] != m.listener.Addr() {
+			t.Errorf("%s listens at %v (%s), want %s", name, own, d.URL(), m.URL())
 		}
 		d.Visitors = visitors
 		own := prometheus.NewGauge(prometheus.GaugeOpts{Name: "of_the_node", Help: "h"})

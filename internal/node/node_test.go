@@ -244,7 +244,7 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 			t.Errorf("%s: %d %.80q, want %d with %q", c.path, code, body, c.code, c.has)
 		}
 	}
-	profiles := "http://" + d.Listeners()[1].String()
+	profiles := "http://" + d.Own.All()[1].String()
 	if r, err := client.Get(profiles + "/debug/pprof/"); err != nil || r.StatusCode != 200 ||
 		r.Body.Close() != nil {
 		t.Errorf("profiles: %v, %v", r, err)

@@ -26,7 +26,7 @@ func NewNode(cfg Config, conn *natsbus.Conn, shared *node.Monitoring, log *slog.
 	networks, _ := cfg.networks() // Validate has reported its faults
 	w := New(Options{
 		Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Count: NewMetrics(dbg.Registry),
-		Out: node.Outbound{Networks: networks}, Log: log.With(slog.String("notifier", cfg.Name)),
+		Out: node.Outbound{Networks: networks}, Listens: node.Listens(dbg.Own.All()), Log: log.With(slog.String("notifier", cfg.Name)),
 	})
 	return &Node{w, dbg}, nil
 }

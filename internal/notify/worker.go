@@ -47,6 +47,8 @@ type Options struct {
 	Out    node.Outbound
 	Now    func() time.Time
 	Tune   func(*http.Client) // of tests; nil for none
+
+	Listens string // addresses of its listeners, separated by blanks: no site
 }
 
 // Worker is one notifier. Any number share the work: each subscription that is due is stored once, by its ID, and a
@@ -284,7 +286,7 @@ func (w *Worker) state() push.State {
 	defer w.mu.Unlock()
 	s := push.State{
 		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent),
-		Failed: total(w.Count.failed), Dead: total(w.Count.dead), Rooms: w.book.Rooms(maxRooms),
+		Failed: total(w.Count.failed), Dead: total(w.Count.dead), Rooms: w.book.Rooms(maxRooms), Listens: w.Listens,
 	}
 	s.Late, s.Failing = w.late.longest(w.Now()).Seconds(), w.posts.failing(w.Now())
 	return s

@@ -197,6 +197,9 @@ func (l *leadership) observe(m *wire.Report) {
 	defer l.s.mu.Unlock()
 	l.agg.Observe(l.s.Clock.Now(), *m)
 	l.edgeNews = l.edgeNews || len(m.Rooms) > 0
+	if _, known := l.shown[m.Instance]; !known && m.Build != "" { // operators may make its listener a site at once
+		l.edgesReported = min(l.edgesReported, l.s.Clock.Now().Add(newEdgesEvery-edgesEvery))
+	}
 	if m.Build != "" && len(l.shown) < maxShown {
 		l.shown[m.Instance] = wire.EdgeStatus{Build: m.Build, CertificateEnd: m.CertificateEnd, Listens: m.Listens}
 	}
@@ -307,8 +310,9 @@ func (l *leadership) stopped(now fleettime.Mono) stop.Stop {
 }
 
 const (
-	edgesEvery = 5 * time.Second // interval of reports about the edges to global
-	maxShown   = 10_000
+	edgesEvery    = 5 * time.Second // interval of reports about the edges to global
+	newEdgesEvery = time.Second     // while new ones come
+	maxShown      = 10_000
 )
 
 // addEdgeStates adds monitoring data to a report: the version of this process and, periodically, the state of the

@@ -37,7 +37,7 @@ func NewNode(
 	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
 	s, err := New(Options{
 		Config: cfg, Params: params, Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log,
-		Certificates: ends, Listens: strings.Join(append(strings.Fields(node.Listens(dbg.Listeners())), edges.Servers()...), " "),
+		Certificates: ends, Listens: strings.Join(append(strings.Fields(node.Listens(dbg.Own.All())), edges.Servers()...), " "),
 		Docs: natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument,
 			node.ControlsDocument, node.DrawsDocument),
 		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),

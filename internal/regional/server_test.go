@@ -43,12 +43,15 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 		t.Error("ready without rooms")
 	}
 	var centre atomic.Pointer[api.DataCenter]
+	var listens atomic.Pointer[[]string]
 	unsubscribe := testkit.Must(s.connect("listener").Subscribe(wire.FleetSubject, func(_ string, data []byte) {
 		var m struct {
 			DataCenters []api.DataCenter `json:"data_centers"`
+			Listens     []string         `json:"listens"`
 		}
 		if err := json.Unmarshal(data, &m); err == nil && len(m.DataCenters) == 1 {
 			centre.Store(&m.DataCenters[0])
+			listens.Store(&m.Listens)
 		}
 	}))(t)
 	t.Cleanup(unsubscribe)
@@ -63,6 +66,9 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 		return d.Build == build && d.LeaseSeconds > 0 && edge.Name == "edge-1" && edge.Build == build &&
 			edge.State == region.Alive && edge.LeaseSeconds > 0
 	})
+	if at := strings.TrimPrefix(e.URL(), "http://"); !slices.Contains(*listens.Load(), at) {
+		t.Errorf("the visitors' listener %s is not told: %q", at, *listens.Load())
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(t, "a visitor is admitted", func() bool {
 		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, e.URL()+"/", nil))(t)

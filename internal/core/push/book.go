@@ -101,6 +101,7 @@ type State struct {
 	Late       float64 `json:"late"` // the longest delay of the last minute, in seconds
 
 	Failing []string `json:"failing,omitempty"` // push services that fail, each with what is known of it
+	Listens string   `json:"listens,omitempty"` // addresses of its listeners, separated by blanks: no site
 
 	Rooms map[room.ID]int `json:"rooms"` // subscribed visitors
 }

@@ -27,7 +27,7 @@ type Dials struct {
 	places  chan struct{} // for all requests
 	reserve chan struct{} // for requests with a session
 	metrics *Metrics
-	own     atomic.Pointer[[]netip.AddrPort] // listeners of this process
+	own     func() []net.Addr // listeners of this process; nil for none
 	servers func() []string                  // of the fleet, by address or name; nil for none
 
 	waiting *clientaddr.Shares // places of waiting callers
@@ -63,16 +63,8 @@ func ForClient(ctx context.Context, client netip.Addr) context.Context {
 }
 
 // Refuse makes connections to listeners of this process fail: a site there would be a loop, or what only operators may
-// read.
-func (d *Dials) Refuse(listeners []net.Addr) {
-	var own []netip.AddrPort
-	for _, l := range listeners {
-		if a, ok := l.(*net.TCPAddr); ok {
-			own = append(own, a.AddrPort())
-		}
-	}
-	d.own.Store(&own)
-}
+// read. It is called before the first connection.
+func (d *Dials) Refuse(listeners func() []net.Addr) { d.own = listeners }
 
 // RefuseServers makes connections to servers of the fleet fail, each given as host:port. It is called before the first
 // connection.
@@ -209,30 +201,28 @@ func (d *Dials) refuseAddr(ctx context.Context, _, address string, _ syscall.Raw
 		return fmt.Errorf("origin address %s is refused: a name resolved to it; a site on this machine is written as its address or localhost",
 			ap.Addr())
 	}
-	if own := d.own.Load(); own != nil && isOwn(ap, *own) {
-		return fmt.Errorf("origin address %s is refused: it is a listener of this edge", ap)
+	if d.own != nil {
+		for _, l := range d.own() {
+			if at, ok := l.(*net.TCPAddr); ok && isOwn(ap, at.AddrPort()) {
+				return fmt.Errorf("origin address %s is refused: it is a listener of this process", ap)
+			}
+		}
 	}
 	if d.servers == nil {
 		return nil
 	}
 	for _, text := range d.servers() {
-		if s, err := netip.ParseAddrPort(text); err == nil && isOwn(ap, []netip.AddrPort{s}) {
+		if s, err := netip.ParseAddrPort(text); err == nil && isOwn(ap, s) {
 			return fmt.Errorf("origin address %s is refused: it is the NATS server of this edge", ap)
 		}
 	}
 	return nil
 }
 
-// isOwn reports whether an address is one of the listeners, which may listen at all addresses of the machine.
-func isOwn(to netip.AddrPort, own []netip.AddrPort) bool {
-	addr := room.Unwrap(to.Addr())
-	for _, l := range own {
-		at := l.Addr().Unmap()
-		if l.Port() == to.Port() && (at == addr || at.IsUnspecified() && local(addr)) {
-			return true
-		}
-	}
-	return false
+// isOwn reports whether an address is that of a listener, which may listen at all addresses of the machine.
+func isOwn(to, listener netip.AddrPort) bool {
+	addr, at := room.Unwrap(to.Addr()), listener.Addr().Unmap()
+	return listener.Port() == to.Port() && (at == addr || at.IsUnspecified() && local(addr))
 }
 
 // local reports whether an address is of this machine.

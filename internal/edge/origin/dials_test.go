@@ -78,7 +78,9 @@ func TestPrefixesShareTheWaiting(t *testing.T) {
 
 func TestDialRefusesAddressesThatAreNoSites(t *testing.T) {
 	d := &Dials{}
-	d.Refuse([]net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 81}, &net.TCPAddr{IP: net.IPv6unspecified, Port: 82}})
+	d.Refuse(func() []net.Addr {
+		return []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 81}, &net.TCPAddr{IP: net.IPv6unspecified, Port: 82}}
+	})
 	d.RefuseServers(func() []string { return []string{"127.0.0.1:84", "nats.internal:4222"} })
 	for addr, want := range map[string]struct{ literal, name bool }{
 		"169.254.169.254:80": {true, true}, "[fe80::1]:80": {true, true}, "[2001:db8::1]:443": {}, "name:80": {true, true},

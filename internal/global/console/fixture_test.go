@@ -30,6 +30,7 @@ import (
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/fakes"
+	"vestibule/internal/node"
 )
 
 // fixture is a console over an API and a store in memory.
@@ -104,7 +105,9 @@ func start(t testing.TB) *fixture {
 			f.calls[operation]++
 		},
 		History: f.past,
-		Refuses: notices.NewPoster(nil).Refuses, Listens: func() []string { return []string{"10.9.9.9:8090", "127.0.0.1:9100"} },
+		Refuses: notices.NewPoster(nil).Refuses, OwnSites: func(ctx context.Context, sites []string) map[string]string {
+			return node.OwnSites(ctx, sites, []string{"10.9.9.9:8090", "127.0.0.1:9100"}, nil)
+		},
 		Post: func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result {
 			return notices.Result{Err: errors.New("the receiver answered 503"), Status: 503}
 		},

@@ -24,6 +24,7 @@ import (
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/fakes"
+	"vestibule/internal/node"
 )
 
 // fixture is an API over a store in memory, with a token of each role.
@@ -57,7 +58,9 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 		Journal: audit.NewJournal(f.audit),
 	})
 	o := Options{
-		Refuses: notices.NewPoster(nil).Refuses, Listens: func() []string { return []string{"10.9.9.9:8090", "127.0.0.1:9100"} },
+		Refuses: notices.NewPoster(nil).Refuses, OwnSites: func(ctx context.Context, sites []string) map[string]string {
+			return node.OwnSites(ctx, sites, []string{"10.9.9.9:8090", "127.0.0.1:9100"}, nil)
+		},
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(string) []byte { return nil },
 		Fleet: func() api.Fleet {

@@ -1,7 +1,10 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 
 	"vestibule/internal/core/room"
@@ -13,17 +16,18 @@ import (
 // loopback address.
 type guardedRooms struct {
 	Rooms
-	listed  []string        // loopback origins that editors may set in spite of that
-	listens func() []string // the listeners of the fleet
+	listed   []string // loopback origins that editors may set in spite of that
+	ownSites func(context.Context, []string) map[string]string
 }
 
 // Change implements [Rooms].
 func (g guardedRooms) Change(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error) {
 	return g.Rooms.Change(ctx, func(d *roomstore.Draft) error {
-		if err := edit(d); err != nil {
+		err := edit(d)
+		if _, dry := errors.AsType[*dryRunError](err); err != nil && !dry {
 			return err
 		}
-		return g.check(ctx, d)
+		return cmp.Or(g.check(ctx, d), err)
 	})
 }
 
@@ -33,25 +37,15 @@ func (g guardedRooms) check(ctx context.Context, d *roomstore.Draft) error {
 	if err != nil {
 		return err
 	}
-	known, listed := map[string]bool{}, principal(ctx).Role == Admin
-	for _, h := range d.Base().Hosts {
-		known[h.Origin] = true
+	added, listed := d.Base().Added(next.Document()), principal(ctx).Role == Admin
+	var own map[string]string // the listener of the fleet at an origin
+	if g.ownSites != nil {
+		own = g.ownSites(ctx, slices.Collect(maps.Keys(added)))
 	}
-	for _, r := range d.Base().Rooms {
-		known[r.Origin] = true
-	}
-	var listens []string
-	if g.listens != nil {
-		listens = g.listens()
-	}
-	own := map[string]string{} // by origin
 	var f faults
 	refused := func(pointer, of, origin string) {
-		if known[origin] {
+		if !added[origin] {
 			return
-		}
-		if _, looked := own[origin]; !looked {
-			own[origin] = fleetSite(ctx, origin, listens)
 		}
 		switch at := own[origin]; {
 		case at != "":

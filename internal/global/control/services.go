@@ -29,11 +29,12 @@ type Options struct {
 	Link    LinkFunc                                                   // nil for none
 	History History                                                    // nil for none
 	Fleet   func() api.Fleet                                           // as the candidates last reported
-	Listens func() []string                                            // host:port of the listeners of the fleet; nil for none
-	Forget  ForgetFunc
-	Find    FindFunc
-	Count   func(operation string, status int) // called for each answered request; may be nil
-	Log     *slog.Logger
+	// OwnSites returns the sites that are listeners of the fleet, with these; nil for none.
+	OwnSites func(ctx context.Context, sites []string) map[string]string
+	Forget   ForgetFunc
+	Find     FindFunc
+	Count    func(operation string, status int) // called for each answered request; may be nil
+	Log      *slog.Logger
 
 	// Post posts a notice to a webhook, as a test.
 	Post func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result
@@ -72,7 +73,7 @@ func newServices(o Options) *services {
 	at := clock{time: o.Time, now: time.Now}
 	down := &outage{now: time.Now}
 	rooms := &catalog{
-		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin), o.Listens}, known: o.Page, docs: o.Shared, origin: o.Origin, outage: down,
+		store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin), o.OwnSites}, known: o.Page, docs: o.Shared, origin: o.Origin, outage: down,
 	}
 	entries := auditor{o.Audit, o.Log}
 	overrides := &controls{at, entries, rooms, o.Shared, o.Controls}

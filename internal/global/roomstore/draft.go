@@ -265,6 +265,27 @@ func (s *State) Sites() map[string]string {
 	return out
 }
 
+// Added returns the sites that doc has and s, which may be nil, has not.
+func (s *State) Added(doc room.Document) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range doc.Rooms {
+		out[r.Origin] = true
+	}
+	for _, h := range doc.Hosts {
+		out[h.Origin] = true
+	}
+	if s == nil {
+		return out
+	}
+	for _, r := range s.Rooms {
+		delete(out, r.Origin)
+	}
+	for _, h := range s.Hosts {
+		delete(out, h.Origin)
+	}
+	return out
+}
+
 // HostChanges returns the sorted names of the hosts with different sites.
 func HostChanges(before, after map[string]string) []string {
 	all := maps.Clone(before)
