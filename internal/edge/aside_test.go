@@ -230,13 +230,63 @@ func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
 			t.Errorf("another origin gets the answer of the first: %v", a.Header)
 		}
 		before, codes := st.origin.requests(), map[int]int{}
-		for i := range 3 * preflightsOfPrefix {
+		for i := range 3 * room.DefaultPreflightRate {
 			codes[v.ask(http.MethodOptions, fmt.Sprint("http://sale.example/", i), "", preflight...).StatusCode]++
 		}
 		// a minute may begin meanwhile
-		if n := st.origin.requests() - before; n > 2*preflightsOfPrefix ||
-			codes[http.StatusServiceUnavailable] < preflightsOfPrefix {
+		if n := st.origin.requests() - before; n > 2*room.DefaultPreflightRate ||
+			codes[http.StatusServiceUnavailable] < room.DefaultPreflightRate {
 			t.Errorf("the site was asked %d times by one address; answers %v", n, codes)
+		}
+	})
+}
+
+// The people inside a full room ask for their app, and somebody behind their address asks as much as it can, over new
+// connections: none of them is refused. A room with space asks its site without a bound.
+func TestPreflightsOfPeopleInsideAreNotRefused(t *testing.T) {
+	const people, each = 50, 20
+	eachFront(t, func(t *testing.T, front string) {
+		st := openWith(t, people, func(s *room.Settings) { s.PreflightRate, s.PreflightsEach = 1, each }, reads(front))
+		st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		})
+		limited := func() float64 { return metric(t, st, "vestibule_edge_requests_total", "result", "preflight_limited") }
+		ask := func(v *visitor, path string) int {
+			return v.ask(http.MethodOptions, "http://sale.example"+path, "", preflight...).StatusCode
+		}
+		first := st.door.visitor()
+		for i := range 2 * room.DefaultPreflightRate {
+			if code := ask(first, fmt.Sprint("/open/", i)); code != http.StatusNoContent {
+				t.Fatalf("the room has space: %d", code)
+			}
+		}
+		inside := make([]*visitor, people)
+		for i := range inside {
+			inside[i] = st.door.visitor()
+			eventually(t, "there is a permit for each", func() bool {
+				return inside[i].get("http://sale.example/").Header.Get("Vestibule-Decision") == ""
+			})
+		}
+		stranger := st.door.visitor()
+		stranger.Transport.(*http.Transport).DisableKeepAlives = true
+		refused := 0
+		for i := 0; refused < 20; i++ { // the allowance of the address is used up, although a minute may begin meanwhile
+			if ask(stranger, fmt.Sprint("/flood/", i)) == http.StatusServiceUnavailable {
+				refused++
+			}
+			if i > 3*(1+2*people*each) {
+				t.Fatalf("the site was asked %d times for the stranger", i)
+			}
+		}
+		if n := limited(); n != 20 {
+			t.Errorf("%v refused questions are counted", n)
+		}
+		for i, v := range inside {
+			for j := range each {
+				if code := ask(v, fmt.Sprintf("/%d/%d", i, j)); code != http.StatusNoContent {
+					t.Fatalf("question %d of %d inside: %d", j, i, code)
+				}
+			}
 		}
 	})
 }
@@ -245,6 +295,7 @@ func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
 func TestPrefixesShareTheQuestionsOfPreflights(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
+		st.change(2, func(s *room.Settings) { s.QueueAll = true })
 		over := make(chan struct{})
 		var asked, refused atomic.Int32
 		st.origin.serves(func(w http.ResponseWriter, r *http.Request) {

@@ -64,8 +64,8 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.check(w, r, o)
 		return
 	}
-	peer := clientaddr.Peer(r.RemoteAddr)
-	if !a.Authorize(r.Context(), a.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] }) {
+	peer := clientaddr.Conn(r.RemoteAddr)
+	if !a.Authorize(r.Context(), a.request(r, peer, o), o, peer.Addr(), func(name string) []string { return r.Header[name] }) {
 		panic(http.ErrAbortHandler)
 	}
 	switch o.Kind {
@@ -372,7 +372,7 @@ func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcom
 	visitors := http.Request{
 		Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body,
 	}
-	q := a.request(&visitors, netip.Addr{}, o) // without a version
+	q := a.request(&visitors, netip.AddrPort{}, o) // without a version
 	q.Client = client.Unmap().WithZone("")
 	q.Encodings = nil // the body of an answer is text
 	switch c.scheme {

@@ -35,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	dropOffers(r)
-	s.gate.Decide(r.Context(), s.request(r, clientaddr.Peer(r.RemoteAddr), o), o)
+	s.gate.Decide(r.Context(), s.request(r, clientaddr.Conn(r.RemoteAddr), o), o)
 	progress.Identify(o.Client, o.Session())
 	switch o.Kind {
 	case gate.Enters:
@@ -73,7 +73,7 @@ func progressOf(r *http.Request) front.Progress {
 }
 
 // request returns the gate's view of a request from peer.
-func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gate.Request {
+func (s *Server) request(r *http.Request, peer netip.AddrPort, o *gate.Outcome) *gate.Request {
 	q := o.Request()
 	*q = gate.Request{
 		Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header),

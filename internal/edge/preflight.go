@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -20,25 +19,23 @@ import (
 )
 
 // Preflights are answered before admission, so the site of a closed room must not feel them: the edge answers from what
-// the site said before, and asks it only so often for each address prefix.
+// the site said before, and asks it only so often for each address prefix. Rooms with space are not bounded.
 const (
-	preflightsAtOnce   = 32 // questions in progress
-	preflightTime      = 5 * time.Second
-	preflightsKept     = 4096             // answers of sites
-	preflightKeptFor   = 60 * time.Second // an answer
-	preflightsOfPrefix = 120              // questions to sites, per address prefix and minute
-	maxPreflight       = 4 << 10          // bytes of CORS headers
+	preflightsAtOnce = 32          // questions in progress to sites of rooms without space
+	preflightWait    = time.Second // for one of them
+	preflightTime    = 5 * time.Second
+	preflightsKept   = 4096             // answers of sites
+	preflightKeptFor = 60 * time.Second // an answer
+	maxPreflight     = 4 << 10          // bytes of CORS headers
 )
 
 // preflights answers preflights with the CORS headers of sites. It is safe for concurrent use.
 type preflights struct {
 	proxy  *proxy
 	log    *slog.Logger
-	asked  *clientaddr.Rate
+	asks   *gate.Asks
 	asking *clientaddr.Shares // questions in progress
 	kept   *lru.Cache[preflightKey, keptPreflight]
-
-	mu sync.Mutex // of mayAsk
 }
 
 // preflightKey is the hash of everything that a site is asked with.
@@ -50,14 +47,13 @@ type keptPreflight struct {
 	until  time.Time
 }
 
-func newPreflights(p *proxy, log *slog.Logger) (*preflights, error) {
+func newPreflights(p *proxy, asks *gate.Asks, log *slog.Logger) (*preflights, error) {
 	kept, err := lru.New[preflightKey, keptPreflight](preflightsKept)
 	if err != nil {
 		return nil, err
 	}
 	return &preflights{
-		proxy: p, log: log, asked: clientaddr.NewRate(preflightsOfPrefix), kept: kept,
-		asking: clientaddr.NewShares(preflightsAtOnce),
+		proxy: p, log: log, asks: asks, kept: kept, asking: clientaddr.NewShares(preflightsAtOnce),
 	}, nil
 }
 
@@ -69,15 +65,16 @@ func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 	had, known := p.kept.Get(key)
 	fields := had.fields
 	if !known || !now.Before(had.until) {
-		from := clientaddr.Prefix(o.Client)
-		if !p.mayAsk(now, from) {
+		if !p.asks.May(now, &o.Asks) || !o.Asks.Free && !p.take(r.Context(), clientaddr.Prefix(o.Client)) {
 			o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "2"})
-			o.Refuse("preflight_refused", "Too many preflights at the moment.", http.StatusServiceUnavailable)
+			o.Refuse("preflight_limited", "Too many preflights at the moment.", http.StatusServiceUnavailable)
 			return
 		}
 		var err error
 		func() {
-			defer p.asking.Give(from)
+			if !o.Asks.Free {
+				defer p.asking.Give(clientaddr.Prefix(o.Client))
+			}
 			fields, err = p.askSite(r, o)
 		}()
 		if err != nil {
@@ -93,16 +90,27 @@ func (p *preflights) answer(r *http.Request, o *gate.Outcome) {
 	o.Kind, o.Status, o.Header = gate.Answered, http.StatusNoContent, append(o.Header, fields...)
 }
 
-// mayAsk takes a place of asking for a question to the site, of a visitor's prefix, and reports whether there was one.
-func (p *preflights) mayAsk(now time.Time, from netip.Prefix) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	minute := now.Unix() / 60
-	if p.asked.Full(minute, from) || !p.asking.Take(from) {
-		return false
+// take takes a place for a question in progress of a visitor's prefix, and reports whether there was one in time.
+func (p *preflights) take(ctx context.Context, from netip.Prefix) bool {
+	if p.asking.Take(from) {
+		return true
 	}
-	p.asked.Add(minute, from)
-	return true
+	late := time.NewTimer(preflightWait)
+	defer late.Stop()
+	again := time.NewTicker(preflightWait / 50)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			if p.asking.Take(from) {
+				return true
+			}
+		case <-late.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // corsHeaders are the header fields of a preflight that reach the site.

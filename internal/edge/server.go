@@ -45,7 +45,7 @@ type Options struct {
 
 	Certificates *node.CertificateEnds // nil for none
 
-	Sockets *node.Sockets // passed to this process; nil for none
+	Sockets *node.Sockets   // passed to this process; nil for none
 	Own     *node.Listeners // of this process: no site; nil for those of the edge alone
 
 	Servers     func() []string // host:port of the NATS servers, which are no sites; nil for none
@@ -154,7 +154,7 @@ func New(o Options) (_ *Server, err error) {
 		headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor,
 		buffers: origin.NewBuffers(), quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
+	if s.preflights, err = newPreflights(s.proxy, s.gate.Asks, s.log); err != nil {
 		return nil, err
 	}
 	s.front = s.newFront(s.dials)

@@ -18,8 +18,8 @@ func TestSitesInUseThatAreListenersAreAnAlarm(t *testing.T) {
 		Hosts: []*roomstore.Host{{Host: room.Host{Name: "c.example", Origin: "http://localhost:9100"}}},
 	}
 	for listens, want := range map[string]string{
-		"10.0.0.7:8081": "",
-		"10.0.0.7:8080": "the site http://10.0.0.7:8080 is a listener of the fleet (10.0.0.7:8080), its visitors get no answer: give its rooms and hosts the address of their site",
+		"10.0.0.7:8081":                "",
+		"10.0.0.7:8080":                "the site http://10.0.0.7:8080 is a listener of the fleet (10.0.0.7:8080), its visitors get no answer: give its rooms and hosts the address of their site",
 		"10.0.0.7:8080 127.0.0.1:9100": "the site http://10.0.0.7:8080 is a listener of the fleet (10.0.0.7:8080), its visitors get no answer: give its rooms and hosts the address of their site; 2 sites are",
 	} {
 		got := ""

@@ -46,8 +46,8 @@ func (r *Readiness) Add(s stop.Stop) {
 // and one for profiles. The nodes of one process may share the first.
 type Debug struct {
 	Registry prometheus.Registerer
-	Links    *Links // their refusals are alarms
-	Visitors bool   // visitors connect to this node: the process is not ready before the node
+	Links    *Links     // their refusals are alarms
+	Visitors bool       // visitors connect to this node: the process is not ready before the node
 	Own      *Listeners // of the process
 
 	name     string

@@ -251,3 +251,69 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	stateOf(e).line.view = nil
 	gets(t, e.Arrive(at(0), sale, late), Admit, "the last place of all where nobody queues")
 }
+
+// TestAPageThatReloadsKeepsItsPlace: a page whose script does not run is loaded again after the time that it was told.
+// Its visitor keeps its place for half an hour, and is counted throughout.
+func TestAPageThatReloadsKeepsItsPlace(t *testing.T) {
+	now := at(0)
+	e, r := newEdge(t, now, 0, 0)
+	e.SetRooms(now, []Room{{ID: sale, Shut: QueuedAll}})
+	d := e.Arrive(now, sale, ticket.Ticket{})
+	first, loads := d.Ticket, 0
+	for begun := now; now.Sub(begun) < 30*time.Minute; loads++ {
+		gets(t, d, Queue, "load %d", loads)
+		if d.Ticket.ID != first.ID || d.Ticket.Joined != first.Joined || d.Retry <= 0 || d.Retry > time.Minute {
+			t.Fatalf("load %d: place %+v, at first %+v; again after %v", loads, d.Ticket, first, d.Retry)
+		}
+		if n := e.Ledger(now, sale).Waiting; loads > 0 && n != 1 {
+			t.Fatalf("load %d: %d are counted", loads, n)
+		}
+		now = now.Add(d.Retry)
+		r.lease(now)
+		d = e.Arrive(now, sale, d.Ticket)
+	}
+	if loads < 30 {
+		t.Errorf("%d loads in half an hour", loads)
+	}
+}
+
+// TestSpace: a room has space if a newcomer would enter.
+func TestSpace(t *testing.T) {
+	now := at(0)
+	for name, c := range map[string]struct {
+		credit uint64
+		room   Room
+		do     func(e *Engine, r *regional)
+		want   bool
+	}{
+		"permits":   {credit: 2, want: true},
+		"none here": {},
+		"some elsewhere": {do: func(_ *Engine, r *regional) {
+			r.held.View = &wire.View{Version: 1, Cutoff: estimate.Open, Free: 3}
+			r.grant(now, 0, 0)
+		}, want: true},
+		"a line": {credit: 2, do: func(_ *Engine, r *regional) {
+			r.held.View = view(5, day, day)
+			r.grant(now, 0, 0)
+		}},
+		"everybody waits": {credit: 2, room: Room{Shut: QueuedAll}},
+		"rejected":        {credit: 2, room: Room{Shut: Rejected}},
+		"the site is down": {credit: 2, do: func(e *Engine, _ *regional) {
+			e.Rooms.Pause(now, sale, true)
+		}},
+	} {
+		e, r := newEdge(t, now, c.credit, c.credit)
+		c.room.ID = sale
+		e.SetRooms(now, []Room{c.room})
+		if c.do != nil {
+			c.do(e, r)
+		}
+		if got := e.Rooms.Space(now, sale); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	e, _ := newEdge(t, now, 2, 2)
+	if e.Rooms.Space(now, sale+1) || e.Rooms.Space(now.Add(time.Hour), sale) {
+		t.Error("an unknown room, or an edge without a lease, has space")
+	}
+}

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -138,6 +139,18 @@ func (s *Rooms) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 		return stop.Stop{Reason: stop.Full}
 	}
 	return stop.Stop{}
+}
+
+// Space reports whether a newcomer could enter a room now, as far as this edge knows: nobody stops it, nobody waits, and
+// there are permits. It has no side effects.
+func (s *Rooms) Space(now fleettime.Mono, id room.ID) bool {
+	r := s.byID[id]
+	if r == nil || r.settings.gone {
+		return false
+	}
+	m, v := s.edge.clock.at(now), r.line.view
+	return r.settings.shut(m) == None && r.outage(m, s.edge.up.leased(now)) == None && cutoff(v) == estimate.Open &&
+		len(r.line.held.visits) == 0 && (r.account.permits.credit() > 0 || v != nil && v.Free > 0)
 }
 
 func (e *edge) unleased(now fleettime.Mono) stop.Stop {

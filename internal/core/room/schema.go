@@ -102,6 +102,10 @@ var Schema = []Setting{
 		fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins)),
 	choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
 		"Answers to preflights of other origins ([Other origins](#other-origins)).", PreflightsSite, PreflightsEdge),
+	preflightRate("preflights_per_minute", func(s *Settings) *int { return &s.PreflightRate },
+		"While the room has no space: preflights of an address (IPv4 /24, IPv6 /56) in a minute for which an edge asks the site."),
+	preflightRate("preflights_per_session", func(s *Settings) *int { return &s.PreflightsEach },
+		"As many more in a minute for each session seen from the address in the last ten minutes."),
 	{
 		Key: "cookie_domain", Bounds: "a domain in which all hosts of the room lie",
 		Doc:   "Domain of the ticket's cookie, so that all hosts of the room share one place ([Several hosts](#several-hosts)).",
@@ -180,6 +184,13 @@ var Schema = []Setting{
 		Doc:   "Times with other settings ([Events](#events)).",
 		Field: func(s *Settings) any { return &s.Events },
 	},
+}
+
+// preflightRate is a number of preflights in a minute.
+func preflightRate(key string, field func(*Settings) *int, doc string) Setting {
+	s := whole(key, 1, 1_000_000, field, doc)
+	s.Default = DefaultPreflightRate
+	return s
 }
 
 // truth is a boolean setting with the default false.

@@ -113,6 +113,7 @@ const (
 	DefaultIsolation       = IsolationHold
 	DefaultBinding         = BindingNone
 	DefaultPreflights      = PreflightsSite
+	DefaultPreflightRate   = 120
 	DefaultTurnstile       = "invisible"
 	DefaultTurnstileAction = "log"
 	DefaultCaching         = CachingPrivate
@@ -170,6 +171,8 @@ type Settings struct {
 	TicketBinding     string
 	CORSOrigins       string
 	Preflights        string
+	PreflightRate     int
+	PreflightsEach    int
 	CookieDomain      string
 	Caching           string
 	Identity          string

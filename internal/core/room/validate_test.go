@@ -307,7 +307,7 @@ func TestValidateAll(t *testing.T) {
 		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..", DefaultLanguage: "x", QueueMessage: "\x00",
 		Probation: time.Second, Grace: time.Second, PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x",
 		IsolationLimit: -1,
-		TicketBinding:  "x", CORSOrigins: "x", Preflights: "x", CookieDomain: "x", Caching: "x", PageSources: "x",
+		TicketBinding:  "x", CORSOrigins: "x", Preflights: "x", PreflightRate: -1, PreflightsEach: -1, CookieDomain: "x", Caching: "x", PageSources: "x",
 	}
 	var got []string
 	for _, f := range s.Validate() {
@@ -318,7 +318,7 @@ func TestValidateAll(t *testing.T) {
 		"new_users_per_minute",
 		"session_duration", "probation", "grace", "partition_policy", "lost_after", "on_isolation", "isolation_limit",
 		"origin", "queueing_status_code", "waiting_page",
-		"default_template_language", "queue_message", "ticket_binding", "cors_origins", "preflights", "cookie_domain",
+		"default_template_language", "queue_message", "ticket_binding", "cors_origins", "preflights", "preflights_per_minute", "preflights_per_session", "cookie_domain",
 		"caching", "waiting_page_sources",
 	}
 	if !slices.Equal(got, want) {

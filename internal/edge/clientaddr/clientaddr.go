@@ -50,12 +50,15 @@ func Text(a netip.Addr) string {
 }
 
 // Peer returns the address of host:port, which is invalid without one.
-func Peer(peer string) netip.Addr {
+func Peer(peer string) netip.Addr { return Conn(peer).Addr() }
+
+// Conn returns the address and port of host:port, invalid ones without.
+func Conn(peer string) netip.AddrPort {
 	ap, err := netip.ParseAddrPort(peer)
 	if err != nil {
-		return netip.Addr{}
+		return netip.AddrPort{}
 	}
-	return ap.Addr().Unmap()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
 // Client returns the visitor's address, and whether the visitor used TLS. They come from the connection (its

@@ -61,7 +61,7 @@ type conn struct {
 	secure *tls.ConnectionState // nil without TLS
 	to     *handover
 	auth   Authorizer // nil if the peer is a visitor
-	peer   netip.Addr
+	peer   netip.AddrPort
 	phase  atomic.Int32
 	forget func() // is called at the end
 	two    *h2    // nil for HTTP/1.1; set before phase says so

@@ -30,7 +30,7 @@ func (c *conn) forward(o *gate.Outcome, length int) bool {
 		opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: &c.visit, own: own,
 		tie: own != nil,
 	}
-	if c.f.opts.Proxies.Trusts(c.peer) {
+	if c.f.opts.Proxies.Trusts(c.peer.Addr()) {
 		c.trip.cannotTie = origin.ErrSharedLogin
 	}
 	defer c.endTrip()

@@ -39,7 +39,7 @@ func (c *conn) serve() {
 	} else {
 		c.from.Of(c.conn)
 	}
-	c.peer = clientaddr.Peer(peer.String())
+	c.peer = clientaddr.Conn(peer.String())
 	c.takeWork()
 	defer c.freeWork()
 	defer func() {
@@ -98,7 +98,7 @@ func (c *conn) handshake() bool {
 			c.give(t)
 			return false
 		}
-		c.peer = clientaddr.Peer(t.RemoteAddr().String())
+		c.peer = clientaddr.Conn(t.RemoteAddr().String())
 		if x := newH2(c, t); c.phase.CompareAndSwap(phaseIdle, phaseTwo) {
 			x.run()
 		} else {
@@ -126,7 +126,7 @@ func (c *conn) handle(length int) (goesOn bool) {
 	}()
 	c.fillAsk("HTTP/1.1", length > 0, c.f.opts.Proxies, c.peer, c.secure)
 	if c.auth != nil {
-		if !c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines) {
+		if !c.auth.Authorize(&c.visit, &c.ask, o, c.peer.Addr(), c.lines) {
 			c.endVisit()
 			return false
 		}
@@ -161,7 +161,7 @@ func (c *conn) handle(length int) (goesOn bool) {
 
 // fillAsk fills ask from the head of the request.
 func (w *work) fillAsk(
-	version string, body bool, proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState,
+	version string, body bool, proxies clientaddr.Proxies, peer netip.AddrPort, secure *tls.ConnectionState,
 ) {
 	w.ask = gate.Request{
 		Host: w.req.Host, Target: w.req.Target, Method: w.req.Method, Body: body, Version: version,

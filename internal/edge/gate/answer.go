@@ -313,10 +313,12 @@ func (o *Outcome) allow(r *Request, rm *roomState) {
 // reach the site, and only CORS headers come back (decision 62).
 func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.Room) {
 	ours, ask := true, !r.SiteApart
+	who := Asker{Room: in[0].ID, Client: r.Client, Conn: r.Conn, Free: true}
 	for _, m := range in {
 		rm := rooms.rooms[m.Index]
 		ours = ours && rm.readers.has(r.Origin)
 		ask = ask && rm.Preflights == room.PreflightsSite
+		who.PerMinute, who.PerSession = max(who.PerMinute, rm.PreflightRate), max(who.PerSession, rm.PreflightsEach)
 	}
 	switch {
 	case ours:
@@ -335,7 +337,12 @@ func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.
 		o.answerNothing()
 	case ask:
 		a.engine.metrics.count("preflight_site")
-		o.Kind = Preflights
+		a.engine.With(func(now fleettime.Mono, eng *admission.Engine) {
+			for _, m := range in {
+				who.Free = who.Free && eng.Rooms.Space(now, m.ID)
+			}
+		})
+		o.Kind, o.Asks = Preflights, who
 	default:
 		o.Refuse("preflight_refused", "Pages of this origin may not ask here.", statusForbidden)
 	}

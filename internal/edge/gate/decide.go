@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -165,7 +166,11 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		}
 	}
 	if say.what == nothing {
-		o.Kind = Enters
+		if o.Kind = Enters; r.Origin != "" || len(o.issued.sealed) > 0 {
+			for i := range o.inside {
+				g.Asks.Saw(time.Now(), &o.inside[i], r.Client, r.Conn)
+			}
+		}
 		return
 	}
 	o.Header = o.issued.appendTo(o.Header, false)

@@ -22,7 +22,7 @@ func TestDecisiveHeaders(t *testing.T) {
 	read := map[string]bool{}
 	for _, method := range []string{"GET", "MOVE", "SEARCH"} {
 		r := Request{Method: method}
-		r.ReadHeader(nil, netip.Addr{}, nil, func(name string) []string {
+		r.ReadHeader(nil, netip.AddrPort{}, nil, func(name string) []string {
 			read[name] = true
 			return nil
 		})

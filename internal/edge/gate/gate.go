@@ -61,6 +61,7 @@ type Gate struct {
 	rulebook *rulebook         // rules that bypass rooms
 	answers  *answers          // responses to visitors
 	own      *ownPages         // the edge's own pages
+	Asks     *Asks             // preflights
 	proofs   int               // Options.Proofs
 	toTLS    bool              // Options.ToTLS
 	hsts     map[string]string // Options.HSTS
@@ -86,7 +87,7 @@ func New(o Options) *Gate {
 	}
 	g := &Gate{
 		Engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log},
-		answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
+		answers: &answers{engine: e}, Asks: NewAsks(), proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
 	}
 	g.own = &ownPages{e, g.tickets, g.answers, o.PushServices, o.StorePush}
 	g.pool.New = func() any {

@@ -100,7 +100,7 @@ func (m *metrics) count(why string) { m.requests.WithLabelValues(why).Inc() }
 var results = []string{
 	"passed", "to_tls", "unknown_host", "uncovered_host", "loop", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
-	"preflight", "preflight_site", "preflight_refused",
+	"preflight", "preflight_site", "preflight_refused", "preflight_limited",
 	"bypassed", "client", "push", "push_confirmed", "push_ended", "push_crowded_out", "push_refused",
 }
 

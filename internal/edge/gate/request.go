@@ -54,9 +54,10 @@ type Request struct {
 	Body    bool   // there is a body, or may be
 	Version string // such as HTTP/1.1; "" if the visitor's is unknown
 
-	Client netip.Addr // the visitor's address; invalid if unknown
-	Secure bool       // the visitor used TLS
-	Unread []string   // X-Forwarded-For of a trusted proxy, if it holds no address for Client
+	Client netip.Addr     // the visitor's address; invalid if unknown
+	Conn   netip.AddrPort // the visitor's end of the connection; invalid if visitors share it, or if unknown
+	Secure bool           // the visitor used TLS
+	Unread []string       // X-Forwarded-For of a trusted proxy, if it holds no address for Client
 
 	// OwnTLS means that this edge has shown the visitor a certificate, for ServerName ("" for no name).
 	OwnTLS     bool
@@ -98,8 +99,9 @@ type Request struct {
 // ReadHeader reads what the header of a request tells, and the connection: its peer and TLS, nil without. lines returns
 // the lines of a field by its canonical name, nil for none.
 func (r *Request) ReadHeader(
-	proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState, lines func(name string) []string,
+	proxies clientaddr.Proxies, conn netip.AddrPort, secure *tls.ConnectionState, lines func(name string) []string,
 ) {
+	peer := conn.Addr()
 	r.Cookies, r.Tickets, r.Proofs = lines("Cookie"), lines(TicketHeader), lines(ProofHeader)
 	r.Accept, r.Upgrade, r.Encodings = lines("Accept"), lines("Upgrade"), lines("Accept-Encoding")
 	if r.Method == "COPY" || r.Method == "MOVE" || !registered[r.Method] {
@@ -128,6 +130,9 @@ func (r *Request) ReadHeader(
 	r.Client, r.Secure, unread = proxies.Client(peer, secure != nil, forwarded, lines("X-Forwarded-Proto"))
 	if r.Unread = nil; unread {
 		r.Unread = forwarded
+	}
+	if r.Conn = conn; proxies.Trusts(peer) {
+		r.Conn = netip.AddrPort{}
 	}
 	if r.OwnTLS = secure != nil && !proxies.Trusts(peer); r.OwnTLS {
 		r.ServerName = secure.ServerName
@@ -450,6 +455,7 @@ type Outcome struct {
 	Private bool // shared caches must not store the site's response
 
 	Stay Stay   // of the event stream
+	Asks Asker  // of a preflight for the site
 	HSTS string // Strict-Transport-Security of the answer, in place of the site's; empty for none
 
 	Epoch uint32 // of its room

@@ -28,7 +28,7 @@ type Dials struct {
 	reserve chan struct{} // for requests with a session
 	metrics *Metrics
 	own     func() []net.Addr // listeners of this process; nil for none
-	servers func() []string                  // of the fleet, by address or name; nil for none
+	servers func() []string   // of the fleet, by address or name; nil for none
 
 	waiting *clientaddr.Shares // places of waiting callers
 
