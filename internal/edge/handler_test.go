@@ -267,14 +267,43 @@ func TestEarlyHintsLeaveTheTicket(t *testing.T) {
 	}
 }
 
-func TestAnOriginThatIsDownCostsNoSlotTwice(t *testing.T) {
+// A site that takes the connection may have seen the request: the newcomer keeps the session.
+func TestAnOriginThatFailsCostsNoSlotTwice(t *testing.T) {
 	st := open(t, nil)
-	st.origin.Close()
+	st.origin.serves(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	v := st.door.visitor()
 	for range 3 {
 		a := v.get("http://sale.example/")
 		if a.StatusCode != http.StatusBadGateway || a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("got %d, Cache-Control %q", a.StatusCode, a.Header.Get("Cache-Control"))
+		}
+	}
+	st.hasAdmitted(1)
+}
+
+// A site that refuses connections costs a newcomer no session, and the room is down before the next request.
+func TestAnOriginThatRefusesCostsNoSession(t *testing.T) {
+	st := open(t, nil)
+	st.origin.Close()
+	v := st.door.visitor()
+	a := v.get("http://sale.example/")
+	if a.StatusCode != http.StatusBadGateway || a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("Refresh") != "5" {
+		t.Errorf("got %d %v", a.StatusCode, a.Header)
+	}
+	if c := cookieOf(a, ticket.CookieName("sale", false)); c != nil {
+		t.Errorf("a session that was not used: %v", c)
+	}
+	eventually(t, "the site is down", func() bool {
+		for _, o := range st.server.gate.Origins() {
+			if o.Down() {
+				return true
+			}
+		}
+		return false
+	})
+	for range 2 {
+		if a := v.get("http://sale.example/"); a.Header.Get("Vestibule-Decision") != "wait" {
+			t.Errorf("got %d %v", a.StatusCode, a.Header)
 		}
 	}
 	st.hasAdmitted(1)

@@ -134,7 +134,7 @@ func (x upstreamRequest) failed(w http.ResponseWriter, r *http.Request, err erro
 	}
 	x.outcome.Forwarded(0, 0)
 	f := x.monitor.Failed(x.outcome.Origin, r.Host, err)
-	addFields(w.Header(), x.outcome.FailureHeader(&f))
+	addFields(w.Header(), x.outcome.FailureHeader(r.Method, &f))
 	w.WriteHeader(f.Status)
 	fmt.Fprint(w, f.Text)
 }

@@ -149,6 +149,7 @@ func New(o Options) (_ *Server, err error) {
 		Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics,
 		Log: s.log,
 	}
+	s.monitor.Watch(s.dials.DialContext)
 	s.proxy = &proxy{
 		transport: transport, trip: transport, alone: transport.Alone(), proxies: s.proxies,
 		headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/push"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -63,6 +64,20 @@ func (l *leadership) storeCentreReport(now fleettime.Mono, m *wire.Report) {
 	if m.TellsEdges {
 		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now
 	}
+}
+
+// alive returns the number of edges that report to their regional, if the data centre has told it.
+func (c *centreReport) alive() (n int, told bool) {
+	if c == nil || c.at == 0 {
+		return 0, false
+	}
+	n = int(c.edgesN)
+	for i := range c.edges { // abnormal ones come first
+		if c.edges[i].State != region.Alive {
+			n--
+		}
+	}
+	return n, true
 }
 
 // show fills in the reported state of a data centre, with at most the given number of its edges.

@@ -8,7 +8,9 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
@@ -132,5 +134,61 @@ func TestACopyIsNotItsOriginal(t *testing.T) {
 	}
 	if n := len(l.alloc.Centres(now)); n != 2 || copies != 1 {
 		t.Errorf("%d data centres report, %d are called copies: %+v", n, copies, l.alloc.Centres(now))
+	}
+}
+
+// TestWhereASiteIsDown: how many edges of which data centres do not reach a site, or that none does.
+func TestWhereASiteIsDown(t *testing.T) {
+	const sale = room.ID(5)
+	s := &Server{}
+	s.Clock = node.NewClock()
+	now, term := s.Clock.Now(), wire.Term{N: 1}
+	alive := func(n int, others ...string) *centreReport {
+		c := &centreReport{edgesN: uint32(n + len(others)), at: now}
+		for _, state := range others {
+			c.edges = append(c.edges, wire.EdgeStatus{State: state})
+		}
+		return c
+	}
+	for want, c := range map[string]struct {
+		down    map[string]uint64
+		reports map[string]*centreReport
+	}{
+		"": {map[string]uint64{}, map[string]*centreReport{"dublin": alive(2), "lima": alive(1)}},
+		"the site does not answer 2 of 3 edges in dublin: they admit nobody until it does": {
+			map[string]uint64{"dublin": 2}, map[string]*centreReport{"dublin": alive(3), "lima": alive(1)},
+		},
+		"the site does not answer 3 of 3 edges in dublin: they admit nobody until it does": {
+			map[string]uint64{"dublin": 3}, map[string]*centreReport{"dublin": alive(3, region.Dead), "lima": alive(1)},
+		},
+		"the site does not answer 1 edge in lima: it admits nobody until the site does; the site does not answer 3 edges in dublin: they admit nobody until it does": {
+			map[string]uint64{"dublin": 3, "lima": 1}, map[string]*centreReport{"lima": alive(1)},
+		},
+		"the site does not answer: nobody is admitted until it does": {
+			map[string]uint64{"dublin": 3, "lima": 1}, map[string]*centreReport{"dublin": alive(3, region.Dead), "lima": alive(1)},
+		},
+	} {
+		l := &leadership{s: s, reports: c.reports, alloc: root.New(now, root.Config{
+			Term: term, Centres: []string{"dublin", "lima"}, Bootstrap: true, Params: wire.DefaultParams(),
+		})}
+		l.alloc.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 9, Rate: 9, Session: time.Minute}})
+		l.alloc.SetTime(now, fleettime.TimeOf(time.Now()))
+		for seq := range uint64(2) {
+			for _, dc := range []string{"dublin", "lima"} {
+				l.alloc.Observe(now, wire.Report{
+					From: dc, Instance: 1, Seq: seq + 1, Parts: 1, Sent: now, Seen: term, Join: seq == 0,
+					Rooms: []wire.RoomReport{{Room: sale, SiteDown: c.down[dc]}},
+				})
+			}
+			l.alloc.Grants(now)
+		}
+		var got []string
+		for _, s := range l.siteDown(sale, "sale") {
+			got = append(got, s.String())
+		}
+		slices.Sort(got)
+		if got := strings.Join(got, "; "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

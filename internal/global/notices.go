@@ -2,6 +2,7 @@ package global
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"vestibule/internal/core/draw"
@@ -68,7 +69,15 @@ func (l *leadership) look() *notices.Seen {
 func (l *leadership) fill(x *notices.Room, id room.ID, controls *room.Controls, now fleettime.Time) {
 	l.s.mu.Lock()
 	ledger := l.alloc.Ledger(id)
+	down := l.siteDown(id, x.Name)
 	l.s.mu.Unlock()
+	var where []string
+	for i := range down {
+		x.SiteDown += down[i].Edges
+		x.SiteGone = x.SiteGone || down[i].Centre == ""
+		where = append(where, down[i].String())
+	}
+	x.Site = strings.Join(where[:min(len(where), maxSiteAlarms)], "; ")
 	n := numbersOf(ledger)
 	x.Complete, x.Waiting, x.Wait, x.Overcommit = n.Complete, n.Waiting, n.Longest, ledger.Overcommit
 	if controls == nil {

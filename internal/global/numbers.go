@@ -139,9 +139,7 @@ func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
 			r.QueueingMethod != room.MethodPassthrough && !r.Suspended {
 			out = append(out, stop.Stop{Reason: stop.Full, Room: r.Name})
 		}
-		for dc, edges := range l.alloc.SitesDown(r.ID) {
-			out = append(out, stop.Stop{Reason: stop.SiteDown, Room: r.Name, Centre: dc, Edges: edges})
-		}
+		out = append(out, l.siteDown(r.ID, r.Name)...)
 	}
 	slices.SortStableFunc(out, func(a, b stop.Stop) int {
 		return cmp.Or(cmp.Compare(a.Room, b.Room), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Centre, b.Centre))
@@ -150,6 +148,32 @@ func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
 	l.stopped = map[string][]stop.Stop{}
 	for _, s := range out {
 		l.stopped[s.Room] = append(l.stopped[s.Room], s)
+	}
+	return out
+}
+
+// siteDown returns where the site of a room does not answer: everywhere, or how many edges of which data centres. The
+// caller holds the lock.
+func (l *leadership) siteDown(id room.ID, name string) (out []stop.Stop) {
+	down := l.alloc.SitesDown(id)
+	if len(down) == 0 {
+		return nil
+	}
+	whole, all := true, 0
+	for _, d := range l.alloc.Centres(l.s.Clock.Now()) {
+		edges, told := l.reports[d.Name].alive()
+		if n := down[d.Name]; n > 0 {
+			s := stop.Stop{Reason: stop.SiteDown, Room: name, Centre: d.Name, Edges: n}
+			if edges >= n {
+				s.Of = edges
+			}
+			out = append(out, s)
+			all += n
+		}
+		whole = whole && (told && down[d.Name] >= edges || !d.Reporting)
+	}
+	if whole {
+		return []stop.Stop{{Reason: stop.SiteDown, Room: name, Edges: all}}
 	}
 	return out
 }

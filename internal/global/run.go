@@ -94,11 +94,19 @@ func (s *Server) Ready() node.Readiness {
 		Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits(),
 			s.beyond()),
 	}
+	var down []string
 	for _, why := range s.stops() {
+		if why.Reason == stop.SiteDown {
+			down = append(down, "room "+why.Room+": "+why.Advice())
+		}
 		if r.Add(why); why.Reason == stop.Uninitialized {
 			r.Ready, r.Reasons = false, append(r.Reasons, why.Advice())
 		}
 	}
+	if more := len(down) - maxSiteAlarms; more > 0 {
+		down = append(down[:maxSiteAlarms], fmt.Sprintf("%d more sites do not answer: see vestibule status", more))
+	}
+	r.Alarms = append(down, r.Alarms...)
 	if m := s.fleet.Members(); m != nil {
 		for _, name := range s.Config.DataCenters {
 			if m.Find(name) < 0 {
@@ -130,3 +138,6 @@ func (s *Server) Ready() node.Readiness {
 	}
 	return r
 }
+
+// maxSiteAlarms bounds the alarms about sites: a data centre may have lost the way to thousands.
+const maxSiteAlarms = 10

@@ -66,6 +66,7 @@ type Stop struct {
 	// the edge has ended; or the data centre was removed, reports, or is the only one: nothing is left to declare
 	Ended  bool   `json:",omitempty"`
 	Edges  int    `json:",omitempty"` // number of edges at which the site does not answer
+	Of     int    `json:",omitempty"` // edges of the data centre; 0 for unknown
 	Room   string `json:",omitempty"` // the room; "" for all
 	Text   string `json:",omitempty"` // the operator's reason, or the name of an event
 	ForNow bool   `json:",omitempty"` // of QueueAll: by a control, which a change of the room does not end
@@ -174,8 +175,15 @@ func (s Stop) String() string {
 	case Full:
 		return "total_active_users is reached: a visitor enters when a session ends"
 	case SiteDown:
-		return fmt.Sprintf("the site does not answer %d edges %s: they admit nobody until it does", max(1, s.Edges),
-			s.place())
+		switch n := max(1, s.Edges); {
+		case s.Centre == "":
+			return "the site does not answer: nobody is admitted until it does"
+		case s.Of >= n && s.Of > 1:
+			return fmt.Sprintf("the site does not answer %d of %d edges %s: they admit nobody until it does", n, s.Of, s.place())
+		case n > 1:
+			return fmt.Sprintf("the site does not answer %d edges %s: they admit nobody until it does", n, s.place())
+		}
+		return "the site does not answer 1 edge " + s.place() + ": it admits nobody until the site does"
 	case Draining:
 		return nobody + ": the data centre is draining"
 	case Unlisted:

@@ -95,6 +95,13 @@ func TestAdvice(t *testing.T) {
 			Reason: SiteDown, Room: "shop",
 			Centre: "dublin", Edges: 3,
 		},
+		"the site does not answer 2 of 3 edges in dublin: they admit nobody until it does": {
+			Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 2, Of: 3,
+		},
+		"the site does not answer 1 edge in dublin: it admits nobody until the site does": {
+			Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 1, Of: 1,
+		},
+		"the site does not answer: nobody is admitted until it does": {Reason: SiteDown, Room: "shop", Edges: 5},
 	} {
 		if got := s.Advice(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -46,7 +46,7 @@ func (c *conn) forward(o *gate.Outcome, length int) bool {
 	o.Forwarded(0, 0)
 	f := c.f.opts.Monitor.Failed(o.Origin, c.req.Host, err)
 	ends := c.ends()
-	return c.writeAnswer(f.Status, o.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
+	return c.writeAnswer(f.Status, o.FailureHeader(c.req.Method, &f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
 }
 
 // forwardAnswer sends the origin's answer to the visitor; its head is in res.

@@ -359,7 +359,7 @@ func (s *stream) forward(o *gate.Outcome, client string) {
 			s.code = http2.ErrCodeHTTP11Required
 			return
 		}
-		s.reply(f.Status, o.FailureHeader(&f), []byte(f.Text))
+		s.reply(f.Status, o.FailureHeader(s.req.Method, &f), []byte(f.Text))
 	default:
 		s.answer()
 	}

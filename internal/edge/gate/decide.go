@@ -292,6 +292,9 @@ func (g *Gate) enters(o *Outcome, rm *roomState, now fleettime.Time, d *admissio
 	stay := Stay{rm.ID, d.Ticket}
 	if d.Verdict == admission.Admit {
 		g.Engine.finish(stay.Place())
+		if b.none() {
+			o.newcomer = append(o.newcomer, stay)
+		}
 	}
 	o.inside, o.traffic, o.decided = append(o.inside, stay), append(o.traffic, rm.traffic), now
 	o.Private = o.Private || rm.Caching == room.CachingPrivate

@@ -461,14 +461,15 @@ type Outcome struct {
 	Epoch uint32 // of its room
 	Guest bool   // Stay is no place: the visitor only gets the room's state
 
-	gate    *Gate
-	host    string         // as named by the visitor, in canonical form
-	via     string         // Via of the request for the site
-	hops    int            // its HopsHeader
-	inside  []Stay         // the sessions that admit the request
-	traffic []*traffic     // of their rooms
-	decided fleettime.Time // when the last of them was checked
-	issued  issued         // tickets for the response
+	gate     *Gate
+	host     string         // as named by the visitor, in canonical form
+	via      string         // Via of the request for the site
+	hops     int            // its HopsHeader
+	inside   []Stay         // the sessions that admit the request
+	newcomer []Stay         // those of them that begin with it, of visitors that had no place
+	traffic  []*traffic     // of their rooms
+	decided  fleettime.Time // when the last of them was checked
+	issued   issued         // tickets for the response
 	*tools
 }
 
@@ -505,13 +506,14 @@ func (o *Outcome) End() {
 	o.rules.forget()
 	clear(o.Header)
 	clear(o.inside)
+	clear(o.newcomer)
 	clear(o.issued.sealed)
 	clear(o.issued.gone)
 	o.issued.sealed, o.issued.gone = o.issued.sealed[:0], o.issued.gone[:0]
 	clear(o.lines)
 	o.request = Request{}
 	*o = Outcome{
-		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0],
+		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], newcomer: o.newcomer[:0], traffic: o.traffic[:0],
 		issued: o.issued, tools: o.tools,
 	}
 	o.gate.pool.Put(o)

@@ -51,9 +51,20 @@ func (o *Outcome) ForVisitor() (tickets []Field, private bool) {
 // HSTSHeader makes browsers use TLS for a host (RFC 6797). They take the first of an answer.
 const HSTSHeader = "Strict-Transport-Security"
 
-// FailureHeader returns the header of the visitor's answer in place of the site's.
-func (o *Outcome) FailureHeader(f *origin.Failure) []Field {
-	header := o.Tickets()
+// FailureHeader returns the header of the answer to a request of method in place of the site's.
+// The session of a newcomer whose connection the site refused ends: it has not been used.
+func (o *Outcome) FailureHeader(method string, f *origin.Failure) []Field {
+	var header []Field
+	if f.Refused && len(o.newcomer) > 0 && len(o.newcomer) == len(o.inside) {
+		for i := range o.newcomer {
+			o.gate.Engine.quit(&o.newcomer[i])
+		}
+	} else {
+		header = o.Tickets()
+	}
+	if f.Down && method == "GET" {
+		header = append(header, Field{Name: "Refresh", Value: f.RetryAfter})
+	}
 	if o.HSTS != "" {
 		header = append(header, Field{HSTSHeader, o.HSTS})
 	}

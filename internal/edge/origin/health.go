@@ -7,11 +7,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/edge/http1"
@@ -27,6 +31,13 @@ const (
 	// Interval and timeout of the probes of a down origin.
 	probeEvery   = time.Second
 	probeTimeout = 5 * time.Second
+
+	// A site that answered within ten minutes and is not asked for a second is connected to: operators hear of its end
+	// although nobody asks it.
+	watchedFor = 10 * time.Minute
+	quietFor   = time.Second
+	watchEvery = time.Second
+	maxWatched = 64 // sites that are connected to at once
 )
 
 // Origin is one site and its health, judged by forwarded requests. A response of any status is a sign of life:
@@ -35,6 +46,7 @@ type Origin struct {
 	URL *url.URL
 
 	failed  atomic.Int32 // failed requests in a row
+	heard   atomic.Int64 // clock reading of an answer, to a second; 0 for none
 	probing atomic.Bool
 
 	mu    sync.Mutex
@@ -89,6 +101,35 @@ func (o *Origin) unanswered(now fleettime.Mono) bool {
 	return true
 }
 
+// refused records a refused connection, and reports whether the origin is now down: of two in a row nobody listens.
+func (o *Origin) refused(now fleettime.Mono) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.failed.Add(1)
+	if n == 1 {
+		o.since = now
+	}
+	if o.down || n < 2 {
+		return false
+	}
+	o.down = true
+	return true
+}
+
+// hear records when an answer came.
+func (o *Origin) hear(now fleettime.Mono) {
+	if was := o.heard.Load(); was == 0 || now.Sub(fleettime.Mono(was)) >= quietFor/2 {
+		o.heard.Store(int64(max(now, 1)))
+	}
+}
+
+// quiet reports whether a site that is in use has not been heard for a moment.
+func (o *Origin) quiet(now fleettime.Mono) bool {
+	at := o.heard.Load()
+	since := now.Sub(fleettime.Mono(at))
+	return at != 0 && since >= quietFor && since < watchedFor
+}
+
 // Down reports whether the origin is down. A nil origin is up.
 func (o *Origin) Down() bool {
 	if o == nil || o.failed.Load() == 0 {
@@ -99,15 +140,20 @@ func (o *Origin) Down() bool {
 	return o.down
 }
 
+// DialFunc opens a connection, as [net.Dialer.DialContext].
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // Monitor records the results of requests, and probes origins that are down. It is safe for concurrent use.
 type Monitor struct {
 	Transport http.RoundTripper     // for probes
+	Dial      DialFunc              // for connections to quiet origins; nil for none
 	Origins   func() []*Origin      // all current origins
 	Now       func() fleettime.Mono // clock reading
 	Changed   func()                // called when an origin goes down or comes back, see [Origin.Down]
 	Metrics   *Metrics
 	Log       *slog.Logger
 
+	suspects    chan *Origin // that refused a connection; from Watch
 	sharedLogin atomic.Int64 // clock reading at the last ErrSharedLogin, 0 for none
 }
 
@@ -124,6 +170,9 @@ func (m *Monitor) Alarms() []string {
 
 // Answered records a response.
 func (m *Monitor) Answered(o *Origin) {
+	if m.Dial != nil {
+		o.hear(m.Now())
+	}
 	if o.answered() {
 		m.Log.Info("origin responds again: admissions resume", slog.String("origin", o.URL.Host))
 		m.Changed()
@@ -134,6 +183,8 @@ func (m *Monitor) Answered(o *Origin) {
 type Failure struct {
 	Status     int
 	RetryAfter string // in seconds; empty for none
+	Refused    bool   // nobody listens: the site has not seen the request
+	Down       bool   // the site does not answer: a page asks again by itself
 	Text       string
 }
 
@@ -141,7 +192,10 @@ type Failure struct {
 func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 	if errors.Is(err, ErrFull) { // says nothing about the origin
 		m.Metrics.full.Inc()
-		return Failure{http.StatusServiceUnavailable, "5", "Too many people are here at the moment. Please try again.\n"}
+		return Failure{
+			Status: http.StatusServiceUnavailable, RetryAfter: "5",
+			Text: "Too many people are here at the moment. Please try again.\n",
+		}
 	}
 	if errors.Is(err, http1.ErrAnswer) { // a sign of life: one broken page says nothing about the others
 		m.Metrics.unreadable.Inc()
@@ -163,8 +217,59 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 	}
 	m.Metrics.failed.Inc()
 	m.warn(o, logSilent, "origin does not answer", host, err)
-	m.unanswered(o)
-	return Failure{Status: http.StatusBadGateway, Text: "The site does not answer at the moment. Please try again.\n"}
+	f := Failure{
+		Status: http.StatusBadGateway, RetryAfter: "5", Down: true,
+		Text: "The site does not answer at the moment. Please try again.\n",
+	}
+	if f.Refused = errors.Is(err, syscall.ECONNREFUSED); f.Refused {
+		m.refused(o)
+	} else {
+		m.unanswered(o)
+	}
+	return f
+}
+
+// refused records a refused connection, and has the next one tried at once.
+func (m *Monitor) refused(o *Origin) {
+	if o.refused(m.Now()) {
+		m.fell(o)
+		return
+	}
+	select {
+	case m.suspects <- o:
+	default: // nil without Watch, or full: the next request or tick tells
+	}
+}
+
+// Watch makes Run connect to origins that are quiet or refused a connection. It is called before Run.
+func (m *Monitor) Watch(dial DialFunc) { m.Dial, m.suspects = dial, make(chan *Origin, maxWatched) }
+
+// look connects to an origin, and records a failure. It tries again at once after a refusal.
+func (m *Monitor) look(ctx context.Context, o *Origin) {
+	port := o.URL.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[o.URL.Scheme]
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	for !o.Down() {
+		c, err := m.Dial(ctx, "tcp", net.JoinHostPort(o.URL.Hostname(), port))
+		switch {
+		case err == nil:
+			if err := c.Close(); err != nil {
+				m.Log.Debug("close", slog.Any("error", err))
+			}
+			return
+		case errors.Is(err, ErrFull) || ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return // says nothing about the origin
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			m.unanswered(o)
+			return
+		}
+		if o.refused(m.Now()) {
+			m.fell(o)
+		}
+	}
 }
 
 // BrokeOff records an answer to a request to host with a fault behind its beginning: the visitor's connection is cut.
@@ -185,8 +290,48 @@ func (m *Monitor) warn(o *Origin, fault int, text, host string, err error) {
 // unanswered records a failed request.
 func (m *Monitor) unanswered(o *Origin) {
 	if o.unanswered(m.Now()) {
-		m.Log.Error("origin does not respond: admissions stop until it does", slog.String("origin", o.URL.Host))
-		m.Changed()
+		m.fell(o)
+	}
+}
+
+// fell tells that an origin is down.
+func (m *Monitor) fell(o *Origin) {
+	m.Log.Error("origin does not respond: admissions stop until it does", slog.String("origin", o.URL.Host))
+	m.Changed()
+}
+
+// watch connects to origins that are quiet, or suspected, until ctx ends.
+func (m *Monitor) watch(ctx context.Context) {
+	var looks errgroup.Group
+	looks.SetLimit(maxWatched)
+	look := func(o *Origin) {
+		if !o.Down() && o.probing.CompareAndSwap(false, true) {
+			if !looks.TryGo(func() error {
+				defer o.probing.Store(false)
+				m.look(ctx, o)
+				return nil
+			}) {
+				o.probing.Store(false)
+			}
+		}
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			_ = looks.Wait() // no error
+			return
+		case o := <-m.suspects:
+			look(o)
+		case <-tick.C:
+			now := m.Now()
+			for _, o := range m.Origins() {
+				if o.quiet(now) || o.failed.Load() > 0 {
+					look(o)
+				}
+			}
+		}
 	}
 }
 
@@ -194,6 +339,9 @@ func (m *Monitor) unanswered(o *Origin) {
 func (m *Monitor) Run(ctx context.Context) {
 	var probes sync.WaitGroup
 	defer probes.Wait()
+	if m.Dial != nil {
+		probes.Go(func() { m.watch(ctx) })
+	}
 	node.Every(ctx, probeEvery, func() {
 		for _, o := range m.Origins() {
 			if o.Down() && o.probing.CompareAndSwap(false, true) {

@@ -2,11 +2,15 @@ package origin
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +62,11 @@ func TestDownAndBack(t *testing.T) {
 		{"and a fourth", func(p *Origin) bool {
 			return !p.unanswered(0) && !p.unanswered(1) && p.unanswered(2*second) && !p.unanswered(3*second)
 		}, true},
+		{"two connections were refused", func(p *Origin) bool { return !p.refused(0) && p.refused(1) && !p.refused(2) }, true},
+		{"one was refused after a request failed", func(p *Origin) bool { return !p.unanswered(0) && p.refused(1) }, true},
+		{"one was refused before an answer, and one after it", func(p *Origin) bool {
+			return p.refused(0) || p.answered() || p.refused(1)
+		}, false},
 		{"one of them was answered", func(p *Origin) bool {
 			return p.unanswered(0) || p.unanswered(1) || p.answered() || p.unanswered(2*second)
 		}, false},
@@ -75,4 +84,46 @@ func TestDownAndBack(t *testing.T) {
 			t.Errorf("%s: down %v", c.why, p.Down())
 		}
 	}
+}
+
+// A site that was in use is connected to once it is quiet, for ten minutes.
+func TestQuiet(t *testing.T) {
+	const second = fleettime.Mono(time.Second)
+	o := New(&url.URL{Host: "a"})
+	if o.quiet(100 * second) {
+		t.Error("a site that never answered is watched")
+	}
+	o.hear(100 * second)
+	for at, want := range map[fleettime.Mono]bool{100: false, 101: true, 699: true, 700: false} {
+		if o.quiet(at*second) != want {
+			t.Errorf("quiet after %v: %v", at-100, !want)
+		}
+	}
+}
+
+// A site whose machine refuses connections is down before anybody else asks for it.
+func TestARefusedSiteIsDownAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := make(chan bool, 1)
+		o := New(&url.URL{Scheme: "http", Host: "shop.example"})
+		var to string
+		m := &Monitor{
+			Now: func() fleettime.Mono { return fleettime.Mono(time.Now().UnixNano()) }, Changed: func() { down <- o.Down() },
+			Origins: func() []*Origin { return []*Origin{o} }, Metrics: NewMetrics(prometheus.NewRegistry()),
+			Log: slog.New(slog.DiscardHandler),
+		}
+		m.Watch(func(_ context.Context, _, addr string) (net.Conn, error) {
+			to = addr
+			return nil, syscall.ECONNREFUSED
+		})
+		ctx, end := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer end()
+		go m.watch(ctx)
+		began := time.Now()
+		f := m.Failed(o, "shop", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+		if !<-down || time.Now() != began || !f.Refused || !f.Down || to != "shop.example:80" {
+			t.Errorf("down after %v: %+v, %s", time.Since(began), f, to)
+		}
+	})
 }

@@ -77,6 +77,12 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 			silent:  true, heard: time.Now().Add(-time.Minute),
 			want: []string{"These numbers are old: no global leads", "Queueing", "300"},
 		},
+		"the site is down everywhere": {
+			numbers: control.Numbers{Active: 300, Waiting: 9, Stops: []stop.Stop{
+				{Reason: stop.Full, Room: "sale"}, {Reason: stop.SiteDown, Room: "sale", Edges: 2},
+			}},
+			want: []string{"Site down The site does not answer. Nobody is let in until it does."},
+		},
 		"the site is down": {
 			numbers: control.Numbers{Active: 5, Waiting: 9, Stops: []stop.Stop{
 				{
@@ -85,7 +91,7 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 				},
 				{Reason: stop.NoGlobal, Centre: "oslo"},
 			}},
-			want: []string{"Stopped Nobody is let in where a fault stops it.", "dublin", ", since ", "oslo"},
+			want: []string{"Site down in part Some edges do not reach the site.", "dublin", ", since ", "oslo"},
 		},
 		"paused and silent": {controls: map[string]any{"pause": map[string]any{}}, silent: true, want: []string{"Paused"}},
 		"suspended": {

@@ -49,6 +49,10 @@ func stateOf(f facts) state {
 	switch {
 	case f.suspended:
 		return state{"off", "Suspended", "All visitors go straight to the site."}
+	case slices.ContainsFunc(f.stops(), func(s api.Stop) bool { return siteDown(s) && s.DataCenter == "" }):
+		return state{"trouble", "Site down", "The site does not answer. Nobody is let in until it does."}
+	case slices.ContainsFunc(f.stops(), siteDown):
+		return state{"trouble", "Site down in part", "Some edges do not reach the site. They let nobody in, the others go on."}
 	case slices.Contains(f.controls, "pause"):
 		return state{"paused", "Paused", "Nobody is let in. People inside stay."}
 	case f.queueAll:
@@ -85,6 +89,9 @@ var noFaults = []stop.Reason{
 func isFault(s api.Stop) bool {
 	return !slices.ContainsFunc(noFaults, func(r stop.Reason) bool { return r.String() == s.Reason })
 }
+
+// siteDown reports whether the site does not answer, everywhere or in a data centre.
+func siteDown(s api.Stop) bool { return s.Reason == stop.SiteDown.String() }
 
 // stops returns why nobody enters, the most important first.
 func (f *facts) stops() []api.Stop {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/draw"
@@ -121,7 +122,7 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 	own.TotalActiveUsers, own.NewUsersPerMinute = force.TotalActiveUsers, force.NewUsersPerMinute
 	own.Message, own.QueueingMethod, own.QueueAll = force.QueueMessage, force.QueueingMethod, force.QueueAll
 	stops := stopsIn(&force, in, on, fleettime.Time(now), &n, ok)
-	if out.Status == api.NotQueueing && (n.Waiting > 0 || len(stops) > 0 && stops[0].Centre == "") {
+	if out.Status == api.NotQueueing && (n.Waiting > 0 || slices.ContainsFunc(stops, func(s stop.Stop) bool { return s.Centre == "" })) {
 		out.Status = api.Queueing
 	}
 	own.Stops = make([]api.Stop, len(stops))
@@ -147,7 +148,20 @@ func stopsIn(
 	if !led {
 		return append(out, stop.Stop{Reason: stop.NoLeader, Since: fleettime.TimeOf(n.At)})
 	}
-	return append(out, n.Stops...)
+	out = append(out, n.Stops...)
+	slices.SortStableFunc(out, siteFirst)
+	return out
+}
+
+// siteFirst orders the reasons: a site that does not answer admits nobody, whatever else holds visitors up.
+func siteFirst(a, b stop.Stop) int {
+	rank := func(s stop.Stop) int {
+		if s.Reason == stop.SiteDown {
+			return 0
+		}
+		return 1
+	}
+	return rank(a) - rank(b)
 }
 
 // nextPhase returns the next change by an event, nil for none.

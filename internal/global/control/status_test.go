@@ -112,17 +112,17 @@ func TestWhyNobodyEnters(t *testing.T) {
 		{Reason: stop.AwaitsEdge, Centre: "dublin", Edge: "edge-1", Instance: 7},
 		{Reason: stop.SiteDown, Centre: "nairobi", Room: "shop", Edges: 2},
 	}
-	const fleet = "awaits_edge dublin [vestibule fleet forget edge-1 --dc dublin]; site_down nairobi []"
-	if r, why := look(); why != "paused  [vestibule resume shop]; "+fleet || r["status"] != "queueing" {
+	const site, fleet = "site_down nairobi []; ", "awaits_edge dublin [vestibule fleet forget edge-1 --dc dublin]"
+	if r, why := look(); why != site+"paused  [vestibule resume shop]; "+fleet || r["status"] != "queueing" {
 		t.Errorf("paused: %s, %+v", why, r)
 	}
 	a := stopsOf(t, f.ask(Viewer, "GET", "/vestibule/status", ""))
-	if a[0]["until"] != soon() || a[0]["since"] == nil ||
-		!strings.HasPrefix(a[0]["text"].(string), "the room is paused: till, until ") {
-		t.Errorf("%+v", a[0])
+	if a[1]["until"] != soon() || a[1]["since"] == nil ||
+		!strings.HasPrefix(a[1]["text"].(string), "the room is paused: till, until ") {
+		t.Errorf("%+v", a[1])
 	}
 	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":null}`)
-	if r, why := look(); why != fleet || r["status"] != "not_queueing" { // visitors enter in other data centres
+	if r, why := look(); why != site+fleet || r["status"] != "not_queueing" { // visitors enter in other data centres
 		t.Errorf("resumed: %s, %+v", why, r)
 	}
 	f.ask(Editor, "PATCH", "{z}/"+id, `{"suspended":true}`)

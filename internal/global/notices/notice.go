@@ -28,6 +28,8 @@ const (
 	EventDrawn      Kind = "event.drawn"
 	EventStarted    Kind = "event.started"
 	EventEnded      Kind = "event.ended"
+	SiteDown        Kind = "site.down"
+	SiteUp          Kind = "site.up"
 	OriginSlow      Kind = "origin.slow"
 	OriginRecovered Kind = "origin.recovered"
 	AlarmRaised     Kind = "alarm.raised"
@@ -38,7 +40,7 @@ const (
 // Kinds are the kinds that a webhook may be limited to.
 var Kinds = []Kind{
 	RoomQueueing, RoomClear, RoomCalled, RoomPaused, RoomResumed, LimitChanged, Overcommit, OvercommitEnded, ReleaseDone,
-	EventPrequeue, EventDrawn, EventStarted, EventEnded, OriginSlow, OriginRecovered, AlarmRaised, AlarmEnded,
+	EventPrequeue, EventDrawn, EventStarted, EventEnded, SiteDown, SiteUp, OriginSlow, OriginRecovered, AlarmRaised, AlarmEnded,
 }
 
 // Notice is a message to operators, sent once.
@@ -55,6 +57,7 @@ type Data struct {
 	RoomID   string `json:"room_id,omitempty"`
 	RoomName string `json:"room_name,omitempty"`
 
+	Edges       int     `json:"edges,omitempty"` // at which the site does not answer
 	Waiting     int     `json:"waiting,omitempty"`
 	WaitSeconds float64 `json:"wait_seconds,omitempty"` // of a visitor that joins now
 

@@ -25,6 +25,10 @@ type Room struct {
 	Overcommit int64
 	Origin     Origin
 
+	SiteDown int    // edges at which the site does not answer
+	SiteGone bool   // they are all of the fleet
+	Site     string // which edges, in words
+
 	// Places up to which a room with web_push has called its visitors, and will within about five minutes; 0 for none.
 	Called, Soon fleettime.Time
 
@@ -60,6 +64,7 @@ const (
 	calledEvery                   = time.Minute
 	limitsAfter                   = 5 * time.Second // near an event's start, the smaller limits hold for a moment
 	overcommitAfter, coveredAfter = 5 * time.Second, time.Minute
+	downAfter, upAfter            = 500 * time.Millisecond, 2 * time.Second
 	slowAfter, recoveredAfter     = 30 * time.Second, 2 * time.Minute
 	alarmAfter, alarmOverAfter    = 10 * time.Second, time.Minute
 )
@@ -92,6 +97,8 @@ type roomWatch struct {
 	Queueing   level                  `json:"q,omitzero"`
 	Overcommit level                  `json:"o,omitzero"`
 	Slow       level                  `json:"s,omitzero"`
+	Down       level                  `json:"u,omitzero"`  // the site, for some edges
+	Gone       level                  `json:"g,omitzero"`  // the site, for all
 	Called     fleettime.Time         `json:"c,omitempty"` // place up to which visitors were called
 	Pause      fleettime.Time         `json:"p,omitempty"` // beginning of the pause of the last notice, 0 for none
 	Release    uint64                 `json:"r,omitempty"` // newest release seen, 0 for none
@@ -186,7 +193,17 @@ func (r *Room) about(format string, args ...any) Data {
 }
 
 func (w *Watch) levels(now fleettime.Time, r *Room, rw *roomWatch) {
-	began, ended := rw.Queueing.step(now, r.Waiting > 0, r.Waiting == 0 && r.Complete, queueingAfter, clearAfter)
+	gone, _ := rw.Gone.step(now, r.SiteGone, !r.SiteGone && r.Complete, downAfter, upAfter)
+	began, ended := rw.Down.step(now, r.SiteDown > 0, r.SiteDown == 0 && r.Complete, downAfter, upAfter)
+	if at := max(gone, began); at != 0 { // all edges may lose it one after the other
+		d := r.about("%s.", r.Site)
+		d.Edges = r.SiteDown
+		w.tell(SiteDown, r.ID, causeAt(at), at, d)
+	}
+	if ended != 0 {
+		w.tell(SiteUp, r.ID, causeAt(ended), now, r.about("the site answers again: visitors are admitted."))
+	}
+	began, ended = rw.Queueing.step(now, r.Waiting > 0, r.Waiting == 0 && r.Complete, queueingAfter, clearAfter)
 	if began != 0 {
 		d := r.about("visitors wait, %d now.", r.Waiting)
 		d.Waiting, d.WaitSeconds = r.Waiting, max(0, r.Wait)

@@ -58,6 +58,27 @@ func TestWhatIsSent(t *testing.T) {
 		want []string
 	}{
 		{"nothing", func(int, *Room, *Seen) {}, nil},
+		{"a site that does not answer", func(s int, r *Room, _ *Seen) {
+			if within(s, 5, 100) {
+				r.SiteDown = 2
+			}
+			r.Complete = !within(s, 100, 110) // a data centre that is not heard says nothing
+		}, []string{"6 site.down", "112 site.up"}},
+		{"a site that answers fewer and fewer edges", func(s int, r *Room, _ *Seen) {
+			if within(s, 5, 100) {
+				r.SiteDown, r.SiteGone = 2, s >= 50
+			}
+		}, []string{"6 site.down", "51 site.down", "102 site.up"}},
+		{"a site that no edge reaches", func(s int, r *Room, _ *Seen) {
+			if within(s, 5, 100) {
+				r.SiteDown, r.SiteGone = 2, true
+			}
+		}, []string{"6 site.down", "102 site.up"}},
+		{"a site that restarts within a second", func(s int, r *Room, _ *Seen) {
+			if s == 5 {
+				r.SiteDown = 1
+			}
+		}, nil},
 		{"a line that lasts", func(s int, r *Room, _ *Seen) {
 			if within(s, 5, 100) {
 				r.Waiting = 3
