@@ -46,12 +46,12 @@ func (p *ownPages) script(r *Request, o *Outcome, _ *snapshot, _ string) {
 		return
 	}
 	p.engine.metrics.count("client")
-	caching := scriptCaching
+	caching, vary := scriptCaching, "Accept-Encoding"
 	if !exact {
-		caching = "no-store, no-transform"
+		caching, vary = "no-store, no-transform", "*" // also in the way of a service worker's cache
 	}
 	o.says(statusOK, "text/javascript; charset=utf-8", caching)
-	o.set("Vary", "Accept-Encoding")
+	o.set("Vary", vary)
 	if page.TakesGzip(r.Encodings) {
 		o.set("Content-Encoding", "gzip")
 		o.Body = append(o.Body[:0], s.Gzip()...)
