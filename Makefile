@@ -187,8 +187,8 @@ e2e: packages $(RUNTESTS) ## hundreds of visitors (curl) against the built binar
 	$(call TEST,1) -count=1 -parallel 4 -timeout 10m -skip 'TestClientsThroughFronts|TestEdgesFailBehindFronts|TestRestartOfAllBehindHAProxy|TestFirstPage' ./internal/lab/e2e
 
 .PHONY: times
-times: packages ## measure what make test does not judge: the seconds of a start, of a restart and of loads at the head of the line (three minutes)
-	$(GO) test -count=1 -v -parallel 1 -timeout 10m -run '^(TestTheHeadOfTheLine|TestStopOfEverything|TestEndToEnd)$$' ./internal/lab/e2e
+times: packages ## measure what make test does not judge: the seconds of a start, a restart, loads at the head of the line, a dead site, an API under attack (four minutes)
+	$(GO) test -count=1 -v -parallel 1 -timeout 10m -run '^(TestTheHeadOfTheLine|TestStopOfEverything|TestEndToEnd|TestHostileBodiesBesideASale|TestADeadSiteIsTold)$$' ./internal/lab/e2e
 
 .PHONY: first-page
 first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser
