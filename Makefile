@@ -172,6 +172,7 @@ test-processes: packages $(RUNTESTS)
 	$(MAKE) --no-print-directory e2e
 	$(call TEST,1) -p 2 -parallel 4 -timeout 15m $(PLAIN)
 	cd internal/global/control/contract && $(call TEST,2) -timeout 15m ./...
+	cd deploy/compose && $(call TEST,3) -timeout 15m ./...
 
 .PHONY: race
 race: packages $(RUNTESTS) ## test the tree in one process with the race detector
@@ -255,6 +256,7 @@ lint: $(TOOLS)/golangci-lint ## check style, package dependencies, and that the 
 	$(TOOLS)/golangci-lint run ./...
 	$(GO) mod tidy -diff
 	cd internal/global/control/contract && $(GO) mod tidy -diff
+	cd deploy/compose && $(GO) mod tidy -diff
 
 # Until Go 1.27 a fuzzer without findings may fail with a bare "context deadline exceeded" at
 # its end (go.dev/issue/75804). Only that is ignored, with a message; a named input, a panic or
