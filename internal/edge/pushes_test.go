@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 // slowStore stores changes, each after a moment.
@@ -160,5 +161,17 @@ func TestTheNewestChangeIsStoredLast(t *testing.T) {
 		if s.last[7] != "b" || len(s.order) > 2 || slices.Contains(s.order, 8) {
 			t.Errorf("after %v: %v, the last is %q", wait, s.order, s.last[7])
 		}
+	}
+}
+
+// What an edge cannot store as it stops is counted as lost: its visitor gets no notification.
+func TestAChangeThatIsNotStoredAtTheEndIsCounted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := &slowStore{down: true}
+	p := newPushes(s.store, slog.New(slog.DiscardHandler), reg)
+	p.add(room.ID(1), 7, network(1), []byte("a"))
+	p.finish(t.Context())
+	if n := testkit.Metric(t, reg, "vestibule_edge_push_changes_total", "result", "lost"); n != 1 {
+		t.Errorf("%v changes are counted as lost, want 1", n)
 	}
 }

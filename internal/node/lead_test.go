@@ -178,3 +178,53 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		}
 	})
 }
+
+// lockedLedger is a ledger that is read concurrently: whoever changes it holds the lock.
+type lockedLedger struct {
+	fakeLedger
+	lock     sync.Mutex
+	unlocked []string // calls without it
+}
+
+func (l *lockedLedger) check(call string) {
+	if l.lock.TryLock() {
+		l.unlocked = append(l.unlocked, call)
+		l.lock.Unlock()
+	}
+}
+
+func (l *lockedLedger) SetLease(until fleettime.Mono) {
+	l.check("SetLease")
+	l.fakeLedger.SetLease(until)
+}
+
+func (l *lockedLedger) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
+	l.check("SetRooms")
+	l.fakeLedger.SetRooms(now, rooms)
+}
+
+func TestALedgerIsChangedUnderItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &won{terms: 1, extends: make(chan fleettime.Mono, 1)}
+		candidate, f := w.candidate(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		l := &lockedLedger{}
+		done := make(chan error, 1)
+		go func() {
+			done <- candidate.Run(ctx, f, func(ctx context.Context, term *Term) error {
+				return term.Drive(ctx, l, &l.lock, func() (time.Duration, error) { return time.Hour, nil })
+			})
+		}()
+		w.extends <- 9
+		candidate.Changed()
+		synctest.Wait()
+		if l.until != 9 || l.rooms == 0 || len(l.unlocked) > 0 {
+			t.Errorf("lease until %d, rooms set %d times; without the lock: %v", l.until, l.rooms, l.unlocked)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -278,5 +281,27 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 		Allocation: wire.Allocation{Granted: 2, Returned: 2},
 	}) {
 		t.Errorf("an open room keeps passes: %+v", rep.Passes)
+	}
+}
+
+// Whoever reads /status of an edge finds the numbers of a room by these names.
+func TestTheNamesInTheStatusOfARoom(t *testing.T) {
+	data, err := json.Marshal(Ledger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"partial", "paused", "people_waiting", "permits_granted", "permits_returned", "permits_spent", "permits_to_keep",
+		"rate_permits_granted", "rate_permits_idle", "rate_permits_returned", "rate_permits_to_keep", "renewals",
+		"renewals_allowed", "requests_held", "sessions", "sessions_copied", "sessions_of_other_edges",
+		"ticket_life_seconds", "tickets_until_next_snapshot", "view", "visitors_admitted",
+		"visitors_let_in_without_permit",
+	}
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
 	}
 }

@@ -306,3 +306,20 @@ func TestTotalsThatBeginAnew(t *testing.T) {
 		t.Errorf("%v admitted, %v in the rows, want %d", total, rows, want)
 	}
 }
+
+// A step has one point: the newest totals of it, and its highest number of people.
+func TestAStepHasOnePoint(t *testing.T) {
+	var points []Point
+	for i, waiting := range []int64{5, 3, 2, 9, 1} {
+		p := Point{At: 101 + int64(i), Values: make([]int64, NumFields)}
+		p.Values[Waiting], p.Values[Joined] = waiting, int64(i+1)
+		points = append(points, p)
+	}
+	var got [][3]int64
+	for _, p := range Rollup(points, 2) {
+		got = append(got, [3]int64{p.At, p.Values[Waiting], p.Values[Joined]})
+	}
+	if diff := cmp.Diff([][3]int64{{102, 5, 2}, {104, 9, 4}, {106, 1, 5}}, got); diff != "" {
+		t.Error(diff)
+	}
+}

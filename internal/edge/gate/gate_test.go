@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"net/url"
 	"runtime"
 	rt "runtime/metrics"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/origin"
 	"vestibule/internal/edge/sse"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
@@ -323,4 +325,17 @@ func lockWait() time.Duration {
 	s := []rt.Sample{{Name: "/sync/mutex/wait/total:seconds"}}
 	rt.Read(s)
 	return time.Duration(s[0].Value.Float64() * float64(time.Second))
+}
+
+// Visitors can claim a loop: the log has one line of many in a minute.
+func TestLoopsAreLoggedOnceAMinute(t *testing.T) {
+	var log testkit.Log
+	g := newGate(t)
+	g.log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 3 {
+		g.noteLoop("shop.example", &origin.Origin{URL: &url.URL{Host: "10.0.0.1"}})
+	}
+	if n := strings.Count(log.String(), "leads back to an edge"); n != 1 || !log.Has("shop.example") {
+		t.Errorf("%d lines: %s", n, log.String())
+	}
 }
