@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -415,5 +416,22 @@ func TestHostileTextIsEscaped(t *testing.T) {
 		a := f.get(path)
 		lacks(t, a, "<script>alert", "<b onclick")
 		wellFormed(t, a.body)
+	}
+}
+
+// The page of an error of the console names the log.
+func TestTheLogHasTheReasonOfAPageThatFailed(t *testing.T) {
+	f, log := start(t), &testkit.Log{}
+	f.Console.Log = slog.New(slog.NewTextHandler(log, nil))
+	f.Break("fleet")
+	f.get("/console/nothing").is(t, http.StatusNotFound)
+	if got := log.String(); got != "" {
+		t.Errorf("a page that does not exist is logged: %s", got)
+	}
+	a := f.get("/console/fleet")
+	a.is(t, http.StatusInternalServerError)
+	contains(t, a, "The log of this global has the reason")
+	if !log.Has("a page failed") || !log.Has("/console/fleet") {
+		t.Errorf("log: %q", log.String())
 	}
 }

@@ -1,6 +1,9 @@
 package console
 
-import "strings"
+import (
+	"html/template"
+	"strings"
+)
 
 // NewForm returns the name of a form that is shown now.
 var NewForm = newForm
@@ -13,4 +16,9 @@ func Changing() (out []string) {
 		}
 	}
 	return out
+}
+
+// Break makes a screen fail.
+func (c *Console) Break(screen string) {
+	c.screens[screen] = template.Must(template.New("layout").Parse("{{.None}}"))
 }
