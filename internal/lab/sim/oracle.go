@@ -265,6 +265,9 @@ func (j *oracle) follow(t *held, n *edgeNode) {
 	if !was && t.uncountable() {
 		j.moved++
 		j.centres[t.home].moved++
+		if t.fresh {
+			j.centres[t.home].fresh--
+		}
 	}
 }
 
