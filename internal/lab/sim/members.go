@@ -171,6 +171,9 @@ func (ms *membership) readmit(f *fault) {
 	if cut {
 		begin, end := at()/4, span/4+at()
 		ms.in(begin, func() {
+			if ms.calm {
+				return
+			}
 			long := fault{number: f.number, last: end, up: true, down: true}
 			ms.tracef("#%d %s is cut off for %v", f.number, r.name, end)
 			ms.cut(&long, &r.cutUp, &r.cutDown)
