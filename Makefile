@@ -77,6 +77,11 @@ image: image-files ## write the container image to bin/vestibule-image.tar, and 
 release: $(TOOLS)/nfpm $(TOOLS)/cyclonedx-gomod ## write archives, packages, the image and their sums of VERSION (v0.2.0) into dist/; KEY=FILE signs them
 	@PATH="$(TOOLS):$$PATH" KEY='$(KEY)' deploy/release/build.sh '$(VERSION)'
 
+.PHONY: try-package
+try-package: ## install, upgrade, remove and purge the newest package of dist/ in a root of Debian's base packages, as root (a few minutes)
+	@$(MAKE) --no-print-directory debian-packages PACKAGES=debootstrap
+	deploy/release/try.sh "$$(ls -t dist/*_$$(dpkg --print-architecture).deb | head -1)"
+
 .PHONY: run
 run: ## the whole tree in one process, with a demo site behind it
 	$(BUILD) ./cmd/vestibule
