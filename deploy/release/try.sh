@@ -21,7 +21,7 @@ cat >"$root/tmp/steps" <<'STEPS'
 set -eu
 say() { echo "== $*"; }
 lacks() { if [ -e "$1" ]; then echo "try: $1 is there" >&2; exit 1; fi; }
-as() { setpriv --reuid vestibule --regid vestibule --clear-groups "$@"; }
+as() { exec setpriv --reuid vestibule --regid vestibule --clear-groups "$@"; } # in the background, so that $! is the program
 file=/etc/vestibule/serve.yaml
 
 say 'install: dpkg -i, two lines, the command of the unit'
