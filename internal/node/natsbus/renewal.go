@@ -98,7 +98,7 @@ func (r *renewal) run(ctx, scope context.Context, done <-chan struct{}) error {
 	}()
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
-	r.pace.took(r.now().Sub(r.taken.sent))
+	r.pace.took(r.now().Sub(r.sent))
 	r.send(writes) // winning the lease may have used up most of it
 	for {
 		again := r.conn.link.next()
@@ -142,7 +142,7 @@ func (r *renewal) open() (n int) {
 func (r *renewal) waits() bool {
 	now := r.now()
 	return slices.ContainsFunc(r.tried, func(w write) bool {
-		return w.open && w.after == r.taken.rev && now.Sub(w.sent) < max(beatEvery*3/4, 2*r.pace.slowest)
+		return w.open && w.after == r.rev && now.Sub(w.sent) < max(beatEvery*3/4, 2*r.pace.slowest)
 	})
 }
 
@@ -160,13 +160,13 @@ func (r *renewal) send(ctx context.Context) {
 	// A lease is never shortened: the end that the leader was told stays true.
 	length := max(r.pace.length(), min(LongestLease, fleettime.Stretch(left)+time.Millisecond))
 	r.value.Length = uint64(length / time.Millisecond)
-	v, w := r.value, write{beat: r.value.Beat, length: r.value.length(), after: r.taken.rev, sent: now, open: true}
+	v, w := r.value, write{beat: r.value.Beat, length: r.value.length(), after: r.rev, sent: now, open: true}
 	if len(r.tried) == maxTried { // the oldest is answered: few are not
 		r.tried = r.tried[1:]
 	}
 	r.tried = append(r.tried, w)
 	go func() {
-		w.rev, w.err = r.Lease.write(ctx, r.kv, v, w.after, left)
+		w.rev, w.err = r.write(ctx, r.kv, v, w.after, left)
 		r.answers <- w
 	}()
 }
@@ -179,7 +179,7 @@ func (r *renewal) settle(ctx context.Context, w write) error {
 		}
 	}
 	switch {
-	case w.after != r.taken.rev: // another write was first
+	case w.after != r.rev: // another write was first
 	case w.err == nil:
 		r.pace.took(r.now().Sub(w.sent))
 		r.extend(w, w.rev)
@@ -193,7 +193,7 @@ func (r *renewal) settle(ctx context.Context, w write) error {
 
 // extend extends the lease by a write that succeeded.
 func (r *renewal) extend(w write, rev uint64) {
-	r.taken.rev = rev
+	r.rev = rev
 	r.tried = slices.DeleteFunc(r.tried, func(t write) bool { return !t.open && t.beat <= w.beat })
 	until := w.sent.Add(fleettime.Shrink(w.length))
 	if until <= r.until {
@@ -249,11 +249,11 @@ func (r *renewal) release() {
 	ctx := context.Background()
 	v, limit := r.value, max(beatEvery, 2*r.pace.slowest)
 	v.Leader = ""
-	_, err := r.Lease.write(ctx, r.kv, v, r.taken.rev, limit)
+	_, err := r.write(ctx, r.kv, v, r.rev, limit)
 	if errors.Is(err, jetstream.ErrKeyExists) { // a write was under way
 		var rev uint64
 		if _, rev, err = r.holder(ctx, limit); err == nil {
-			_, err = r.Lease.write(ctx, r.kv, v, rev, limit)
+			_, err = r.write(ctx, r.kv, v, rev, limit)
 		}
 	}
 	if err != nil {
