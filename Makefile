@@ -141,11 +141,12 @@ quick: ## test the cores and the gate, or AREA=edge|global|core|page|node|lab, i
 	@test -z '$(AREA)' || test -n '$(filter edge global core page node lab,$(AREA))' || { echo 'AREA is edge, global, core, page, node or lab'; exit 1; }
 	$(GO) test -ldflags='-s -w' $(QUICK_$(AREA))
 
-# Lanes run beside each other, since most tests wait: the sooner a late answer shows in a lane, the higher its priority.
-LANES := test-processes test-browser test-shells test-cores
+# Two lanes run beside each other, since most tests wait. Those that late answers spoil come first, beside those that
+# only compute.
+LANES := e2e test-cores test-browser test-shells test-programs test-pages
 .PHONY: test
 test: packages $(RUNTESTS) ## run every test, with the race detector where useful, and the end-to-end run
-	@rm -rf $(TOOLS)/times; mkdir -p $(TOOLS)/times; status=0; $(MAKE) --no-print-directory -k -j 3 $(LANES) || status=$$?; \
+	@rm -rf $(TOOLS)/times; mkdir -p $(TOOLS)/times; status=0; $(MAKE) --no-print-directory -k -j 2 $(LANES) || status=$$?; \
 	echo '== THE SLOWEST TESTS'; $(RUNTESTS) -slowest 10 $(TOOLS)/times/*; exit $$status
 
 .PHONY: $(RUNTESTS)
@@ -168,13 +169,15 @@ test-shells: $(RUNTESTS)
 # More than two tabs at a time starve the leases.
 .PHONY: test-browser
 test-browser: packages $(RUNTESTS)
-	nice -n 3 $(call TEST,1) -parallel 6 -timeout 15m -skip 'Browser|TestADataCentreIsAddedAndDrainedUnderLoad' ./internal/allinone
+	nice -n 3 $(call TEST,1) -parallel 6 -timeout 15m -skip 'Browser|TestADataCentreIsAddedAndDrainedUnderLoad|TestHistoryAgainstTheSitesLog' ./internal/allinone
 	nice -n 3 $(call TEST,2) -parallel 2 -timeout 15m -run Browser ./internal/allinone
-	nice -n 3 $(call TEST,3) -p 1 -parallel 4 -timeout 15m $(PAGES)
 
-.PHONY: test-processes
-test-processes: packages $(RUNTESTS)
-	$(MAKE) --no-print-directory e2e
+.PHONY: test-pages
+test-pages: packages $(RUNTESTS)
+	nice -n 3 $(call TEST,1) -p 1 -parallel 4 -timeout 15m $(PAGES)
+
+.PHONY: test-programs
+test-programs: packages $(RUNTESTS)
 	$(call TEST,1) -p 2 -parallel 4 -timeout 15m $(PLAIN)
 	cd internal/global/control/contract && $(call TEST,2) -timeout 15m ./...
 	cd deploy/compose && $(call TEST,3) -timeout 15m ./...

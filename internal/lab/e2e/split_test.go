@@ -26,7 +26,7 @@ func TestSplit(t *testing.T) {
 	args := []string{
 		"serve", "--origin", site.URL, "--host", "shop.example", "--listen", addr, "--control", "127.0.0.1:0", "--metrics",
 		"127.0.0.1:0",
-		"--data-dir", data, "--total-active-users", "1", "--new-users-per-minute", "1000", "--session-duration", "20s",
+		"--data-dir", data, "--total-active-users", "1", "--new-users-per-minute", "1000", "--session-duration", "40s",
 	}
 	one := start(t, filepath.Join(bin, "vestibule"), args...)
 	for _, file := range []string{
