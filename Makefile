@@ -141,12 +141,13 @@ quick: ## test the cores and the gate, or AREA=edge|global|core|page|node|lab, i
 	@test -z '$(AREA)' || test -n '$(filter edge global core page node lab,$(AREA))' || { echo 'AREA is edge, global, core, page, node or lab'; exit 1; }
 	$(GO) test -ldflags='-s -w' $(QUICK_$(AREA))
 
-# Two lanes run beside each other, since most tests wait. Those that late answers spoil come first, beside those that
-# only compute.
-LANES := e2e test-cores test-browser test-shells test-programs test-pages
+# The end-to-end run comes first and alone: its short sessions end where a renewal is late. Then two lanes run beside each
+# other, since most tests wait: those that late answers spoil first, beside those that only compute.
+LANES := test-browser test-cores test-shells test-programs test-pages
 .PHONY: test
 test: packages $(RUNTESTS) ## run every test, with the race detector where useful, and the end-to-end run
-	@rm -rf $(TOOLS)/times; mkdir -p $(TOOLS)/times; status=0; $(MAKE) --no-print-directory -k -j 2 $(LANES) || status=$$?; \
+	@rm -rf $(TOOLS)/times; mkdir -p $(TOOLS)/times; status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
+	$(MAKE) --no-print-directory -k -j 2 $(LANES) || status=$$?; \
 	echo '== THE SLOWEST TESTS'; $(RUNTESTS) -slowest 10 $(TOOLS)/times/*; exit $$status
 
 .PHONY: $(RUNTESTS)
@@ -162,7 +163,7 @@ test-cores: $(RUNTESTS)
 # A sweep over ten thousand rooms is not for the race detector.
 .PHONY: test-shells
 test-shells: $(RUNTESTS)
-	nice -n 5 $(call TEST,1) -race -p 3 -parallel 4 -timeout 15m -skip TenThousandRooms vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
+	nice -n 5 $(call TEST,1) -race -p 2 -parallel 4 -timeout 15m -skip TenThousandRooms vestibule/internal/edge $$($(GO) list ./... | grep -v -x -e vestibule/internal/edge $(APART:%=-e %) $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
 	nice -n 5 $(call TEST,2) -race -p 2 -timeout 15m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,control console history notices)
 	nice -n 5 $(call TEST,3) -timeout 15m -run TenThousandRooms ./internal/global/roomstore
 
