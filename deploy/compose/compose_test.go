@@ -1,46 +1,43 @@
 package compose
 
 import (
-	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
-)
 
-const patience = 2 * time.Minute
+	"vestibule/internal/lab/process"
+	"vestibule/internal/lab/testkit"
+)
 
 // TestComposeFile: the library of compose files accepts compose.yaml, and its commands, as processes at free ports, serve
 // a visitor and pass the health check.
 func TestComposeFile(t *testing.T) {
-	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithWorkingDirectory("."))
-	must(t, err)
-	project, err := options.LoadProject(t.Context())
-	must(t, err)
-	room, site := service(t, project, "vestibule"), service(t, project, "site")
+	options := testkit.Must(cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithWorkingDirectory(".")))(t)
+	project := testkit.Must(options.LoadProject(t.Context()))(t)
+	room, site := testkit.Must(project.GetService("vestibule"))(t), testkit.Must(project.GetService("site"))(t)
 
 	program := filepath.Join(t.TempDir(), "vestibule")
 	build := exec.Command("go", "build", "-o", program, "./cmd/vestibule")
-	build.Dir = "../.."
+	build.Dir = "../.." // the module with the program
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 
-	at := strings.NewReplacer("127.0.0.1:3000", free(t), ":8080", free(t), "127.0.0.1:9100", free(t))
+	at := strings.NewReplacer("127.0.0.1:3000", testkit.FreeAddr(t), ":8080", testkit.FreeAddr(t), "127.0.0.1:9100",
+		testkit.FreeAddr(t))
 	file := filepath.Join(t.TempDir(), "serve.yaml")
-	text, err := os.ReadFile("serve.yaml")
-	must(t, err)
-	must(t, os.WriteFile(file, []byte(at.Replace(string(text))), 0o600))
-	if !mounts(room, "/etc/vestibule/serve.yaml", "serve.yaml") || !mounts(room, "/data", "data") {
+	text := testkit.Must(os.ReadFile("serve.yaml"))(t)
+	testkit.NoError(t, os.WriteFile(file, []byte(at.Replace(string(text))), 0o600))
+	if !mounts(&room, "/etc/vestibule/serve.yaml", "serve.yaml") || !mounts(&room, "/data", "data") {
 		t.Errorf("the volumes of vestibule: %+v", room.Volumes)
 	}
 
@@ -51,7 +48,7 @@ func TestComposeFile(t *testing.T) {
 		}
 	}
 	start(t, program, at, []string{
-		"VESTIBULE_METRICS=" + at.Replace("127.0.0.1:9100"), "VESTIBULE_CONTROL=" + free(t),
+		"VESTIBULE_METRICS=" + at.Replace("127.0.0.1:9100"), "VESTIBULE_CONTROL=" + testkit.FreeAddr(t),
 		"VESTIBULE_DATA_DIR=" + t.TempDir(),
 	}, room.Command...)
 
@@ -59,12 +56,12 @@ func TestComposeFile(t *testing.T) {
 	if len(check) != 4 || check[0] != "CMD" || check[1] != "/vestibule" {
 		t.Fatalf("the health check: %q", check)
 	}
-	until(t, "the health check passes", func(ctx context.Context) bool {
-		return exec.CommandContext(ctx, program, check[2], at.Replace(check[3])).Run() == nil
+	testkit.Eventually(t, "the health check passes", func() bool {
+		return exec.CommandContext(t.Context(), program, check[2], at.Replace(check[3])).Run() == nil
 	})
-	until(t, "a visitor sees the site", func(ctx context.Context) bool {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.Replace(":8080")+"/", http.NoBody)
-		must(t, err)
+	testkit.Eventually(t, "a visitor sees the site", func() bool {
+		r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.Replace(":8080")+"/",
+			http.NoBody))(t)
 		r.Host = "shop.example"
 		res, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -76,73 +73,28 @@ func TestComposeFile(t *testing.T) {
 	})
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func service(t *testing.T, p *types.Project, name string) types.ServiceConfig {
-	t.Helper()
-	s, err := p.GetService(name)
-	must(t, err)
-	return s
-}
-
-func mounts(s types.ServiceConfig, target, source string) bool {
-	for _, v := range s.Volumes {
-		if v.Target == target && strings.HasSuffix(v.Source, source) {
-			return true
-		}
-	}
-	return false
-}
-
-// free returns an address that nobody listens at.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
-	return l.Addr().String()
+func mounts(s *types.ServiceConfig, target, source string) bool {
+	return slices.ContainsFunc(s.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return v.Target == target && strings.HasSuffix(v.Source, source)
+	})
 }
 
 // start runs the program until the test ends.
 func start(t *testing.T, program string, at *strings.Replacer, env []string, args ...string) {
 	t.Helper()
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = at.Replace(a)
+	argv := []string{program}
+	for _, a := range args {
+		argv = append(argv, at.Replace(a))
 	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	must(t, err)
-	cmd := exec.Command(program, words...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
-	must(t, cmd.Start())
+	log := &testkit.Log{}
+	p := testkit.Must(process.Start(process.Options{Name: strings.Join(argv, " "), Argv: argv, Env: env, Stderr: log}))(t)
 	t.Cleanup(func() {
-		must(t, cmd.Process.Signal(syscall.SIGTERM))
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%q ended: %v", words, err)
+		testkit.NoError(t, p.End(syscall.SIGTERM, testkit.Patience))
+		if err := p.Err(); err != nil {
+			t.Errorf("%q ended: %v", argv, err)
 		}
-		if text, err := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("%q said: %s%v", words, text, err)
+		if t.Failed() {
+			t.Logf("%q said: %s", argv, log)
 		}
 	})
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func(context.Context) bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !ok(ctx) {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("never: %s", what)
-		case <-tick.C:
-		}
-	}
 }
