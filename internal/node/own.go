@@ -120,23 +120,27 @@ func OwnSites(ctx context.Context, origins, listens []string, lookUp LookUp) map
 		}
 	}
 	own, hosts := map[string]string{}, map[string]string{} // of origins
+	near := map[string][]string{}                          // listeners with the port of an origin
 	names := addresses{}
 	for _, o := range origins {
-		host, port := hostPort(o)
+		u, err := url.Parse(o)
+		if err != nil {
+			continue
+		}
+		host, port := HostPort(u)
 		if len(byPort[port]) == 0 {
 			continue
 		}
-		hosts[o] = host
+		hosts[o], near[o] = host, byPort[port]
 		names.add(host)
-		for _, l := range byPort[port] {
+		for _, l := range near[o] {
 			at, _, _ := net.SplitHostPort(l)
 			names.add(at)
 		}
 	}
 	names.find(ctx, lookUp)
 	for o, host := range hosts {
-		_, port := hostPort(o)
-		for _, l := range byPort[port] {
+		for _, l := range near[o] {
 			if at, _, _ := net.SplitHostPort(l); names.same(host, at) {
 				own[o] = l
 				break
@@ -146,16 +150,12 @@ func OwnSites(ctx context.Context, origins, listens []string, lookUp LookUp) map
 	return own
 }
 
-// hostPort returns the host and the port of an origin, which may be that of its scheme.
-func hostPort(origin string) (host, port string) {
-	u, err := url.Parse(origin)
-	if err != nil {
-		return "", ""
+// HostPort returns the host and the port of an origin, which may be that of its scheme.
+func HostPort(origin *url.URL) (host, port string) {
+	if port = origin.Port(); port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[origin.Scheme]
 	}
-	if port = u.Port(); port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return u.Hostname(), port
+	return origin.Hostname(), port
 }
 
 // addresses are those of hosts, without a wrapping in IPv6.

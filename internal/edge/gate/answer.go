@@ -174,8 +174,8 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 		if shown.IsCustom() {
 			v.Nonce = nonce()
 			if retry != "" {
-				if again := page.Again(r.Target); again != "" {
-					retry += "; url=" + again
+				if v.Again != "" {
+					retry += "; url=" + v.Again
 				}
 				o.set("Refresh", retry) // the built-in page has it within
 			}

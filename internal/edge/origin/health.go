@@ -27,6 +27,7 @@ const (
 	// responds.
 	maxFailures = 3
 	minSilence  = time.Second
+	maxRefusals = 2 // refused connections in a row: nobody listens
 
 	// Interval and timeout of the probes of a down origin.
 	probeEvery   = time.Second
@@ -45,9 +46,9 @@ const (
 type Origin struct {
 	URL *url.URL
 
-	failed  atomic.Int32 // failed requests in a row
-	heard   atomic.Int64 // clock reading of an answer, to a second; 0 for none
-	probing atomic.Bool
+	failures atomic.Int32 // failed requests in a row
+	heard    atomic.Int64 // clock reading of an answer, to a second; 0 for none
+	probing  atomic.Bool
 
 	mu    sync.Mutex
 	since fleettime.Mono // time of the first of them
@@ -75,41 +76,32 @@ func New(u *url.URL) *Origin { return &Origin{URL: u} }
 
 // answered records a response, and reports whether it ended a downtime.
 func (o *Origin) answered() bool {
-	if o.failed.Load() == 0 {
+	if o.failures.Load() == 0 {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.failed.Store(0)
+	o.failures.Store(0)
 	was := o.down
 	o.down = false
 	return was
 }
 
 // unanswered records a failed request, and reports whether the origin is now down.
-func (o *Origin) unanswered(now fleettime.Mono) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := o.failed.Add(1)
-	if n == 1 {
-		o.since = now
-	}
-	if o.down || n < maxFailures || now.Sub(o.since) < minSilence {
-		return false
-	}
-	o.down = true
-	return true
-}
+func (o *Origin) unanswered(now fleettime.Mono) bool { return o.failed(now, maxFailures, minSilence) }
 
 // refused records a refused connection, and reports whether the origin is now down: of two in a row nobody listens.
-func (o *Origin) refused(now fleettime.Mono) bool {
+func (o *Origin) refused(now fleettime.Mono) bool { return o.failed(now, maxRefusals, 0) }
+
+// failed records a failure, and reports whether the origin is now down: after most in a row, over at least silence.
+func (o *Origin) failed(now fleettime.Mono, most int32, silence time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := o.failed.Add(1)
+	n := o.failures.Add(1)
 	if n == 1 {
 		o.since = now
 	}
-	if o.down || n < 2 {
+	if o.down || n < most || now.Sub(o.since) < silence {
 		return false
 	}
 	o.down = true
@@ -132,7 +124,7 @@ func (o *Origin) quiet(now fleettime.Mono) bool {
 
 // Down reports whether the origin is down. A nil origin is up.
 func (o *Origin) Down() bool {
-	if o == nil || o.failed.Load() == 0 {
+	if o == nil || o.failures.Load() == 0 {
 		return false
 	}
 	o.mu.Lock()
@@ -246,14 +238,10 @@ func (m *Monitor) Watch(dial DialFunc) { m.Dial, m.suspects = dial, make(chan *O
 
 // look connects to an origin, and records a failure. It tries again at once after a refusal.
 func (m *Monitor) look(ctx context.Context, o *Origin) {
-	port := o.URL.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[o.URL.Scheme]
-	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for !o.Down() {
-		c, err := m.Dial(ctx, "tcp", net.JoinHostPort(o.URL.Hostname(), port))
+		c, err := m.Dial(ctx, "tcp", net.JoinHostPort(node.HostPort(o.URL)))
 		switch {
 		case err == nil:
 			if err := c.Close(); err != nil {
@@ -327,7 +315,7 @@ func (m *Monitor) watch(ctx context.Context) {
 		case <-tick.C:
 			now := m.Now()
 			for _, o := range m.Origins() {
-				if o.quiet(now) || o.failed.Load() > 0 {
+				if o.quiet(now) || o.failures.Load() > 0 {
 					look(o)
 				}
 			}
