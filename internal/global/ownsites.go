@@ -76,8 +76,7 @@ func ownAlarm(ctx context.Context, state *roomstore.State, listens []string) *st
 	if state == nil {
 		return nil
 	}
-	var none *roomstore.State
-	own := node.OwnSites(ctx, slices.Collect(maps.Keys(none.Added(state.Document()))), listens, nil)
+	own := node.OwnSites(ctx, slices.Collect(maps.Keys(roomstore.Origins(state.Document()))), listens, nil)
 	if len(own) == 0 {
 		return nil
 	}

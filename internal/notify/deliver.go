@@ -28,7 +28,7 @@ const (
 	heldFor   = 5 * time.Second
 )
 
-// backoff is the delay after each attempt, and each further one, if the push service names no longer one.
+// backoff is the delay after each attempt, and each further one, unless the push service names a longer one.
 var backoff = [...]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
 
 // lives are how long a push service keeps a message of each stage.
@@ -63,18 +63,20 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	w.mu.Lock()
 	service := w.book.Service(&j)
 	w.mu.Unlock()
+	busy := func() { w.note(w.failed(d, &j, &Result{Cause: causeBusy, Err: errNoSlot})) }
 	taken, waits := w.posts.try(time.Now(), service)
 	if !taken && !waits {
-		w.note(w.failed(d, &j, &Result{Cause: causeBusy, Err: errNoSlot}))
+		busy()
 		return
 	}
 	w.busy.Go(func() {
-		if !taken && !w.posts.wait(ctx, service) {
-			if ctx.Err() != nil {
-				w.note(d.Again(0))
-				return
-			}
-			w.note(w.failed(d, &j, &Result{Cause: causeBusy, Err: errNoSlot}))
+		switch {
+		case taken || w.posts.wait(ctx, service):
+		case ctx.Err() != nil:
+			w.note(d.Again(0))
+			return
+		default:
+			busy()
 			return
 		}
 		defer w.posts.leave(service)

@@ -265,8 +265,8 @@ func (s *State) Sites() map[string]string {
 	return out
 }
 
-// Added returns the sites that doc has and s, which may be nil, has not.
-func (s *State) Added(doc room.Document) map[string]bool {
+// Origins returns the sites of rooms and hosts.
+func Origins(doc room.Document) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range doc.Rooms {
 		out[r.Origin] = true
@@ -274,14 +274,16 @@ func (s *State) Added(doc room.Document) map[string]bool {
 	for _, h := range doc.Hosts {
 		out[h.Origin] = true
 	}
-	if s == nil {
-		return out
-	}
-	for _, r := range s.Rooms {
-		delete(out, r.Origin)
-	}
-	for _, h := range s.Hosts {
-		delete(out, h.Origin)
+	return out
+}
+
+// Added returns the sites that doc has and s, which may be nil, has not.
+func (s *State) Added(doc room.Document) map[string]bool {
+	out := Origins(doc)
+	if s != nil {
+		for o := range Origins(s.Document()) {
+			delete(out, o)
+		}
 	}
 	return out
 }
