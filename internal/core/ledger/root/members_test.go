@@ -462,16 +462,21 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	}
 }
 
+// inUse adds dublin and lima, has lima use three permits and give nothing back, and returns it with what it holds.
+func (r *roster) inUse() (lima *member, held int64) {
+	r.add("dublin", "lima")
+	r.exchange(4)
+	lima = r.centres["lima"]
+	lima.active, lima.keepsBack = 3, true
+	r.exchange(2)
+	return lima, r.held("lima")
+}
+
 // The permits of a data centre removed by force count on while it is heard, and come back. Those of a silent one are
 // lent again, and reported as possible overcommit.
 func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
-	r.add("dublin", "lima")
-	r.exchange(4)
-	lima := r.centres["lima"]
-	lima.active, lima.keepsBack = 3, true
-	r.exchange(2)
-	held := r.held("lima")
+	lima, held := r.inUse()
 	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); l.Overcommit != 0 || r.held("lima") != held ||
 		l.Free+r.held("dublin")+held > rosterTotal {
@@ -499,12 +504,7 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 func TestRule6TakenOffByForceWaitsForTheTickets(t *testing.T) {
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, Cap: true}})
-	r.add("dublin", "lima")
-	r.exchange(4)
-	lima := r.centres["lima"]
-	lima.active, lima.keepsBack = 3, true
-	r.exchange(2)
-	held := r.held("lima")
+	lima, held := r.inUse()
 	lima.cut = true
 	r.now = r.now.Add(65 * time.Second) // longer than its lease
 	r.exchange(2)
