@@ -116,11 +116,8 @@ func TestALogThatNobodyReads(t *testing.T) {
 			host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 			testkit.NoError(t, err)
 			server := run("nats-server", "-a", host, "-p", port, "-D", "-V")
-			until(t, "the nats-server answers", func() bool { return greets(host + ":" + port) })
-			for range 20 {
-				if !greets(host + ":" + port) { // each connection is several lines
-					t.Error("the nats-server does not answer")
-				}
+			for range 20 { // each connection is several lines
+				until(t, "the nats-server answers", func() bool { return greets(host + ":" + port) })
 			}
 			server.stop(t)
 		})
