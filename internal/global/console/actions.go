@@ -21,15 +21,25 @@ type action struct {
 	Title string
 	Verb  string // of the button that confirms it
 	needs control.Role
-	plan  func(*reading, url.Values) (*plan, error)
+	plan  func(*request, *reading, url.Values) (*plan, error)
 }
 
 // plan is the effect of an action with its form.
 type plan struct {
 	Consequence []string // in words
 	Undo        string
-	calls       []change
-	needs       control.Role // "" for that of the action
+	limits      *control.LimitChange // nil for another change
+	change      change
+}
+
+// carryOut makes a planned change.
+func (q *request) carryOut(p *plan, reason string) error {
+	if c := p.limits; c != nil {
+		c.Reason = reason
+		_, err := q.c.API.SetLimits(q.Context(), q.who, q.RemoteAddr, *c)
+		return err
+	}
+	return q.change(p.change.method, p.change.path, p.change.body(reason), nil)
 }
 
 // change is an operation of the API. body gets the reason.
@@ -141,9 +151,10 @@ func showConfirm(q *request, status int, a *action, rd *reading, fault string) e
 		v.Form.Del(name)
 	}
 	v.Forms.fill(v.Form)
-	p, err := a.plan(rd, q.Form)
+	p, err := a.plan(q, rd, q.Form)
 	if err != nil {
-		v.Fault, status = err.Error(), http.StatusUnprocessableEntity
+		f := failureOf(err)
+		v.Fault, status = strings.Join(f.Notes, " "), f.Status
 	} else {
 		v.Plan = p
 	}
@@ -156,14 +167,12 @@ func act(q *request) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.plan(rd, q.PostForm)
+	p, err := a.plan(q, rd, q.PostForm)
 	if err != nil {
 		return showConfirm(q, http.StatusUnprocessableEntity, a, rd, "")
 	}
 	reason := strings.TrimSpace(q.PostForm.Get("reason"))
 	switch {
-	case p.needs != "" && !q.may(p.needs):
-		return q.forbidden(p.needs)
 	case q.PostForm.Get("seen") != rd.seen():
 		return showConfirm(q, http.StatusConflict, a, rd,
 			"Somebody changed this room after you opened this page. Nothing was changed now. Look at the consequence again.")
@@ -173,15 +182,12 @@ func act(q *request) error {
 		return showConfirm(q, http.StatusUnprocessableEntity, a, rd, fmt.Sprintf("The reason must have at most %d bytes.",
 			room.MaxReason))
 	}
-	for i, change := range p.calls {
-		if err := q.change(change.method, change.path, change.body(reason), nil); err != nil {
-			f := failureOf(err)
-			made := "Nothing was changed: "
-			if i > 0 {
-				made = "Only the first part was changed: "
-			}
-			return showConfirm(q, f.Status, a, rd, made+strings.Join(f.Notes, " "))
+	if err := q.carryOut(p, reason); err != nil {
+		f := failureOf(err)
+		if rd, err = q.c.readRoom(q.call, rd.room.Id); err != nil {
+			return err
 		}
+		return showConfirm(q, f.Status, a, rd, "This was not done: "+strings.Join(f.Notes, " "))
 	}
 	return q.to(roomPath(rd.room.Id) + "?done=" + a.Name)
 }

@@ -26,6 +26,8 @@ import (
 // API serves operations in the process: a [control.Server].
 type API interface {
 	Call(ctx context.Context, who control.Principal, remote, method, path string, body, result any) error
+	SetLimits(ctx context.Context, who control.Principal, remote string, c control.LimitChange) (
+		*control.LimitEffect, error)
 	Turn(w http.ResponseWriter, r *http.Request, who control.Principal, most int64) (
 		turned *http.Request, end func(), err error)
 }

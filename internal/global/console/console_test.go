@@ -261,7 +261,7 @@ func TestFormsNameTheirFaults(t *testing.T) {
 		{"end-message", "There is no message.", ""},
 		{"release?people=5", "Only a paused room", ""},
 		{"resume", "The room is not paused.", ""},
-		{"limits?total=2000&rate=200", "Change at least one", ""},
+		{"limits?total=2000&rate=200&minutes=5", "Change at least one", ""},
 		{"limits?total=x&rate=200", "Total active users must be a number", "x"},
 		{"limits?total=3&minutes=", "Say for how many minutes", ""},
 		{"end-limits", "There are no temporary limits.", ""},

@@ -62,6 +62,7 @@ type forms struct {
 	People      string
 	Total, Rate string
 	Always      bool
+	Own         string // the room's limits, if others are in force
 
 	MaxMessage, MaxRelease, MaxMinutes, MaxLimit int
 }
@@ -74,6 +75,10 @@ func formsOf(rd *reading, editor bool) *forms {
 		HasMessage: c.Message != nil,
 		Editor:     editor, Total: strconv.Itoa(c.InForce.TotalActiveUsers), Rate: strconv.Itoa(c.InForce.NewUsersPerMinute),
 		MaxMessage: room.MaxMessage, MaxRelease: room.MaxRelease, MaxMinutes: maxMinutes, MaxLimit: room.MaxRate,
+	}
+	own := control.Limits{Total: rd.room.TotalActiveUsers, Rate: rd.room.NewUsersPerMinute}
+	if own != (control.Limits{Total: c.InForce.TotalActiveUsers, Rate: c.InForce.NewUsersPerMinute}) {
+		f.Own = pair(own)
 	}
 	if c.Message != nil && c.Message.Text != nil {
 		f.Message = *c.Message.Text

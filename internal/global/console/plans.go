@@ -2,7 +2,6 @@ package console
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -56,7 +55,7 @@ func (rd *reading) waitingPeople() string {
 	return "All waiting visitors (their number is unknown)"
 }
 
-func planPause(rd *reading, form url.Values) (*plan, error) {
+func planPause(_ *request, rd *reading, form url.Values) (*plan, error) {
 	end, err := endOf(rd, form)
 	if err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func planPause(rd *reading, form url.Values) (*plan, error) {
 		body["until"] = end
 		p.say("The pause ends by itself at %s.", until(rd.at, *end))
 	}
-	p.calls = []change{patchControls(rd, "pause", body)}
+	p.change = patchControls(rd, "pause", body)
 	return p, nil
 }
 
@@ -98,12 +97,11 @@ func messageOf(form url.Values) (string, error) {
 	return text, nil
 }
 
-func planResume(rd *reading, _ url.Values) (*plan, error) {
+func planResume(_ *request, rd *reading, _ url.Values) (*plan, error) {
 	if rd.controls.Pause == nil {
 		return nil, faultf("The room is not paused.")
 	}
-	p := &plan{Undo: "Pause the room again. Visitors who are inside by then stay.", calls: []change{patchControls(rd,
-		"pause", nil)}}
+	p := &plan{Undo: "Pause the room again. Visitors who are inside by then stay.", change: patchControls(rd, "pause", nil)}
 	rate := rd.controls.InForce.NewUsersPerMinute
 	p.say("Visitors are let in again, at most %s per minute while there are places.", count(rate))
 	if n, ok := rd.waitingIn(); ok && n > 0 && rate > 0 {
@@ -115,7 +113,7 @@ func planResume(rd *reading, _ url.Values) (*plan, error) {
 // atRate returns the minutes in which n visitors are let in at a rate.
 func atRate(n, rate int) int { return max(1, (n+rate-1)/rate) }
 
-func planMessage(rd *reading, form url.Values) (*plan, error) {
+func planMessage(_ *request, rd *reading, form url.Values) (*plan, error) {
 	text, err := messageOf(form)
 	if err != nil {
 		return nil, err
@@ -137,21 +135,21 @@ func planMessage(rd *reading, form url.Values) (*plan, error) {
 		body["until"] = end
 		p.say("It is removed by itself at %s.", until(rd.at, *end))
 	}
-	p.calls = []change{patchControls(rd, "message", body)}
+	p.change = patchControls(rd, "message", body)
 	return p, nil
 }
 
-func planEndMessage(rd *reading, _ url.Values) (*plan, error) {
+func planEndMessage(_ *request, rd *reading, _ url.Values) (*plan, error) {
 	m := rd.controls.Message
 	if m == nil || m.Text == nil {
 		return nil, faultf("There is no message.")
 	}
-	p := &plan{Undo: "Show the message again.", calls: []change{patchControls(rd, "message", nil)}}
+	p := &plan{Undo: "Show the message again.", change: patchControls(rd, "message", nil)}
 	p.say("%s will no longer read “%s”.", rd.waitingPeople(), *m.Text)
 	return p, nil
 }
 
-func planRelease(rd *reading, form url.Values) (*plan, error) {
+func planRelease(_ *request, rd *reading, form url.Values) (*plan, error) {
 	if rd.controls.Pause == nil {
 		return nil, faultf("Only a paused room lets in a number of visitors. Pause it first.")
 	}
@@ -177,67 +175,123 @@ func planRelease(rd *reading, form url.Values) (*plan, error) {
 	if replace {
 		p.say("It ends the open release of %s.", people(rd.release.People))
 	}
-	p.calls = []change{{http.MethodPost, ownPath(rd.room.Id) + "/releases", func(reason string) any {
+	p.change = change{http.MethodPost, ownPath(rd.room.Id) + "/releases", func(reason string) any {
 		return map[string]any{"people": n, "reason": reason, "replace": replace}
-	}}}
+	}}
 	return p, nil
 }
 
-func planLimits(rd *reading, form url.Values) (*plan, error) {
-	total, newTotal, err := numberOf(form, "total", "Total active users", room.MaxRate)
+// planLimits plans a change of the limits. What the form shows is in force afterwards.
+func planLimits(q *request, rd *reading, form url.Values) (*plan, error) {
+	total, _, err := numberOf(form, "total", "Total active users", room.MaxRate)
 	if err != nil {
 		return nil, err
 	}
-	rate, newRate, err := numberOf(form, "rate", "New users per minute", room.MaxRate)
+	rate, _, err := numberOf(form, "rate", "New users per minute", room.MaxRate)
 	if err != nil {
 		return nil, err
 	}
-	force := rd.controls.InForce
-	newTotal = newTotal && total != force.TotalActiveUsers
-	newRate = newRate && rate != force.NewUsersPerMinute
-	if !newTotal && !newRate {
-		return nil, faultf("Change at least one of the limits.")
+	c := rd.limitChange(control.Limits{Total: total, Rate: rate}, control.ForGood)
+	if form.Get("for") != "always" {
+		end, err := endOf(rd, form)
+		if err != nil {
+			return nil, err
+		}
+		if end == nil {
+			return nil, faultf("Say for how many minutes the limits are changed.")
+		}
+		c.For, c.Until = control.Temporarily, *end
 	}
-	p := &plan{}
-	if newTotal {
-		p.sayTotal(rd, total)
+	return q.planLimits(rd, c)
+}
+
+func planEndLimits(q *request, rd *reading, _ url.Values) (*plan, error) {
+	return q.planLimits(rd, rd.limitChange(control.Limits{}, control.Ending))
+}
+
+// limitChange returns a change of the limits that the reading has.
+func (rd *reading) limitChange(want control.Limits, lasting control.Lasting) *control.LimitChange {
+	revision, _ := rd.room.Vestibule["revision"].(float64)
+	force := &rd.controls.InForce
+	return &control.LimitChange{
+		Room: rd.room.Id, Want: want, For: lasting, Revision: uint64(revision),
+		Seen: control.Limits{Total: force.TotalActiveUsers, Rate: force.NewUsersPerMinute},
 	}
-	if newRate {
-		p.sayRate(rd, rate)
-	}
-	limits := map[string]any{}
-	if newTotal {
-		limits["total_active_users"] = total
-	}
-	if newRate {
-		limits["new_users_per_minute"] = rate
-	}
-	if form.Get("for") == "always" {
-		p.always(rd, limits)
-		return p, nil
-	}
-	end, err := endOf(rd, form)
+}
+
+// planLimits plans a change of limits, and says what it does.
+func (q *request) planLimits(rd *reading, c *control.LimitChange) (*plan, error) {
+	look := *c
+	look.DryRun = true
+	e, err := q.c.API.SetLimits(q.Context(), q.who, q.RemoteAddr, look)
 	if err != nil {
 		return nil, err
 	}
-	if end == nil {
-		return nil, faultf("Say for how many minutes the limits are changed.")
+	p := &plan{limits: c}
+	p.sayLimits(rd, e)
+	switch c.For {
+	case control.Temporarily:
+		p.say("%s apply again at %s: %s.", ownerOf(e.ThenEvent), until(rd.at, c.Until), pair(e.Then))
+		p.Undo = "End the temporary limits."
+	case control.ForGood:
+		p.sayForGood(rd, e)
+	case control.Ending:
+		p.Undo = "Change the limits again."
+		if e.Before == e.After {
+			p.say("The limits of the room apply again. They are the same.")
+		}
 	}
-	body := map[string]any{"until": end}
-	if l := rd.controls.Limits; l != nil { // the other limit stays as it is
-		body["total_active_users"], body["new_users_per_minute"] = l.TotalActiveUsers, l.NewUsersPerMinute
+	if n := e.Next; n != nil {
+		p.say("In the event “%s”, from %s, others apply: %s.", n.Name, clock(rd.at, n.Start), pair(n.Limits))
 	}
-	maps.Copy(body, limits)
-	p.say("The limits of the room apply again at %s.", until(rd.at, *end))
-	p.Undo = "End the temporary limits."
-	p.calls = []change{patchControls(rd, "limits", body)}
 	return p, nil
 }
 
-// sayTotal tells the effect of another limit of sessions.
-func (p *plan) sayTotal(rd *reading, total int) {
-	before := rd.controls.InForce.TotalActiveUsers
-	p.say("At most %s inside at a time instead of %s.", people(total), count(before))
+// ownerOf begins a sentence about the limits of an event, "" for the room.
+func ownerOf(event string) string {
+	if event == "" {
+		return "The limits of the room"
+	}
+	return "The limits of the event “" + event + "”"
+}
+
+// pair names both limits.
+func pair(l control.Limits) string {
+	return fmt.Sprintf("%s inside, %s let in per minute", count(l.Total), count(l.Rate))
+}
+
+// sayForGood tells what has the limits until somebody changes them.
+func (p *plan) sayForGood(rd *reading, e *control.LimitEffect) {
+	p.Undo = "Restore the previous revision under Changes."
+	if e.Event != "" {
+		p.say("The event “%s” has limits of its own. They are changed, and the room keeps its own for the time after "+
+			"the event, from %s: %s.", e.Event, until(rd.at, e.EventEnds), pair(e.OwnAfter))
+	} else {
+		p.say("The room is changed. Its limits stay until somebody changes them.")
+	}
+	if e.Event == "" && e.Own != e.Before {
+		p.say("It has %s from now on, and had %s.", pair(e.OwnAfter), pair(e.Own))
+	}
+	if e.Ended {
+		p.say("The temporary limits end.")
+		p.Undo += " The temporary limits do not come back."
+	}
+}
+
+// sayLimits tells the effect of other limits in force.
+func (p *plan) sayLimits(rd *reading, e *control.LimitEffect) {
+	if before, total := e.Before.Total, e.After.Total; total != before {
+		p.say("At most %s inside at a time instead of %s.", people(total), count(before))
+		p.sayInside(rd, before, total, e.After.Rate)
+	}
+	if before, rate := e.Before.Rate, e.After.Rate; rate != before {
+		p.say("At most %s let in per minute instead of %s.", people(rate), count(before))
+		p.sayWait(rd, before, rate)
+	}
+}
+
+// sayInside tells the effect of another limit of sessions on those who are inside or wait.
+func (p *plan) sayInside(rd *reading, before, total, rate int) {
 	if rd.status == nil {
 		return
 	}
@@ -246,16 +300,14 @@ func (p *plan) sayTotal(rd *reading, total int) {
 	switch {
 	case inside > total:
 		p.say("%s are inside and stay. Nobody is let in until %s have left.", people(inside), count(inside-total+1))
-	case total > before && waiting > 0:
+	case total > before && waiting > 0 && total > inside:
 		p.say("%s of those who wait can enter at once, at most %s per minute.", people(min(waiting, total-inside)),
-			count(rd.controls.InForce.NewUsersPerMinute))
+			count(rate))
 	}
 }
 
-// sayRate tells the effect of another limit of admissions.
-func (p *plan) sayRate(rd *reading, rate int) {
-	before := rd.controls.InForce.NewUsersPerMinute
-	p.say("At most %s let in per minute instead of %s.", people(rate), count(before))
+// sayWait tells the effect of another limit of admissions on those who wait.
+func (p *plan) sayWait(rd *reading, before, rate int) {
 	if n, ok := rd.waitingIn(); ok && n > 0 && before > 0 {
 		now, then := atRate(n, before), atRate(n, rate)
 		switch {
@@ -271,40 +323,11 @@ func (p *plan) sayRate(rd *reading, rate int) {
 	}
 }
 
-// always plans a change of the room itself, which also ends temporary limits.
-func (p *plan) always(rd *reading, body map[string]any) {
-	p.needs = control.Editor
-	p.say("The room is changed. Its limits stay until somebody changes them.")
-	p.Undo = "Restore the previous revision under Changes."
-	p.calls = []change{{http.MethodPatch, roomsPath() + "/" + rd.room.Id, func(string) any { return body }}}
-	if rd.controls.Limits != nil {
-		p.say("The temporary limits end.")
-		p.calls = append(p.calls, patchControls(rd, "limits", nil))
-	}
-}
-
-func planEndLimits(rd *reading, _ url.Values) (*plan, error) {
-	if rd.controls.Limits == nil {
-		return nil, faultf("There are no temporary limits.")
-	}
-	p := &plan{Undo: "Change the limits again.", calls: []change{patchControls(rd, "limits", nil)}}
-	if n := rd.room.TotalActiveUsers; n != rd.controls.InForce.TotalActiveUsers {
-		p.sayTotal(rd, n)
-	}
-	if n := rd.room.NewUsersPerMinute; n != rd.controls.InForce.NewUsersPerMinute {
-		p.sayRate(rd, n)
-	}
-	if len(p.Consequence) == 0 {
-		p.say("The limits of the room apply again. They are the same.")
-	}
-	return p, nil
-}
-
-func planEndQueue(rd *reading, _ url.Values) (*plan, error) {
+func planEndQueue(_ *request, rd *reading, _ url.Values) (*plan, error) {
 	if rd.controls.QueueAll == nil {
 		return nil, faultf("No operator made everyone queue.")
 	}
-	p := &plan{Undo: "Pause the room.", calls: []change{patchControls(rd, "queue_all", nil)}}
+	p := &plan{Undo: "Pause the room.", change: patchControls(rd, "queue_all", nil)}
 	p.say("Visitors enter while there are places, at most %s per minute.", count(rd.controls.InForce.NewUsersPerMinute))
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 // Server serves the API. Its methods are safe for concurrent use.
 type Server struct {
 	*tokenService // First, Good and Make are for the owner of the process
+	limits        *limitService
 	out           *envelope
 	handler       http.Handler
 	operations    http.Handler // for a principal in the context
@@ -33,7 +34,7 @@ func serve(s *services, out *envelope) *Server {
 	outer := http.NewServeMux()
 	outer.Handle("GET /preview/{id}", s.previews)
 	outer.Handle("/", cross.Handler(s.tokens.tokens.authenticate(mux, out)))
-	return &Server{s.tokens, out, outer, mux}
+	return &Server{s.tokens, s.limits, out, outer, mux}
 }
 
 // ServeHTTP implements [http.Handler].

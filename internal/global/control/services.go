@@ -57,6 +57,7 @@ type services struct {
 	rules     *ruleService
 	events    *eventService
 	controls  *controlService
+	limits    *limitService
 	releases  *releaseService
 	status    *statusService
 	stats     *statsService
@@ -88,6 +89,7 @@ func newServices(o Options) *services {
 		rules:     &ruleService{rooms, at},
 		events:    &eventService{rooms, at, o.Board, draws},
 		controls:  &controlService{rooms, at, overrides, o.Board},
+		limits:    &limitService{rooms, at, overrides, o.Board},
 		releases:  &releaseService{rooms, at, overrides, o.Numbers},
 		status:    &statusService{rooms, at, overrides, o.Numbers, o.Board, o.Fleet},
 		stats:     &statsService{rooms, at, o.History, log, o.Log},
