@@ -1,9 +1,6 @@
 package console
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -89,12 +86,7 @@ func (rd *reading) seen() string {
 	if rd.release != nil {
 		id = rd.release.Id
 	}
-	data, err := json.Marshal([]any{c, id, rd.room.Vestibule["revision"]})
-	if err != nil {
-		panic(err) // plain values
-	}
-	sum := sha256.Sum256(data)
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
+	return seenOf(c, id, rd.room.Vestibule["revision"])
 }
 
 // confirmView is the content of the page that confirms an action.

@@ -109,29 +109,44 @@ type restoreView struct {
 	ID          string
 	Change      changeView
 	Differences []difference // from the current settings
+	Fault       string
+	Seen        string // of the current settings
+}
+
+// findRevision reads the revisions of a room, and finds the one in the path.
+func findRevision(q *request) (list []api.RoomRevision, i int, err error) {
+	if err := q.get(revisionsPath(q.PathValue("id"))+"?per_page=1000", &list); err != nil {
+		return nil, 0, err
+	}
+	for i := range list {
+		if strconv.FormatInt(list[i].Revision, 10) == q.PathValue("revision") && list[i].Room != nil {
+			return list, i, nil
+		}
+	}
+	return nil, 0, notFoundError{}
 }
 
 // serveRestore shows the changes that restoring a revision would make.
 func serveRestore(q *request) error {
-	id := q.PathValue("id")
-	var list []api.RoomRevision
-	if err := q.get(revisionsPath(id)+"?per_page=1000", &list); err != nil {
+	list, i, err := findRevision(q)
+	if err != nil {
 		return err
 	}
-	for i := range list {
-		if strconv.FormatInt(list[i].Revision, 10) != q.PathValue("revision") || list[i].Room == nil {
-			continue
-		}
-		v := &restoreView{ID: id, Change: viewChange(q.now, list, i)}
-		var current any
-		if list[0].Room != nil {
-			current = *list[0].Room
-		}
-		v.Differences = differences(current, *list[i].Room)
-		at := &place{ID: id, Name: list[i].Name, Tab: "changes"}
-		return q.showIn(http.StatusOK, "restore", "Restore a revision of "+at.Name, at, v)
+	return showRestore(q, http.StatusOK, list, i, "")
+}
+
+func showRestore(q *request, status int, list []api.RoomRevision, i int, fault string) error {
+	id := q.PathValue("id")
+	v := &restoreView{
+		ID: id, Change: viewChange(q.now, list, i), Fault: fault, Seen: seenOf(list[0].Revision),
 	}
-	return notFoundError{}
+	var current any
+	if list[0].Room != nil {
+		current = *list[0].Room
+	}
+	v.Differences = differences(current, *list[i].Room)
+	at := &place{ID: id, Name: list[i].Name, Tab: "changes"}
+	return q.showIn(status, "restore", "Restore a revision of "+at.Name, at, v)
 }
 
 // restoreRevision restores a revision.
@@ -139,6 +154,19 @@ func restoreRevision(q *request) error {
 	id := q.PathValue("id")
 	if !q.may(control.Editor) {
 		return q.forbidden(control.Editor)
+	}
+	r, _, err := q.place("changes")
+	if err == nil {
+		q.expects = revisionOf(r)
+	} else if control.Status(err) != http.StatusNotFound { // a deleted room comes back
+		return err
+	}
+	list, i, err := findRevision(q)
+	if err != nil {
+		return err
+	}
+	if q.PostFormValue("seen") != seenOf(list[0].Revision) {
+		return showRestore(q, http.StatusConflict, list, i, changedMeanwhile+" Look at the differences again.")
 	}
 	path := revisionsPath(id) + "/" + q.PathValue("revision") + "/restore"
 	return q.changeAnd(http.MethodPost, path, nil, roomPath(id)+"/changes?done=restored")

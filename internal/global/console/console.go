@@ -172,8 +172,9 @@ type request struct {
 	who control.Principal
 	now time.Time
 
-	exact bool     // answers must be current
-	notes []string // why something on the page is old
+	exact   bool     // answers must be current
+	expects uint64   // revision that the room of a change must have, 0 for any
+	notes   []string // why something on the page is old
 }
 
 // signedIn serves requests of operators. Others are sent to the login page.
@@ -214,6 +215,9 @@ func (q *request) call(method, path string, body, result any) error {
 	ctx := q.Context()
 	if !q.exact {
 		ctx = control.Noting(ctx, q.note)
+	}
+	if q.expects != 0 && method != http.MethodGet {
+		ctx = control.Expecting(ctx, q.expects)
 	}
 	return q.c.API.Call(ctx, q.who, q.RemoteAddr, method, path, body, result)
 }
@@ -348,6 +352,9 @@ func failureOf(err error) failure {
 		}
 	}
 	f := failure{Status: refusal.Status}
+	if f.Status == http.StatusPreconditionFailed {
+		return failure{http.StatusConflict, []string{changedMeanwhile + " Open the page again."}}
+	}
 	for _, n := range refusal.Notes {
 		f.Notes = append(f.Notes, n.Message)
 	}

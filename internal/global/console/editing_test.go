@@ -3,9 +3,11 @@ package console_test
 import (
 	"bytes"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,15 +32,39 @@ func (f *fixture) sent(a answer, action string, fill map[string]string) answer {
 // press sends a form with one of its buttons.
 func (f *fixture) press(a answer, action, name, value string) answer {
 	f.Helper()
-	if !strings.Contains(a.body, `<button name="`+name+`" value="`+value+`"`) {
-		f.Fatalf("no button %s=%s: %s", name, value, a.body)
-	}
-	fields := map[string][]string{name: {value}}
-	after := f.post(action, fields)
+	after := f.sends(a, action, name, value)
 	if after.code == http.StatusSeeOther {
 		return f.see(after.header.Get("Location"))
 	}
 	return after
+}
+
+// sends sends the form of a page that has a button, and returns the answer.
+func (f *fixture) sends(a answer, action, name, value string) answer {
+	f.Helper()
+	if !strings.Contains(a.body, `<button name="`+name+`" value="`+value+`"`) {
+		f.Fatalf("no button %s=%s: %s", name, value, a.body)
+	}
+	form := f.formWith(a, action, url.Values{name: {value}})
+	form.Del("once")
+	return f.post(action, form)
+}
+
+// formWith returns the fields of a form of a page that is posted, filled in: of the one with the button that is filled
+// in, otherwise of the first.
+func (f *fixture) formWith(a answer, action string, fill url.Values) (fields url.Values) {
+	f.Helper()
+	button := `name="do" value="` + fill.Get("do") + `"`
+	for _, m := range formTag.FindAllString(a.body, -1) {
+		if strings.Contains(m, `method="post" action="`+action+`"`) && (fields == nil || strings.Contains(m, button)) {
+			fields = answer{body: m}.form(f, action).fields
+		}
+	}
+	if fields == nil {
+		f.Fatalf("no form is posted to %s: %s", action, a.body)
+	}
+	maps.Copy(fields, fill)
+	return fields
 }
 
 // Rules are added, changed, moved, tried and deleted.
@@ -195,14 +221,17 @@ func TestWaitingPage(t *testing.T) {
 		r.CustomPageHtml != own {
 		t.Errorf("published: %q, %v", r.CustomPageHtml, err)
 	}
-	contains(t, f.post(at, map[string][]string{"do": {"current"}}), "Open in a new tab")
-	builtin := f.post(at, map[string][]string{"do": {"builtin"}})
+	contains(t, f.sends(f.see(at), at, "do", "current"), "Open in a new tab")
+	builtin := f.sends(f.see(at), at, "do", "builtin")
 	contains(t, builtin, "Publish the built-in page")
 	f.preview(builtin, `lang="de`)
 
 	var body bytes.Buffer
 	parts := multipart.NewWriter(&body)
 	err := parts.WriteField("once", console.NewForm())
+	if err == nil {
+		err = parts.WriteField("seen", f.see(at).form(t, at, "file").fields.Get("seen"))
+	}
 	var file io.Writer
 	if err == nil {
 		file, err = parts.CreateFormFile("file", "page.html")

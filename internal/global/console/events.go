@@ -119,6 +119,7 @@ type oneEventView struct {
 	Draw    *api.Draw // nil for none
 	Editor  bool
 	Form    *formView
+	Seen    string // of the event as it is
 }
 
 // serveEvent shows an event with its draw, the settings in force during it, and its form.
@@ -149,8 +150,9 @@ func showEvent(q *request, status int, form *formView) error {
 	case control.Status(err) != http.StatusNotFound:
 		return err
 	}
-	if v.Form == nil {
-		v.Form = eventForm(roomPath(room.Id)+"/events/"+e.Id, "Save", &e)
+	own := eventForm(roomPath(room.Id)+"/events/"+e.Id, "Save", &e).editing()
+	if v.Seen = own.Seen; v.Form == nil {
+		v.Form = own
 	}
 	return q.showIn(status, "event", e.Name+": event of "+room.Name, at, v)
 }
@@ -246,11 +248,26 @@ func addEvent(q *request) error {
 
 // changeEvent saves or deletes an event, as the field "do" says.
 func changeEvent(q *request) error {
-	id := q.PathValue("id")
-	list, path := roomPath(id)+"/events", eventsPath(id)+"/"+q.PathValue("event")
-	if q.FormValue("do") == "delete" {
-		return q.changeAnd(http.MethodDelete, path, nil, list+"?done=deleted")
+	if !q.may(control.Editor) {
+		return q.forbidden(control.Editor)
 	}
-	form := eventForm(list+"/"+q.PathValue("event"), "Save", &api.Event{})
-	return q.submit(form, http.MethodPatch, path, nil, showEvent, list+"?done=saved")
+	room, _, err := q.place("events")
+	if err != nil {
+		return err
+	}
+	list, path := roomPath(room.Id)+"/events", eventsPath(room.Id)+"/"+q.PathValue("event")
+	var e api.Event
+	if err := q.get(path, &e); err != nil {
+		return err
+	}
+	q.expects = revisionOf(room)
+	form := eventForm(list+"/"+e.Id, "Save", &e).editing()
+	if q.FormValue("do") != "delete" {
+		return q.submit(form, http.MethodPatch, path, nil, showEvent, list+"?done=saved")
+	}
+	if form.Seen != q.PostFormValue("seen") {
+		form.Fault = changedMeanwhile
+		return showEvent(q, http.StatusConflict, form)
+	}
+	return q.changeAnd(http.MethodDelete, path, nil, list+"?done=deleted")
 }

@@ -45,7 +45,52 @@ type formView struct {
 	Verb   string
 	Fields []field
 	Fault  string // of the whole
+	Seen   string // digest of the values that the form began with, "" for a form of something new
 	Cancel string // address, "" for none
+}
+
+// editing makes v the form of something that is there: with the values that it has.
+func (v *formView) editing() *formView {
+	shown := []any{}
+	for _, f := range v.Fields {
+		shown = append(shown, f.Name, f.Value)
+	}
+	v.Seen = seenOf(shown...)
+	return v
+}
+
+// outdated reports whether a form was sent that began with other values than v. The values that differ from v then
+// stand beside those that were sent.
+func (v *formView) outdated(form url.Values) bool {
+	if v.Seen == "" || v.Seen == form.Get("seen") {
+		return false
+	}
+	now := slices.Clone(v.Fields)
+	v.take(form)
+	for i := range v.Fields {
+		if f := &v.Fields[i]; f.Value != now[i].Value {
+			f.Fault = "Now it is " + now[i].words() + ". Yours is kept here."
+		}
+	}
+	v.Fault = changedMeanwhile + " Your version stands beside the one that is in force: if you save it, it replaces that one."
+	return true
+}
+
+// words returns the value of a field for people.
+func (f *field) words() string {
+	switch {
+	case f.Kind == "check" && f.Checked():
+		return "on"
+	case f.Kind == "check":
+		return "off"
+	case f.Kind == "choice":
+		if i := slices.IndexFunc(f.Choices, func(c choice) bool { return c.Value == f.Value }); i >= 0 {
+			return "“" + f.Choices[i].Label + "”"
+		}
+	case f.Value == "":
+		return "empty"
+	}
+	return "“" + f.Value + "”"
 }
 
 // take reads the values that a browser sent. A check box that is not sent is off.
@@ -157,10 +202,14 @@ func (q *request) send(form *formView, method, path string, fixed map[string]any
 	return nil
 }
 
-// submit sends the form of a request, and then leads to another page, or shows the form again with its faults.
+// submit sends the form of a request, and then leads to another page, or shows the form again with its faults. A form of
+// something that is there begins with the values that it has now.
 func (q *request) submit(
 	form *formView, method, path string, fixed map[string]any, again func(*request, int, *formView) error, next string,
 ) error {
+	if form.outdated(q.PostForm) {
+		return again(q, http.StatusConflict, form)
+	}
 	if err := q.send(form, method, path, fixed, nil); err != nil {
 		return err
 	}

@@ -2,6 +2,9 @@ package console
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -12,6 +15,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
 )
 
 // formFor is how long a form can be sent: as long as a session lasts.
@@ -47,6 +51,24 @@ func (q *request) takeForm() error {
 			"This form was sent before, or is older than 12 hours. Nothing was changed now. Open the page again.")}
 	}
 	return nil
+}
+
+// seenOf returns a digest of what a page shows. A form sends it, so that nothing else is overwritten.
+func seenOf(shown ...any) string {
+	data, err := json.Marshal(shown)
+	if err != nil {
+		panic(err) // plain values
+	}
+	sum := sha256.Sum256(data)
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+const changedMeanwhile = "Somebody changed this after you opened the page. Nothing was changed now."
+
+// revisionOf returns the revision of a room.
+func revisionOf(r *api.Room) uint64 {
+	revision, _ := r.Vestibule["revision"].(float64)
+	return uint64(revision)
 }
 
 // forms are the forms of the actions of a room, with the values that they begin with.

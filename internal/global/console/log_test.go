@@ -224,6 +224,49 @@ func (f *fixture) stored() map[string]string {
 	return out
 }
 
+// objects gives a room events, rules and a second revision, and returns the IDs of the newest objects.
+func (f *fixture) objects(id string) map[string]string {
+	f.Helper()
+	path := "/zones/" + control.Zone + "/waiting_rooms/" + id
+	of := map[string]string{"{room}": id, "{event}": f.plan(id)}
+	testkit.NoError(f, f.api.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil))
+	var list []map[string]any
+	for key, path := range map[string]string{
+		"{rule}": path + "/rules", "{webhook}": "/vestibule/webhooks", "{token}": "/vestibule/tokens",
+		"{revision}": "/vestibule/rooms/" + id + "/revisions",
+	} {
+		testkit.NoError(f, f.api.call(http.MethodGet, path, nil, &list))
+		if of[key] = fmt.Sprint(list[0]["id"]); key == "{revision}" {
+			of[key] = fmt.Sprintf("%.0f", list[1]["revision"])
+		}
+	}
+	return of
+}
+
+// fill replaces the names of objects by their IDs.
+func fill(path string, of map[string]string) string {
+	for key, value := range of {
+		path = strings.ReplaceAll(path, key, value)
+	}
+	return path
+}
+
+// pageOf returns the address of the page with the form that goes to a path.
+func pageOf(path string, form url.Values) string {
+	parent := path[:strings.LastIndexByte(path, '/')]
+	switch do := form.Get("do"); {
+	case strings.HasPrefix(path, "/console/access"):
+		return "/console/access"
+	case strings.HasPrefix(path, "/console/webhooks"):
+		return "/console/webhooks"
+	case do == "up" || do == "down":
+		return parent
+	case strings.HasSuffix(path, "/events"):
+		return path + "/new"
+	}
+	return path
+}
+
 // Every route that changes something refuses a request without the role, of another site, with an expired session, of
 // a room outside the token's, and one that was sent before.
 func TestEveryChangeIsRefused(t *testing.T) {
@@ -312,31 +355,14 @@ func TestEveryChangeIsRefused(t *testing.T) {
 			t.Run(route+" "+c.path+" "+c.form.Encode(), func(t *testing.T) {
 				f := start(t)
 				id := f.sale()
-				path := "/zones/" + control.Zone + "/waiting_rooms/" + id
-				of := map[string]string{"{room}": id, "{event}": f.plan(id)}
-				testkit.NoError(t, f.api.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil))
-				var list []map[string]any
-				for key, path := range map[string]string{
-					"{rule}": path + "/rules", "{webhook}": "/vestibule/webhooks", "{token}": "/vestibule/tokens",
-					"{revision}": "/vestibule/rooms/" + id + "/revisions",
-				} {
-					testkit.NoError(t, f.api.call(http.MethodGet, path, nil, &list))
-					of[key] = fmt.Sprint(list[0]["id"])
-					if key == "{revision}" {
-						of[key] = fmt.Sprintf("%.0f", list[1]["revision"])
-					}
-				}
+				of := f.objects(id)
 				if c.before != nil {
 					f.api.patch(id, c.before)
 				}
-				for key, value := range of {
-					c.path = strings.ReplaceAll(c.path, key, value)
-				}
+				c.path = fill(c.path, of)
 				form := func() url.Values {
 					if !strings.Contains(c.path, "/actions/") {
-						out := url.Values{"once": {console.NewForm()}}
-						maps.Copy(out, c.form)
-						return out
+						return f.formWith(f.see(pageOf(c.path, c.form)), c.path, c.form)
 					}
 					out := f.see(c.path+"?"+c.form.Encode()).form(t, c.path, "seen").fields
 					out.Set("reason", "x")

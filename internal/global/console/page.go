@@ -23,6 +23,8 @@ type pageView struct {
 	Candidate         string // HTML that is previewed and not published, "" for none
 	Builtin           bool   // the candidate is the built-in page
 	Fault             string
+	Seen              string // of the current page
+	Theirs            bool   // the page was changed by somebody else: both are shown
 	States, Languages []string
 	Consequence       string
 }
@@ -41,11 +43,12 @@ func showPage(q *request, status int, v *pageView) error {
 	}
 	v.ID, v.Operator, v.Editor, v.Done = r.Id, q.may(control.Operator), q.may(control.Editor),
 		pageDone[q.URL.Query().Get("done")]
+	v.Seen = seenOf(r.CustomPageHtml)
 	v.Current, v.Size, v.Languages = r.CustomPageHtml, plural(len(r.CustomPageHtml), "byte", "bytes"), room.Languages
 	for _, s := range page.Samples {
 		v.States = append(v.States, s.Name)
 	}
-	if v.Candidate != "" || v.Builtin {
+	if v.Preview != "" && (v.Candidate != "" || v.Builtin) {
 		waiting := "All waiting visitors (their number is unknown)"
 		status, err := readStatus(q.call, r.Id)
 		if err != nil {
@@ -85,16 +88,34 @@ func changePage(q *request) error {
 	if err != nil {
 		return err
 	}
-	id, do := q.PathValue("id"), q.PostFormValue("do")
+	r, _, err := q.place("page")
+	if err != nil {
+		return err
+	}
+	id, do, needs := r.Id, q.PostFormValue("do"), control.Operator
+	if do == "publish" {
+		needs = control.Editor
+	}
+	if !q.may(needs) {
+		return q.forbidden(needs)
+	}
 	refused := func(err error) error {
 		if control.Status(err) == http.StatusBadRequest {
-			return showPage(q, http.StatusUnprocessableEntity, &pageView{Fault: strings.Join(failureOf(err).Notes, "; ")})
+			return showPage(q, http.StatusUnprocessableEntity, &pageView{
+				Fault: strings.Join(failureOf(err).Notes, "; "), Candidate: html,
+			})
 		}
 		return err
 	}
+	if do != "current" && q.PostFormValue("seen") != seenOf(r.CustomPageHtml) {
+		return showPage(q, http.StatusConflict, &pageView{
+			Fault:     changedMeanwhile + " Your page is kept below, and the one that visitors get now stands under it.",
+			Candidate: html, Theirs: true,
+		})
+	}
 	if do == "publish" {
-		err := q.change(http.MethodPatch, roomsPath()+"/"+id, map[string]string{"custom_page_html": html}, nil)
-		if err != nil {
+		q.expects = revisionOf(r)
+		if err := q.change(http.MethodPatch, roomsPath()+"/"+id, map[string]string{"custom_page_html": html}, nil); err != nil {
 			return refused(err)
 		}
 		return q.to(roomPath(id) + "/page?done=published")
@@ -102,10 +123,6 @@ func changePage(q *request) error {
 	v := &pageView{Candidate: html, Builtin: do == "builtin"}
 	switch do {
 	case "current":
-		r, _, err := q.place("page")
-		if err != nil {
-			return err
-		}
 		v.Candidate, html = "", r.CustomPageHtml
 	case "builtin":
 		v.Candidate, html = "", ""

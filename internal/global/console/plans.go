@@ -211,10 +211,9 @@ func planEndLimits(q *request, rd *reading, _ url.Values) (*plan, error) {
 
 // limitChange returns a change of the limits that the reading has.
 func (rd *reading) limitChange(want control.Limits, lasting control.Lasting) *control.LimitChange {
-	revision, _ := rd.room.Vestibule["revision"].(float64)
 	force := &rd.controls.InForce
 	return &control.LimitChange{
-		Room: rd.room.Id, Want: want, For: lasting, Revision: uint64(revision),
+		Room: rd.room.Id, Want: want, For: lasting, Revision: revisionOf(&rd.room),
 		Seen: control.Limits{Total: force.TotalActiveUsers, Rate: force.NewUsersPerMinute},
 	}
 }

@@ -17,6 +17,8 @@ type rulesView struct {
 	Rules  []ruleView
 	Editor bool
 	Done   string // result of a change, "" for none
+	Fault  string
+	Seen   string // of the whole list
 	Try    tryView
 	Add    *formView
 }
@@ -82,10 +84,10 @@ func tryRules(q *request, room *api.Room) (tryView, error) {
 }
 
 // serveRules shows the rules of a room, and tries them.
-func serveRules(q *request) error { return showRules(q, http.StatusOK, nil) }
+func serveRules(q *request) error { return showRules(q, http.StatusOK, "", nil) }
 
-// showRules shows the rules of a room, with a form for a new one; nil for an empty form.
-func showRules(q *request, status int, add *formView) error {
+// showRules shows the rules of a room with a fault, "" for none, and a form for a new one; nil for an empty form.
+func showRules(q *request, status int, fault string, add *formView) error {
 	room, at, err := q.place("rules")
 	if err != nil {
 		return err
@@ -94,7 +96,7 @@ func showRules(q *request, status int, add *formView) error {
 	if err := q.get(rulesPath(room.Id), &list); err != nil {
 		return err
 	}
-	v := &rulesView{ID: room.Id, Editor: q.may(control.Editor), Done: ruleDone[q.FormValue("done")], Add: add}
+	v := &rulesView{ID: room.Id, Editor: q.may(control.Editor), Done: ruleDone[q.FormValue("done")], Add: add, Fault: fault, Seen: seenOf(list)}
 	if v.Try, err = tryRules(q, room); err != nil {
 		return err
 	}
@@ -131,7 +133,9 @@ func addRule(q *request) error {
 	id := q.PathValue("id")
 	form := ruleForm(roomPath(id)+"/rules", "Add the rule", "", &api.Rule{})
 	fixed := map[string]any{"action": room.ActionBypass}
-	return q.submit(form, http.MethodPost, rulesPath(id), fixed, showRules, roomPath(id)+"/rules?done=added")
+	return q.submit(form, http.MethodPost, rulesPath(id), fixed,
+		func(q *request, status int, form *formView) error { return showRules(q, status, "", form) },
+		roomPath(id)+"/rules?done=added")
 }
 
 // oneRuleView is the content of the page of one rule.
@@ -139,28 +143,28 @@ type oneRuleView struct {
 	ID   string
 	Rule api.Rule
 	Form *formView
+	Seen string // of the rule as it is
 }
 
-// findRule reads the rule in the path.
-func findRule(q *request) (r *api.Rule, count int, err error) {
-	var list []api.Rule
+// findRule reads the rules of the room, and finds the one in the path.
+func findRule(q *request) (list []api.Rule, i int, err error) {
 	if err := q.get(rulesPath(q.PathValue("id")), &list); err != nil {
 		return nil, 0, err
 	}
-	i := slices.IndexFunc(list, func(r api.Rule) bool { return r.Id == q.PathValue("rule") })
+	i = slices.IndexFunc(list, func(r api.Rule) bool { return r.Id == q.PathValue("rule") })
 	if i < 0 {
 		return nil, 0, notFoundError{}
 	}
-	return &list[i], i + 1, nil
+	return list, i, nil
 }
 
 // serveRule shows the form of a rule.
 func serveRule(q *request) error {
-	r, _, err := findRule(q)
+	list, i, err := findRule(q)
 	if err != nil {
 		return err
 	}
-	return showRule(q, http.StatusOK, r, nil)
+	return showRule(q, http.StatusOK, &list[i], nil)
 }
 
 func showRule(q *request, status int, r *api.Rule, form *formView) error {
@@ -172,31 +176,46 @@ func showRule(q *request, status int, r *api.Rule, form *formView) error {
 		return err
 	}
 	list := roomPath(room.Id) + "/rules"
+	own := ruleForm(list+"/"+r.Id, "Save", list, r).editing()
 	if form == nil {
-		form = ruleForm(list+"/"+r.Id, "Save", list, r)
+		form = own
 	}
-	return q.showIn(status, "rule", "Rule of "+room.Name, at, &oneRuleView{room.Id, *r, form})
+	return q.showIn(status, "rule", "Rule of "+room.Name, at, &oneRuleView{room.Id, *r, form, own.Seen})
 }
 
 // changeRule saves, moves or deletes a rule, as the field "do" says.
 func changeRule(q *request) error {
-	r, at, err := findRule(q)
+	if !q.may(control.Editor) {
+		return q.forbidden(control.Editor)
+	}
+	room, _, err := q.place("rules")
 	if err != nil {
 		return err
 	}
-	id := q.PathValue("id")
-	list, path := roomPath(id)+"/rules", rulesPath(id)+"/"+r.Id
-	switch do := q.FormValue("do"); do {
-	case "up", "down":
-		index := at - 1
+	rules, at, err := findRule(q)
+	if err != nil {
+		return err
+	}
+	q.expects = revisionOf(room)
+	r, do, seen := &rules[at], q.FormValue("do"), q.PostFormValue("seen")
+	list, path := roomPath(room.Id)+"/rules", rulesPath(room.Id)+"/"+r.Id
+	form := ruleForm(list+"/"+r.Id, "Save", list, r).editing()
+	switch {
+	case (do == "up" || do == "down") && seen != seenOf(rules):
+		return showRules(q, http.StatusConflict, changedMeanwhile, nil)
+	case do == "up" || do == "down":
+		index := at // counted from 1
 		if do == "down" {
-			index = at + 1
+			index = at + 2
 		}
 		position := map[string]any{"position": map[string]int{"index": index}}
 		return q.changeAnd(http.MethodPatch, path, position, list+"?done=moved")
-	case "delete":
+	case do == "delete" && seen != form.Seen:
+		form.Fault = changedMeanwhile
+		return showRule(q, http.StatusConflict, r, form)
+	case do == "delete":
 		return q.changeAnd(http.MethodDelete, path, nil, list+"?done=deleted")
 	}
-	return q.submit(ruleForm(list+"/"+r.Id, "Save", list, r), http.MethodPatch, path, nil,
+	return q.submit(form, http.MethodPatch, path, nil,
 		func(q *request, status int, form *formView) error { return showRule(q, status, r, form) }, list+"?done=saved")
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"vestibule/internal/global/control/api"
@@ -15,6 +16,7 @@ type webhooksView struct {
 	Made     *api.Webhook     // just created, with its secret; nil for none
 	Tested   *api.WebhookTest // result of a test, nil for none
 	Done     string
+	Fault    string
 	Form     *formView
 }
 
@@ -22,6 +24,7 @@ type webhooksView struct {
 type webhookView struct {
 	api.Webhook
 	Host, KindNames, RoomNames string
+	Seen                       string
 }
 
 const (
@@ -51,7 +54,7 @@ func showWebhooks(q *request, status int, v *webhooksView) error {
 		return err
 	}
 	for _, w := range list {
-		row := webhookView{Webhook: w, RoomNames: namesOf(names, w.Rooms), KindNames: strings.Join(w.Kinds, ", ")}
+		row := webhookView{Webhook: w, RoomNames: namesOf(names, w.Rooms), KindNames: strings.Join(w.Kinds, ", "), Seen: seenOf(w)}
 		if u, err := url.Parse(w.Url); err == nil {
 			row.Host = u.Host
 		}
@@ -92,7 +95,21 @@ func addWebhook(q *request) error {
 
 // changeWebhook tests, enables, disables or deletes a webhook, as the field "do" says.
 func changeWebhook(q *request) error {
-	path, do := hooksPath+"/"+url.PathEscape(q.PathValue("webhook")), q.FormValue("do")
+	id, do := q.PathValue("webhook"), q.FormValue("do")
+	path := hooksPath + "/" + url.PathEscape(id)
+	var list []api.Webhook
+	if err := q.get(hooksPath, &list); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(w api.Webhook) bool { return w.Id == id })
+	if i < 0 {
+		return notFoundError{}
+	}
+	if q.PostFormValue("seen") != seenOf(list[i]) {
+		return showWebhooks(q, http.StatusConflict, &webhooksView{
+			Fault: changedMeanwhile + " This is webhook " + list[i].Name + " now.",
+		})
+	}
 	switch do {
 	case "test":
 		var tested api.WebhookTest

@@ -34,6 +34,9 @@ func (s *Server) Call(
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	r.RemoteAddr = remote
+	if revision, ok := ctx.Value(expectKey{}).(uint64); ok {
+		r.Header.Set("If-Match", etag(revision))
+	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	if w.stats, _ = result.(*api.Stats); w.stats != nil {
 		result = nil
@@ -70,6 +73,13 @@ type noteKey struct{}
 // note then gets a message with the age of the answer.
 func Noting(ctx context.Context, note func(message string)) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
+}
+
+type expectKey struct{}
+
+// Expecting returns a context for [Server.Call] whose changes are refused unless the room has a revision.
+func Expecting(ctx context.Context, revision uint64) context.Context {
+	return context.WithValue(ctx, expectKey{}, revision)
 }
 
 // Status returns the HTTP status of an error of [Server.Call]: 500 unless it is a refusal.
