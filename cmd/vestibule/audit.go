@@ -158,9 +158,16 @@ func nameIn(x *api.AppliedChange) string {
 	return ""
 }
 
-// what describes an entry in one line.
+// what describes an entry in one line: a change of rooms or hosts by what differs, any other by its sentence.
 func what(e *api.AuditEntry) string {
 	var out []string
+	if len(e.Changes) > 0 && e.Text != "" { // an older global sends no sentence
+		switch e.Changes[0].Kind {
+		case api.AppliedChangeKindRoom, api.AppliedChangeKindHost:
+		default:
+			return e.Text
+		}
+	}
 	for i, x := range e.Changes {
 		if i == 3 {
 			out = append(out, fmt.Sprintf("and %d more", len(e.Changes)-i))

@@ -10,6 +10,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
 )
 
 // action is something that an operator does to a room.
@@ -198,6 +199,20 @@ type done struct {
 	Undo *action // nil for none
 }
 
+// releaseWords says how far a release is.
+func releaseWords(r *api.Release) string {
+	n := plural(r.People, "visitor", "visitors")
+	switch {
+	case r.State == api.Done:
+		return "The next " + n + " are let in."
+	case r.State == api.Interrupted:
+		return "The release of " + n + " was interrupted by a change of the leading global. Release the rest again."
+	case r.LetIn != nil && *r.LetIn > 0:
+		return fmt.Sprintf("%s of the next %s are let in. The rest follows.", count(*r.LetIn), n)
+	}
+	return "The next " + n + " will be let in."
+}
+
 // doneOf describes the state after an action.
 func doneOf(rd *reading, name string) *done {
 	c := &rd.controls
@@ -211,7 +226,7 @@ func doneOf(rd *reading, name string) *done {
 	case name == "end-message" && c.Message == nil:
 		return &done{"The message is removed.", nil}
 	case name == "release" && rd.release != nil:
-		return &done{"The next " + people(rd.release.People) + " are let in. This cannot be undone.", nil}
+		return &done{releaseWords(rd.release) + " This cannot be undone.", nil}
 	case name == "limits" && c.Limits != nil:
 		return &done{"The limits are changed until " + until(rd.at, *c.Limits.Until) + ".", actions["end-limits"]}
 	case name == "limits":

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,8 +53,12 @@ func serveAudit(q *request) error {
 	if err := q.get("/vestibule/audit?"+query.Encode(), &list); err != nil {
 		return err
 	}
+	names, err := namesFor(q, list)
+	if err != nil {
+		return err
+	}
 	for i := range list {
-		e, err := viewEntry(q.now, &list[i])
+		e, err := viewEntry(q.now, &list[i], names)
 		if err != nil {
 			return fmt.Errorf("audit entry %d: %w", list[i].Sequence, err)
 		}
@@ -66,14 +71,44 @@ func serveAudit(q *request) error {
 	return q.show(http.StatusOK, "audit", &frame{Title: "Audit", Current: "audit", Main: v})
 }
 
-func viewEntry(now time.Time, shown *api.AuditEntry) (entryView, error) {
+// namesFor returns the names of rooms by their IDs, if an entry has a list of rooms.
+func namesFor(q *request, list []api.AuditEntry) (map[string]string, error) {
+	for _, e := range list {
+		for _, c := range e.Changes {
+			if slices.ContainsFunc(c.Settings, isRooms) {
+				return roomNames(q)
+			}
+		}
+	}
+	return nil, nil
+}
+
+// isRooms reports whether a setting is a list of rooms.
+func isRooms(s api.AppliedSetting) bool { return s.Key == "rooms" }
+
+// nameIn returns the name of a token or a webhook among the settings of a change; otherwise the ID.
+func nameIn(c *api.AppliedChange) string {
+	for _, s := range c.Settings {
+		if s.Key != "name" {
+			continue
+		}
+		for _, v := range []any{s.After, s.Before} {
+			if text, ok := v.(string); ok && text != "" {
+				return text
+			}
+		}
+	}
+	return c.Name
+}
+
+func viewEntry(now time.Time, shown *api.AuditEntry, names map[string]string) (entryView, error) {
 	var e audit.Entry
 	if err := json.Unmarshal(shown.Entry, &e); err != nil {
 		return entryView{}, err
 	}
 	v := entryView{
 		Number: shown.Number, At: shown.At, When: ago(now, shown.At), Who: shown.By, Role: e.By.Role, From: e.By.From,
-		What: operationWords(e.By.Operation), Reason: shown.Reason, Failed: e.Failed,
+		What: shown.Text, Reason: shown.Reason, Failed: e.Failed,
 	}
 	for i := range shown.Changes {
 		c := &shown.Changes[i]
@@ -85,6 +120,8 @@ func viewEntry(now time.Time, shown *api.AuditEntry) (entryView, error) {
 			}
 		case api.AppliedChangeKindControls:
 			o.Name = "controls of room " + c.Name
+		case api.AppliedChangeKindToken, api.AppliedChangeKindWebhook:
+			o.Name = string(c.Kind) + " " + nameIn(c)
 		case api.AppliedChangeKindOther:
 			o.Name = c.Name
 		default: // hosts and tokens have no page
@@ -100,9 +137,22 @@ func viewEntry(now time.Time, shown *api.AuditEntry) (entryView, error) {
 			if strings.HasPrefix(key, "rules[") {
 				key = "rule" // its ID says nothing
 			}
-			o.Differences = append(o.Differences, difference{key, leaf(s.Before), leaf(s.After)})
+			before, after := leaf(s.Before), leaf(s.After)
+			if isRooms(s) {
+				before, after = namesOf(names, idsIn(s.Before)), namesOf(names, idsIn(s.After))
+			}
+			o.Differences = append(o.Differences, difference{key, before, after})
 		}
 		v.Objects = append(v.Objects, o)
 	}
 	return v, nil
+}
+
+// idsIn returns the members of a list.
+func idsIn(v any) (ids []string) {
+	list, _ := v.([]any)
+	for _, x := range list {
+		ids = append(ids, fmt.Sprint(x))
+	}
+	return ids
 }

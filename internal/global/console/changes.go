@@ -32,7 +32,7 @@ type changeView struct {
 // changesPerPage is the number of revisions on a page.
 const changesPerPage = 30
 
-// operations names the operations of audit entries.
+// operations names the operations on rooms.
 var operations = map[string]string{
 	"waiting-room-create-waiting-room": "created the room", "waiting-room-update-waiting-room": "replaced the settings",
 	"waiting-room-patch-waiting-room": "changed the settings", "waiting-room-delete-waiting-room": "deleted the room",
@@ -44,12 +44,6 @@ var operations = map[string]string{
 	"waiting-room-delete-waiting-room-rule":   "deleted a rule", "restore-revision": "restored a revision",
 	"apply-rooms": "applied a rooms file",
 	"put-host":    "set the site of a host", "delete-host": "deleted the entry of a host",
-	"patch-controls": "changed the controls",
-	"create-release": "let in visitors", "create-token": "created a token", "delete-token": "revoked a token",
-	"make-first-token": "created the first token", "make-token": "created a token",
-	"create-webhook": "created a webhook", "patch-webhook": "changed a webhook", "delete-webhook": "deleted a webhook",
-	"test-webhook": "tested a webhook", "initialize-fleet": "began the fleet", "put-data-center": "set a data centre",
-	"delete-data-center": "removed a data centre", "forget-edge": "declared an edge lost",
 }
 
 // operationWords returns an operation in words.

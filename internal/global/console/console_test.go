@@ -159,14 +159,14 @@ func TestActions(t *testing.T) {
 				"The next 50 people of the queue are let in, never more", "100 places are free now",
 				"There is no way back",
 			},
-			[]string{"The next 50 people are let in.", "Ana let in the next 50"},
+			[]string{"The next 50 visitors will be let in.", "Ana released the next 50 visitors, 0 let in so far"},
 			nil,
 		},
 		{
 			"release",
 			map[string]string{"people": "60"},
 			[]string{"It ends the open release of 50 people."},
-			[]string{"The next 60 people"},
+			[]string{"The next 60 visitors"},
 			nil,
 		},
 		{

@@ -120,7 +120,7 @@ func TestHistoryIsAReport(t *testing.T) {
 	}
 	log := f.see("/console/audit") // nothing as a program writes it
 	lacks(t, log, "map[", "create-webhook")
-	contains(t, log, "Ben created a webhook", "room.paused, alarm.raised",
+	contains(t, log, "Ben created webhook pager", "room.paused, alarm.raised",
 		"rule description the office, enabled false, expression ip.src in {192.0.2.0/24}", "limits.new_users_per_minute 180")
 	file := f.see(strings.ReplaceAll(regexp.MustCompile(`href="([^"]+history\.csv[^"]*)"`).FindStringSubmatch(report.body)[1], "&amp;", "&"))
 	rows, err := csv.NewReader(strings.NewReader(file.body)).ReadAll()

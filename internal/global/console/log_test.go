@@ -45,7 +45,7 @@ func TestChangesAreShownAndRestored(t *testing.T) {
 	if err := f.api.call(http.MethodGet, room, nil, &now); err != nil || now.TotalActiveUsers != 2000 || now.Suspended {
 		t.Errorf("%+v, %v", now, err)
 	}
-	contains(t, f.see("/console/audit"), "Ana restored a revision", "too early")
+	contains(t, f.see("/console/audit"), "Ana restored an earlier revision of room sale", "too early")
 	f.get(at+"/7").is(t, http.StatusNotFound) // an unknown revision
 	f.as(control.Operator)
 	lacks(t, f.see("/console/rooms/"+id), "/changes")
@@ -64,18 +64,18 @@ func TestAuditInWords(t *testing.T) {
 	testkit.NoError(t, f.api.call(http.MethodPut, "/vestibule/hosts/sale.example", map[string]string{"origin": "http://10.0.0.9"},
 		nil))
 	page := f.see("/console/audit")
-	contains(t, page, "Ana changed the controls", "a test", "<i>soon", "Ben changed the settings",
-		"total_active_users 2000 → 1500", "Ben created the room", "room sale : new",
+	contains(t, page, "Ana paused room sale", "a test", "<i>soon", "Ben changed the settings",
+		"total_active_users 2000 → 1500", "Ben created room sale", "room sale : new",
 		"host sale.example: new origin", "http://10.0.0.9")
 	lacks(t, page, "<i>soon")
-	contains(t, f.see("/console/audit?room=sale&by=Ana"), "Ana changed the controls")
+	contains(t, f.see("/console/audit?room=sale&by=Ana"), "Ana paused room sale")
 	lacks(t, f.see("/console/audit?room=sale&by=Ana"), "Ben")
 	for range 60 {
 		f.api.patch(id, map[string]any{"message": map[string]any{"text": "x"}})
 	}
 	contains(t, f.see("/console/audit"), "Older entries")
 	older := regexp.MustCompile(`href="(/console/audit\?[^"]+)"`).FindStringSubmatch(f.see("/console/audit").body)
-	contains(t, f.see(strings.ReplaceAll(older[1], "&amp;", "&")), "Ben created the room")
+	contains(t, f.see(strings.ReplaceAll(older[1], "&amp;", "&")), "Ben created room sale")
 	f.as(control.Editor)
 	lacks(t, f.see("/console/"), "/console/audit", "/console/access")
 	f.get("/console/audit").is(t, http.StatusForbidden) // an editor reads the audit log

@@ -78,9 +78,9 @@ func inForceOf(rd *reading) (out []inForce) {
 	c := &rd.controls
 	add("paused the room", c.Pause)
 	if r := rd.release; r != nil {
-		what := fmt.Sprintf("let in the next %s", count(r.People))
+		what := "released the next " + plural(r.People, "visitor", "visitors")
 		if r.LetIn != nil {
-			what += fmt.Sprintf(", %s inside so far", count(*r.LetIn))
+			what += fmt.Sprintf(", %s let in so far", count(*r.LetIn))
 		}
 		out = append(out, inForce{What: what, Why: r.Reason, Who: r.By, When: ago(rd.at, r.At)})
 	}

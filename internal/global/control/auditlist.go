@@ -206,6 +206,7 @@ func (s *auditService) show(state *roomstore.State, stored wire.AuditEntry) (api
 		change.Settings, out.Reason = flatChanges(before, after), cmp.Or(out.Reason, reasonIn(before, after))
 		out.Changes = append(out.Changes, change)
 	}
+	out.Text = sentence(&e, out.Changes)
 	return out, nil
 }
 

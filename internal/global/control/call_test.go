@@ -46,7 +46,7 @@ func TestACallAnswersAsARequest(t *testing.T) {
 		t.Errorf("in force: %+v, want total_active_users %v", got.InForce, total)
 	}
 	entries := f.entries("patch-controls")
-	want := audit.By{ID: "u1", Name: "Ana", Role: "operator", From: "192.0.2.7", Operation: "patch-controls"}
+	want := audit.By{ID: "u1", Name: "Ana", Role: "operator", From: "192.0.2.7", Operation: "patch-controls", Reason: "crash"}
 	if len(entries) != 2 || entries[1].By != want || entries[1].Target != entries[0].Target {
 		t.Errorf("audit entries: %+v", entries)
 	}

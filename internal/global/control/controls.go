@@ -188,6 +188,7 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx = because(ctx, q.body)
 	by := principal(ctx).Name
 	c, err := s.controls.change(ctx, state, q.room(),
 		func(control *room.Control) error { return applyControls(control, q.body, by, s.fleet()) })
@@ -244,6 +245,9 @@ func applyControls(control *room.Control, body json.RawMessage, by string, now i
 		for _, err := range control.Check() {
 			field, _, _ := strings.Cut(err.Error(), " ")
 			f.add("/"+strings.ReplaceAll(field, ".", "/"), "%v", err)
+		}
+		if f.n == 0 && !goodReason(reason) { // of a control that ends
+			return badReason()
 		}
 	}
 	return f.err()

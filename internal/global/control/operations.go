@@ -1,13 +1,16 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/global/roomstore"
 )
 
 // operation is an operation of openapi.yaml.
@@ -55,10 +58,8 @@ func (o *operation) call(w http.ResponseWriter, r *http.Request, t *turns) (any,
 		}
 	}
 	reason := r.URL.Query().Get("reason")
-	if len(reason) > room.MaxReason || strings.ContainsFunc(reason, unicode.IsControl) || !utf8.ValidString(reason) {
-		var f faults
-		f.add("/reason", "reason must be at most %d bytes of text", room.MaxReason)
-		return nil, f.err()
+	if !goodReason(reason) {
+		return nil, badReason()
 	}
 	ctx := who.as(r.Context(), r.RemoteAddr, o.id, reason)
 	if r.Method != http.MethodGet || ctx.Value(currentKey{}) != nil {
@@ -70,4 +71,25 @@ func (o *operation) call(w http.ResponseWriter, r *http.Request, t *turns) (any,
 		result = dated{result, *age}
 	}
 	return result, err
+}
+
+// goodReason reports whether a reason can be kept.
+func goodReason(text string) bool {
+	return len(text) <= room.MaxReason && !strings.ContainsFunc(text, unicode.IsControl) && utf8.ValidString(text)
+}
+
+func badReason() error {
+	var f faults
+	f.add("/reason", "reason must be at most %d bytes of text", room.MaxReason)
+	return f.err()
+}
+
+// because returns a context whose audit entries have the reason in a body, if the query gave none.
+func because(ctx context.Context, body json.RawMessage) context.Context {
+	var in struct{ Reason string }
+	by := roomstore.ByOf(ctx)
+	if json.Unmarshal(body, &in) == nil && goodReason(in.Reason) { // the operation names the faults of its body
+		by.Reason = cmp.Or(by.Reason, in.Reason)
+	}
+	return roomstore.By(ctx, by)
 }

@@ -66,6 +66,7 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx = because(ctx, q.body)
 	var made room.Release
 	_, err = s.controls.change(ctx, state, q.room(), func(control *room.Control) error {
 		if control.Pause == nil {

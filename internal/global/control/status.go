@@ -96,10 +96,6 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 	out := &api.Status{
 		Status: api.NotQueueing, EstimatedQueuedUsers: n.Waiting, EstimatedTotalActiveUsers: n.Active,
 	}
-	if n.Longest > 0 && n.Waiting > 0 {
-		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
-		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
-	}
 	now, id, own := s.clock.fleet(), room.PublicID(r.TicketName()), &out.Vestibule
 	plan := r.PlanBy(s.board())
 	on := plan.At(now)
@@ -125,6 +121,10 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 	if out.Status == api.NotQueueing && (n.Waiting > 0 || slices.ContainsFunc(stops, func(s stop.Stop) bool { return s.Centre == "" })) {
 		out.Status = api.Queueing
 	}
+	if n.Longest > 0 && n.Waiting > 0 && toldWait(&force, on, stops) {
+		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
+		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
+	}
 	own.Stops = make([]api.Stop, len(stops))
 	for i := range stops {
 		v := stops[i].View()
@@ -133,6 +133,12 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 		}
 	}
 	return out, nil
+}
+
+// toldWait reports whether the waiting page tells a wait: it tells none while nobody is to be let in.
+func toldWait(force *room.Settings, on room.Phase, stops []stop.Stop) bool {
+	return !force.QueueAll && on.Kind != room.Prequeue && force.QueueingMethod != room.MethodReject &&
+		!slices.ContainsFunc(stops, func(s stop.Stop) bool { return s.Reason == stop.SiteDown && s.Centre == "" })
 }
 
 // stopsIn returns why nobody enters a room: by its operators, for lack of a leader, or as the leader says.

@@ -112,6 +112,9 @@ type AuditEntry struct {
 
 	// Sequence position in the stream
 	Sequence int64 `json:"sequence"`
+
+	// Text what the author did, in a sentence without its subject, such as: paused room shop
+	Text string `json:"text"`
 }
 
 // Candidate defines model for Candidate.
