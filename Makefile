@@ -77,6 +77,10 @@ image: image-files ## write the container image to bin/vestibule-image.tar, and 
 release: $(TOOLS)/nfpm $(TOOLS)/cyclonedx-gomod ## write archives, packages, the image and their sums of VERSION (v0.2.0) into dist/; KEY=FILE signs them
 	@PATH="$(TOOLS):$$PATH" KEY='$(KEY)' deploy/release/build.sh '$(VERSION)'
 
+.PHONY: release-twice
+release-twice: $(TOOLS)/nfpm $(TOOLS)/cyclonedx-gomod ## make the release of this commit in two clones, and compare them byte for byte (5 minutes)
+	@PATH="$(TOOLS):$$PATH" deploy/release/twice.sh "v$$(sed -n "s/^## \([0-9][^ ]*\).*/\1/p" CHANGELOG.md | head -1)" | $(GO) run ./internal/lab/figures/check
+
 .PHONY: try-package
 try-package: ## install, upgrade, remove and purge the newest package of dist/ in a root of Debian's base packages, as root (a few minutes)
 	@$(MAKE) --no-print-directory debian-packages PACKAGES=debootstrap

@@ -13,6 +13,8 @@ export CGO_ENABLED=0 SOURCE_DATE_EPOCH="$seconds" LC_ALL=C TZ=UTC
 umask 022
 rm -rf dist
 mkdir -p dist
+awk -v v="$plain" '/^## /{on = index($2, v) == 1} on' CHANGELOG.md >dist/NOTES.md
+if [ ! -s dist/NOTES.md ]; then echo "release: CHANGELOG.md has no section $plain: write it first" >&2; exit 1; fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -20,6 +22,9 @@ trap 'rm -rf "$work"' EXIT
 pack() {
 	tar -C "$work" --sort=name --mtime="@$seconds" --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$2" | gzip -9n >"dist/$1"
 }
+
+# stamp FILE...: what they hold gets the time of the commit, also folders: packages keep it.
+stamp() { find "$@" -exec touch -h -d "@$seconds" {} +; }
 
 # program OS ARCH FILE
 program() {
@@ -35,6 +40,7 @@ mkdir -p "$common/man" "$common/completions" "$common/doc"
 gzip -9n "$common"/man/*
 for shell in bash zsh fish; do "$work/here" completion $shell >"$common/completions/vestibule.$shell"; done
 cp -r deploy/fronts deploy/examples deploy/prometheus "$common/doc/"
+cp -r deploy/release "$work/scripts"
 cp cmd/edge/edge.example.yaml cmd/regional/regional.example.yaml cmd/global/global.example.yaml cmd/global/rooms.example.yaml "$common/doc/examples/"
 
 for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
@@ -46,7 +52,8 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
 	sed "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$date\"/" "$work/sbom.json" >"dist/$name.cdx.json"
 	cp -r "$common/." "$files/"
 	if [ "$os" = linux ]; then
-		sed "s|\${FILES}|$files|g; s|\${ARCH}|$arch|; s|\${VERSION}|$plain|" deploy/release/nfpm.yaml >"$work/nfpm.yaml"
+		stamp "$files" "$work/scripts"
+		sed "s|\${FILES}|$files|g; s|\${SCRIPTS}|$work/scripts|; s|\${ARCH}|$arch|; s|\${VERSION}|$plain|" deploy/release/nfpm.yaml >"$work/nfpm.yaml"
 		for packager in deb rpm apk; do nfpm package --config "$work/nfpm.yaml" --packager $packager --target dist/ >/dev/null; done
 		mkdir -p "$work/image/$arch"
 		cp "$files/vestibule" "$work/image/$arch/"
@@ -62,17 +69,13 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
 done
 
 GOFLAGS= go run ./internal/lab/image -files "$work/image" -arch amd64,arm64 -name "vestibule:$version" -version "$version" \
-	-revision "$commit" -created "$seconds" -out "dist/vestibule-$plain-image.tar" >/dev/null
+	-revision "$commit" -created "$seconds" -out "dist/vestibule-$plain-image.tar"
 
 # The source, with its modules: it builds without a network.
 source=vestibule-$plain-source
 git archive --prefix="$source/" HEAD | tar -C "$work" -xf -
 (cd "$work/$source" && GOFLAGS= go mod vendor)
 pack "$source.tar.gz" "$source"
-
-# The section of this version, or the one that is not released yet.
-awk -v v="$plain" '/^## /{on = index($2, v) == 1} on' CHANGELOG.md >dist/NOTES.md
-if [ ! -s dist/NOTES.md ]; then echo "release: CHANGELOG.md has no section $plain: write it first" >&2; exit 1; fi
 
 (cd dist && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 if [ -n "${KEY:-}" ]; then

@@ -27,6 +27,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vestibule/internal/lab/figures"
 )
 
 // Labels and configuration of the image, besides version, revision and date.
@@ -65,7 +67,11 @@ func main() {
 	created := flag.Int64("created", 0, "date of everything, in seconds since 1970: that of the commit")
 	flag.Parse()
 	o.created, o.archs = time.Unix(*created, 0).UTC(), strings.Split(*archs, ",")
-	data, digest, err := build(&o)
+	judge := &figures.Judge{Out: os.Stdout}
+	data, digest, err := build(&o, judge)
+	if err == nil {
+		err = judge.Err()
+	}
 	if err == nil {
 		err = os.WriteFile(*out, data, 0o644) //nolint:gosec // an image holds no secret
 	}
@@ -76,8 +82,8 @@ func main() {
 	fmt.Printf("%s %s %s (%d bytes)\n", *out, o.name, digest, len(data))
 }
 
-// build returns the image, or the index of several, as a tar, and the digest of its manifest.
-func build(o *options) ([]byte, string, error) {
+// build returns the image, or the index of several, as a tar, and the digest of its manifest. It judges the size of each.
+func build(o *options, judge *figures.Judge) ([]byte, string, error) {
 	var all []v1.Image
 	for _, arch := range o.archs {
 		files := o.files
@@ -88,9 +94,29 @@ func build(o *options) ([]byte, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
+		size, err := compressed(image)
+		if err != nil {
+			return nil, "", err
+		}
+		if _, err := judge.Figure("image: compressed, for a processor", "", float64(size)/1e6); err != nil {
+			return nil, "", err
+		}
 		all = append(all, image)
 	}
 	return write(o, all)
+}
+
+// compressed returns the size of an image as it is transferred, in bytes.
+func compressed(image v1.Image) (int64, error) {
+	m, err := image.Manifest()
+	if err != nil {
+		return 0, err
+	}
+	size := m.Config.Size
+	for _, l := range m.Layers {
+		size += l.Size
+	}
+	return size, nil
 }
 
 // buildOne returns the image of one architecture.

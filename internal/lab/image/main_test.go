@@ -21,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -69,7 +70,7 @@ func blob(t *testing.T, files map[string][]byte, d v1.Descriptor) []byte {
 
 func TestTheImageHoldsTogether(t *testing.T) {
 	o := testOptions(t)
-	data, digest, err := build(o)
+	data, digest, err := build(o, &figures.Judge{})
 	testkit.NoError(t, err)
 	_, files := readTar(t, bytes.NewReader(data))
 	var top v1.IndexManifest
@@ -152,18 +153,18 @@ func TestTheImageHoldsTogether(t *testing.T) {
 }
 
 func TestTheSameFilesMakeTheSameImage(t *testing.T) {
-	one, first, err := build(testOptions(t))
+	one, first, err := build(testOptions(t), &figures.Judge{})
 	testkit.NoError(t, err)
 	o := testOptions(t) // different files with the same content, in another folder
 	later := time.Now().Add(time.Hour)
 	testkit.NoError(t, os.Chtimes(filepath.Join(o.files, "edge"), later, later))
-	two, second, err := build(o)
+	two, second, err := build(o, &figures.Judge{})
 	testkit.NoError(t, err)
 	if first != second || !bytes.Equal(one, two) {
 		t.Errorf("built twice: %s and %s", first, second)
 	}
 	testkit.NoError(t, os.WriteFile(filepath.Join(o.files, "edge"), []byte("another edge"), 0o600))
-	if _, third, err := build(o); err != nil || third == first {
+	if _, third, err := build(o, &figures.Judge{}); err != nil || third == first {
 		t.Errorf("other files make %s too (%v)", third, err)
 	}
 }
@@ -172,12 +173,12 @@ func TestOnlyFilesAndLinksBetweenThem(t *testing.T) {
 	o := testOptions(t)
 	link := filepath.Join(o.files, "link")
 	testkit.NoError(t, os.Symlink("/etc/passwd", link))
-	if _, _, err := build(o); err == nil || !strings.Contains(err.Error(), "link must lead to a file beside it") {
+	if _, _, err := build(o, &figures.Judge{}); err == nil || !strings.Contains(err.Error(), "link must lead to a file beside it") {
 		t.Errorf("got %v", err)
 	}
 	testkit.NoError(t, os.Remove(link))
 	testkit.NoError(t, os.Mkdir(link, 0o700))
-	if _, _, err := build(o); err == nil || !strings.Contains(err.Error(), "link must be a plain file or a link") {
+	if _, _, err := build(o, &figures.Judge{}); err == nil || !strings.Contains(err.Error(), "link must be a plain file or a link") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -190,7 +191,7 @@ func TestAnIndexOfTwoArchitectures(t *testing.T) {
 	for _, arch := range o.archs {
 		testkit.NoError(t, os.CopyFS(filepath.Join(o.files, arch), os.DirFS(one)))
 	}
-	data, digest, err := build(o)
+	data, digest, err := build(o, &figures.Judge{})
 	testkit.NoError(t, err)
 	_, files := readTar(t, bytes.NewReader(data))
 	var top, index v1.IndexManifest

@@ -44,6 +44,7 @@ var parts = []part{
 	{"lost", 10 * m, nil},
 	{"closures", 45 * m, nil},
 	{"upgrade", 15 * m, nil},
+	{"release-twice", 30 * m, nil},
 	{"history", 20 * m, nil},
 	{"scale", 20 * m, nil},
 	{"siege", 35 * m, nil},
