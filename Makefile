@@ -259,6 +259,10 @@ upgrade: ## upgrade a fleet of the last release node by node to this build, and 
 crowd: ## run ROOMS crowds of real clients of each kind against four edges, and compare forecasts with actual waits (17 minutes each)
 	$(GO) test -count=1 -v -parallel 3 -timeout 2h -run 'TestCrowds/$(ONLY)' ./internal/lab/e2e -args -crowds $(ROOMS)
 
+.PHONY: machine
+machine: ## measure how many people a machine of 2 cores and 4 GB lets wait and admits (5 minutes)
+	$(GO) test -count=1 -v -run TestMachine ./internal/lab/e2e -args -machine 6000
+
 .PHONY: siege
 siege: ## attack an edge from one address in 19 ways, those that match ONLY, beside visitors, with both fronts (10 minutes)
 	$(GO) test -count=1 -v -timeout 30m -run TestSiege ./internal/lab/e2e -args -siege -siege-only '$(ONLY)'

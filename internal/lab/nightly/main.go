@@ -48,6 +48,7 @@ var parts = []part{
 	{"history", 20 * m, nil},
 	{"scale", 20 * m, nil},
 	{"siege", 35 * m, nil},
+	{"machine", 10 * m, nil},
 	{"fronts", 25 * m, nil},
 	{"crowd", 45 * m, nil},
 	{"notify", 50 * m, nil},
