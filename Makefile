@@ -145,13 +145,12 @@ quick: ## test the cores and the gate, or AREA=edge|global|core|page|node|lab, i
 	@test -z '$(AREA)' || test -n '$(filter edge global core page node lab,$(AREA))' || { echo 'AREA is edge, global, core, page, node or lab'; exit 1; }
 	$(GO) test -ldflags='-s -w' $(QUICK_$(AREA))
 
-# The end-to-end run comes first and alone: its short sessions end where a renewal is late. Then two lanes run beside each
-# other, since most tests wait: those that late answers spoil first, beside those that only compute.
-LANES := test-browser test-cores test-shells test-programs test-pages
+# Two lanes run beside each other, since most tests wait: first those that late answers spoil, beside those that only
+# compute and give way to all others.
+LANES := e2e test-cores test-browser test-shells test-programs test-pages
 .PHONY: test
 test: packages $(RUNTESTS) ## run every test, with the race detector where useful, and the end-to-end run
-	@rm -rf $(TOOLS)/times; mkdir -p $(TOOLS)/times; status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
-	$(MAKE) --no-print-directory -k -j 2 $(LANES) || status=$$?; \
+	@rm -rf $(TOOLS)/times; mkdir -p $(TOOLS)/times; status=0; $(MAKE) --no-print-directory -k -j 2 $(LANES) || status=$$?; \
 	echo '== THE SLOWEST TESTS'; $(RUNTESTS) -slowest 10 $(TOOLS)/times/*; exit $$status
 
 .PHONY: $(RUNTESTS)
@@ -160,7 +159,7 @@ $(RUNTESTS):
 
 .PHONY: test-cores
 test-cores: $(RUNTESTS)
-	nice -n 19 $(call TEST,1) -p 1 -timeout 20m $(CALM)
+	nice -n 19 $(call TEST,1) -short -p 1 -timeout 20m $(CALM)
 	nice -n 19 $(call TEST,2) -race -short -timeout 15m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
 # An edge is tested with the front that production uses; `make nethttp` has the other one. TestFrontsAgree compares them.
@@ -195,6 +194,10 @@ race: packages $(RUNTESTS) ## test the tree in one process with the race detecto
 nethttp: packages ## test an edge with front: nethttp, and with all cases of long tests
 	$(GO) test -count=1 -parallel 4 -timeout 20m ./internal/edge -args -front nethttp -thorough -cases 3000 -mixed 20000
 	$(GO) test -count=1 -timeout 20m -run TestOddSpellings ./internal/edge -args -thorough
+
+.PHONY: worlds
+worlds: ## test the cores and the simulator with all cases of long tests
+	$(GO) test -count=1 -timeout 20m $(CORES:%=./internal/%)
 
 .PHONY: e2e
 e2e: packages $(RUNTESTS) ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms

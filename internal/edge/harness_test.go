@@ -34,7 +34,7 @@ import (
 
 var (
 	frontFlag = flag.String("front", frontFast, "the front that tests ask: fast or nethttp")
-	thorough  = flag.Bool("thorough", false, "play all cases of tests that otherwise play a part of them (`make edge`)")
+	thorough  = flag.Bool("thorough", false, "play all cases of tests that otherwise play a part of them (`make nethttp`)")
 )
 
 // some returns all cases with -thorough, otherwise every nth from a random one on.

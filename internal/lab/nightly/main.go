@@ -59,6 +59,7 @@ var parts = []part{
 	{"times", 10 * m, nil},
 	{"browser-runs", 60 * m, []string{"RUNS=20"}},
 	{"nethttp", 15 * m, nil},
+	{"worlds", 20 * m, nil},
 	{"race", 25 * m, nil},
 	{"fuzz", 60 * m, nil},
 	{"chaos", 60 * m, []string{"LENGTH=30m"}},

@@ -75,7 +75,11 @@ func TestEqualSeedsGiveEqualRuns(t *testing.T) {
 
 func TestTheLimitsAreUsedUp(t *testing.T) {
 	t.Parallel()
-	r := New(saturated(1)).Run()
+	c := saturated(1)
+	if testing.Short() {
+		c.Length /= 2
+	}
+	r := New(c).Run()
 	t.Log("\n" + r.Table())
 	if r.Fault != "" {
 		t.Fatal(r.Fault)
