@@ -60,12 +60,12 @@ type candidate struct {
 
 func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config)) *candidate {
 	t.Helper()
-	return standOver(t, s, name, rooms, change, func(d *natsbus.Documents) wire.Documents { return d })
+	return standOver(t, s, name, rooms, change, func(*global.Options) {})
 }
 
-// standOver is stand with other documents than the store's.
+// standOver is stand with other options.
 func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config),
-	over func(*natsbus.Documents) wire.Documents,
+	over func(*global.Options),
 ) *candidate {
 	t.Helper()
 	cfg := global.DefaultConfig()
@@ -77,11 +77,13 @@ func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, c
 		t.Fatal(errs)
 	}
 	conn, clock, reg := connect(t, s, name), node.NewClock(), prometheus.NewPedanticRegistry()
-	srv := testkit.Must(global.New(global.Options{
+	o := global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
-		Docs:  over(natsbus.NewDocuments(conn, 1, global.Watched...)),
+		Docs:  natsbus.NewDocuments(conn, 1, global.Watched...),
 		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-	}))(t)
+	}
+	over(&o)
+	srv := testkit.Must(global.New(o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }()
@@ -203,7 +205,7 @@ func TestManyRoomsReachEverybody(t *testing.T) {
 		names = append(names, fmt.Sprint("a-room-with-a-name-", i))
 	}
 	file := roomsFile(t, 5, "", names...)
-	standOver(t, s, "one", file, nil, func(d *natsbus.Documents) wire.Documents { return narrow{d, 2000} })
+	standOver(t, s, "one", file, nil, func(o *global.Options) { o.Docs = narrow{o.Docs, 2000} })
 	f := reader(t, s)
 	eventually(t, "all rooms are known", func() bool { return len(f.Set().Rooms()) == 300 })
 	writeRooms(t, file, 7, "", names...)
@@ -219,18 +221,53 @@ func TestManyRoomsReachEverybody(t *testing.T) {
 
 // narrow is a store with a small limit on values.
 type narrow struct {
-	*natsbus.Documents
+	wire.Documents
 	limit int // bytes
 }
 
 func (n narrow) Limit() int { return n.limit }
+
+// deafOnce fails at the first subscription of a subject.
+type deafOnce struct {
+	wire.Bus
+	subject string
+	tried   atomic.Int64
+}
+
+func (d *deafOnce) Subscribe(subject string, handle func(string, []byte)) (func(), error) {
+	if subject == d.subject && d.tried.Add(1) == 1 {
+		return nil, wire.ErrDown
+	}
+	return d.Bus.Subscribe(subject, handle)
+}
+
+// A leader that cannot hear all that it needs gives up its term, and the next term begins whole.
+func TestALeaderThatCannotListenGivesUpItsTerm(t *testing.T) {
+	t.Parallel()
+	for _, subject := range []string{wire.Reports(wire.Root), wire.Copies} {
+		t.Run(subject, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t)
+			f := reader(t, s)
+			deaf := &deafOnce{subject: subject}
+			c := standOver(t, s, "one", roomsFile(t, 5, "", "a"), nil, func(o *global.Options) {
+				deaf.Bus = o.Bus
+				o.Bus = deaf
+			})
+			eventually(t, "the rooms are published", func() bool { return total(f.Set(), "a") == 5 && c.leads() })
+			if n := deaf.tried.Load(); n < 2 {
+				t.Errorf("subscribed %d times, want once in each term", n)
+			}
+		})
+	}
+}
 
 // Rooms that cannot be stored are reported with their size, by the metric and by an alarm.
 func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	file := roomsFile(t, 5, "", "a", "b", "c", "d", "e")
-	c := standOver(t, s, "one", file, nil, func(d *natsbus.Documents) wire.Documents { return narrow{d, 200} })
+	c := standOver(t, s, "one", file, nil, func(o *global.Options) { o.Docs = narrow{o.Docs, 200} })
 	eventually(t, "the file is not in force",
 		func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 && c.leads() })
 	eventually(t, "there is an alarm with size and limit", func() bool {

@@ -30,6 +30,28 @@ import (
 	"vestibule/internal/node"
 )
 
+// TestRoomsAreCountedWhileTheyComeAndGo is for the race detector.
+func TestRoomsAreCountedWhileTheyComeAndGo(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry())
+	var all sync.WaitGroup
+	for _, does := range []func(){
+		func() { m.room("sale").observe(&m.other, 0.5) },
+		func() { m.room("sale").count(&admission.Decision{}) },
+		func() { m.keep(nil) },
+		func() { m.counted() },
+	} {
+		all.Go(func() {
+			for range 200 {
+				does()
+			}
+		})
+	}
+	all.Wait()
+	if m.keep(nil); len(m.rooms) != 0 {
+		t.Errorf("%d rooms are left", len(m.rooms))
+	}
+}
+
 // Busy rooms beyond the limit share one series, also after their removal.
 func TestSeriesAreBounded(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
