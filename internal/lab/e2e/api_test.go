@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -172,8 +173,34 @@ func peakOf(t *testing.T, pid int) float64 {
 	return testkit.Must(strconv.ParseFloat(string(m[1]), 64))(t) / 1024
 }
 
-// TestADeadSiteIsTold: a site dies while nobody asks for it. The webhook, the console's list, status and fleet status
-// say so, and the site comes before the full room.
+// consoleOf logs in to the console. It returns what a page shows of the state of a room, by the page's path.
+func (a apiClient) consoleOf(t *testing.T) (shows func(path string) string) {
+	t.Helper()
+	jar := testkit.Must(cookiejar.New(nil))(t)
+	browser, base := http.Client{Jar: jar}, strings.TrimSuffix(a.url, control.Prefix)
+	ask := func(method, path string) string {
+		r := testkit.Must(http.NewRequestWithContext(testkit.Within(t), method, base+path, http.NoBody))(t)
+		res := testkit.Must(browser.Do(r))(t)
+		page, err := io.ReadAll(res.Body)
+		if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %d, %v", method, path, res.StatusCode, err)
+		}
+		return string(page)
+	}
+	ask(http.MethodPost, a.do(t, http.MethodPost, "/vestibule/console/links", "", "path"))
+	state := regexp.MustCompile(`data-state="[a-z]*">([^<]*)<`)
+	return func(path string) string {
+		page := ask(http.MethodGet, path)
+		m := state.FindStringSubmatch(page)
+		if m == nil {
+			t.Fatalf("%s shows no state:\n%s", path, page)
+		}
+		return m[1]
+	}
+}
+
+// TestADeadSiteIsTold: a site dies while nobody asks for it. The webhook, the console's list and page of the room,
+// status and fleet status say so, and the site comes before the full room.
 func TestADeadSiteIsTold(t *testing.T) {
 	bin, data := build(t), filepath.Join(t.TempDir(), "data")
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -193,7 +220,7 @@ func TestADeadSiteIsTold(t *testing.T) {
 	one := start(t, filepath.Join(bin, "vestibule"), "serve", "--rooms", "", "--origin", site.URL, "--listen", addr,
 		"--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data-dir", data, "--notices-networks", "127.0.0.0/8")
 	admin := adminOf(t, one, filepath.Join(data, "global"))
-	admin.do(t, "POST", "/zones/"+control.Zone+"/waiting_rooms", saleRoom(1), "id")
+	room := admin.do(t, "POST", "/zones/"+control.Zone+"/waiting_rooms", saleRoom(1), "id")
 	admin.do(t, "POST", "/vestibule/webhooks", fmt.Sprintf(`{"name":"pager","url":%q}`, receiver.URL), "id")
 	until(t, "a visitor is inside", newShopper(t, addr).inside)
 	run := func(args ...string) string {
@@ -206,6 +233,12 @@ func TestADeadSiteIsTold(t *testing.T) {
 		return string(out)
 	}
 	until(t, "the room is full", func() bool { return strings.Contains(run("status", "sale"), "total_active_users is reached") })
+	state, pages := admin.consoleOf(t), map[string]string{"console": "/console/", "room page": "/console/rooms/" + room}
+	for what, path := range pages {
+		if got := state(path); got != "Queueing" {
+			t.Errorf("%s: %q, want Queueing", what, got)
+		}
+	}
 
 	site.Close()
 	begun := time.Now()
@@ -222,6 +255,11 @@ func TestADeadSiteIsTold(t *testing.T) {
 				more = false
 			}
 		}
+		for what, path := range pages {
+			if _, known := told[what]; !known && state(path) == "Site down" {
+				told[what] = time.Since(begun)
+			}
+		}
 		for _, command := range []string{"status", "fleet status"} {
 			if _, known := told[command]; known {
 				continue
@@ -236,7 +274,7 @@ func TestADeadSiteIsTold(t *testing.T) {
 				t.Errorf("%s says first that the room is full:\n%s", command, out)
 			}
 		}
-		return len(told) == 3
+		return len(told) == 5
 	})
 	for what, after := range told {
 		figures.CheckTime(t, "site: told after its end", what, after)
