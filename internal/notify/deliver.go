@@ -113,6 +113,9 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery, j *push.Job, 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
 	defer cancel()
+	w.posts.enter(service)
+	var took time.Duration
+	defer func() { w.posts.arrived(service, took) }()
 	sealed, seq, mark := get()
 	if sealed == nil {
 		w.Count.skipped.Inc()
@@ -121,7 +124,7 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery, j *push.Job, 
 	if !bytes.Equal(r.sealed, sealed) {
 		r = t.prepare(w.Now(), j, sealed, mark)
 	}
-	res := r.failed
+	res, begun := r.failed, time.Now()
 	if j.Until != 0 && w.now() > j.Until {
 		return w.giveUp(d, j, r.room, &Result{Cause: causeBusy, Err: errors.New("its time is over")})
 	}
@@ -136,7 +139,9 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery, j *push.Job, 
 	switch res.Cause {
 	case "":
 		w.delivered(j)
-		return errors.Join(w.mark(ctx, mark), d.Done())
+		err := w.mark(ctx, mark)
+		took = time.Since(begun)
+		return errors.Join(err, d.Done())
 	case causeGone:
 		w.Count.failed.WithLabelValues(res.Cause).Inc()
 		return errors.Join(w.Store.End(ctx, uint64(j.Room), j.Visitor, seq), d.Drop())

@@ -18,6 +18,10 @@ const (
 	hangsAfter   = time.Second // without an answer, while as many as may be are on their way
 	failingAfter = 30 * time.Second
 	failingFrom  = 3 // attempts
+
+	spreadOver = 200 * time.Millisecond // what waits for a service is sent
+	spreadMost = 500 * time.Millisecond // a message waits in line for those before it
+	tookShare  = 64                     // of a longer time in the time that a message takes
 )
 
 var errNoSlot = errors.New("the push service does not answer, or does not keep up")
@@ -36,6 +40,12 @@ type service struct {
 	since    time.Time     // all attempts fail
 	failed   int           // since then
 	why      string
+
+	// Those with a slot that may be sent: all of them at the same moment, when the stored changes were read. A kill
+	// repeats what is sent and not marked, so as few are on their way as send what waits within spreadOver.
+	line  []chan struct{} // in order; each is closed when its message may go
+	going int             // on their way
+	took  time.Duration   // by a message with few beside it, until it was marked
 }
 
 func (s *services) of(name string) *service {
@@ -103,6 +113,57 @@ func (s *services) wait(ctx context.Context, name string) bool {
 
 // hangs reports whether a service whose slots are taken does not answer. The caller holds the lock.
 func (x *service) hangs(now time.Time) bool { return now.Sub(x.answered) > hangsAfter }
+
+// enter returns when a message with a slot may be sent, at most spreadMost later.
+func (s *services) enter(name string) {
+	x, turn := s.of(name), make(chan struct{})
+	s.mu.Lock()
+	x.line = append(x.line, turn)
+	x.next()
+	s.mu.Unlock()
+	late := time.NewTimer(spreadMost)
+	defer late.Stop()
+	select {
+	case <-turn:
+	case <-late.C:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if i := slices.Index(x.line, turn); i >= 0 {
+			x.line = slices.Delete(x.line, i, i+1)
+			x.going++
+		}
+	}
+}
+
+// arrived takes that a message is not on its way any more, and how long it took until it was marked; 0 for one that was
+// not taken.
+func (s *services) arrived(name string, took time.Duration) {
+	x := s.of(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.going--
+	switch {
+	case took == 0:
+	case x.took == 0 || took < x.took:
+		x.took = took
+	default:
+		x.took += (took - x.took) / tookShare
+	}
+	x.next()
+}
+
+// next lets those go that may. The caller holds the lock.
+func (x *service) next() {
+	for len(x.line) > 0 {
+		all := x.going + len(x.line) + x.waiting
+		if x.going > int(time.Duration(all)*x.took/spreadOver) {
+			return
+		}
+		close(x.line[0])
+		x.line = x.line[1:]
+		x.going++
+	}
+}
 
 func (s *services) leave(name string) { <-s.of(name).slots }
 

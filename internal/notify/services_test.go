@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -135,4 +136,52 @@ func TestAServiceHasItsSlots(t *testing.T) {
 		}
 		time.Sleep(2 * slotWithin)
 	})
+}
+
+// TestFewAreOnTheirWay: what is ready at the same moment is spread over moments, without delaying anybody for long: not
+// where the push service is far, nor where it hangs.
+func TestFewAreOnTheirWay(t *testing.T) {
+	const near, far = 3 * time.Millisecond, 100 * time.Millisecond
+	for _, c := range []struct {
+		name         string
+		first, takes time.Duration // of a message before, and of those of the burst
+		burst, waits int           // ready, and waiting for a slot
+		most         int           // on their way
+		within       time.Duration
+	}{
+		{"near, as every tenth of a second", near, near, 15, 0, 1, 50 * time.Millisecond},
+		{"near, after a pause", near, near, perService, mostWaiting, 35, spreadOver},
+		{"far", far, far, perService, mostWaiting, perService, far},
+		{"far, and few", far, far, 15, 0, 8, 4 * far},
+		{"it hangs", near, time.Minute, 15, 0, 15, time.Minute + spreadMost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s services
+				x := s.of("fcm.googleapis.com")
+				x.waiting = c.waits
+				send := func(takes time.Duration) {
+					s.enter("fcm.googleapis.com")
+					time.Sleep(takes)
+					s.arrived("fcm.googleapis.com", takes)
+				}
+				send(c.first)
+				for range 5 {
+					var all sync.WaitGroup
+					begun, most := time.Now(), 0
+					for range c.burst {
+						all.Go(func() { send(c.takes) })
+					}
+					for synctest.Wait(); x.going > 0; synctest.Wait() {
+						most = max(most, x.going)
+						time.Sleep(time.Millisecond)
+					}
+					all.Wait()
+					if took := time.Since(begun); most > c.most || took > c.within {
+						t.Errorf("%d at once, after %v; want at most %d, %v", most, took, c.most, c.within)
+					}
+				}
+			})
+		})
+	}
 }

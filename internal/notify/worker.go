@@ -27,10 +27,10 @@ const (
 	helloEvery  = time.Second
 	helloGood   = 3 * time.Second
 	againAfter  = time.Second     // a stream was lost
-	settleFor   = 5 * time.Second // others store their marks in it before this one notifies again
+	settleFor   = 5 * time.Second // others store their marks in it before this one notifies, or notifies again
 	storeWithin = 2 * time.Second
 	maxBook     = 1 << 20
-	atOnce      = 256 // messages on their way, which are delivered twice after a kill: 2,500 a second where an answer takes 100 ms
+	atOnce      = 256 // messages on their way, at most: 2,500 a second where an answer takes 100 ms
 	keepFor     = 25 * time.Hour
 	staleEvery  = 5 * time.Second
 	maxRooms    = 2000 // in a message to globals
@@ -61,14 +61,15 @@ type Worker struct {
 	late  lateness
 	posts services
 
-	secret fleetSecret
+	settleFor time.Duration
+	secret    fleetSecret
 
 	mu      sync.Mutex
 	book    *push.Book
 	current bool          // the book has everything that was stored
 	read    time.Time     // until then
 	news    chan struct{} // closed when read changes
-	settled time.Time     // nothing is delivered before
+	settles time.Time     // nothing is delivered before
 	calls   []call
 	alive   map[string]time.Time // notifiers, when last heard
 	dead    []DeadLetter
@@ -82,7 +83,7 @@ func New(o Options) *Worker {
 	}
 	w := &Worker{
 		Options: o, limit: make(chan struct{}, atOnce), news: make(chan struct{}), book: push.NewBook(maxBook),
-		alive: map[string]time.Time{},
+		alive: map[string]time.Time{}, settleFor: settleFor,
 	}
 	w.marks = marker{store: o.Store.Mark, fault: w.note, ready: make(chan *group, 1)}
 	return w
@@ -138,7 +139,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	})
 	for shard := range wire.OutboxShards {
 		loop(againAfter, func(ctx context.Context) error {
-			if w.secret.tools.Load() == nil {
+			if !w.settled() { // the others take what is due
 				return nil
 			}
 			return w.Store.Deliver(ctx, shard, atOnce/wire.OutboxShards, func(d *natsbus.Delivery) { w.take(ctx, d) })
@@ -176,16 +177,14 @@ func (w *Worker) follow(ctx context.Context) error {
 		return nil
 	}
 	w.mu.Lock()
-	if !w.read.IsZero() {
-		w.settled = time.Now().Add(settleFor)
-	}
+	w.settles = time.Now().Add(w.settleFor)
 	w.book, w.current = push.NewBook(maxBook), false
 	w.mu.Unlock()
 	return w.Store.Follow(ctx, natsbus.Follower{Set: w.set, Marks: w.setMarks, Read: func(until time.Time) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.current, w.lost = true, ""
-		if until.After(w.settled) {
+		if until.After(w.settles) {
 			w.read = until
 			close(w.news)
 			w.news = make(chan struct{})
@@ -231,6 +230,13 @@ func (w *Worker) setMarks(data []byte) {
 	for _, m := range marks {
 		w.book.Mark(m)
 	}
+}
+
+// settled reports whether the book has had everything that others have sent.
+func (w *Worker) settled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.read.IsZero()
 }
 
 // wait waits until the book has everything that was stored before at, which is after any loss of the stream.
@@ -310,13 +316,15 @@ func (w *Worker) Status() Status {
 func (w *Worker) Ready() node.Readiness {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := node.Readiness{Ready: w.current || w.secret.none.Load()}
+	r := node.Readiness{Ready: w.current && !w.read.IsZero() || w.secret.none.Load()}
 	switch {
 	case r.Ready:
 	case w.secret.tools.Load() == nil:
 		r.Reasons = append(r.Reasons, "the secret of notifications is not read yet: "+w.lost)
-	default:
+	case !w.current:
 		r.Reasons = append(r.Reasons, "the subscriptions are not read yet: "+w.lost)
+	default:
+		r.Reasons = append(r.Reasons, fmt.Sprintf("other notifiers have %v to store what they have sent", w.settleFor))
 	}
 	if late := w.late.longest(w.Now()); late >= push.LateAfter {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: one was due %v before", late.Round(time.Second)))
