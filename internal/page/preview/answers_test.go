@@ -33,6 +33,7 @@ const fast = `{
 // At the head of the line, a screen reader hears that the visitor is next, and nothing else for 75 s in which nothing
 // changes. Where the state changes to and fro and the numbers do not, it hears each state once.
 func TestAScreenReaderHearsNothingTwice(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		next  func(answer int32) bool
 		texts int // of the whole time; 0 for one of each state after the first seconds
@@ -169,6 +170,7 @@ func TestTheWayInNeedsNoScript(t *testing.T) {
 
 // With its script, a page loads once, whatever the refresh in it says.
 func TestARunningPageDoesNotReload(t *testing.T) {
+	t.Parallel()
 	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
 	var loads atomic.Int32
 	s.play(func(s *site) {
@@ -200,6 +202,7 @@ func TestARunningPageDoesNotReload(t *testing.T) {
 
 // A page that answers a form asks by GET at the turn, whatever its address: the form would be sent again.
 func TestAFormIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	custom := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(custom, []byte("<!doctype html><title>wait</title>{{{liveScript}}}"), 0o600); err != nil {
 		t.Fatal(err)

@@ -126,6 +126,7 @@ func check(t *testing.T, ctx context.Context, name string) {
 // Every state, in a real browser: the policy allows the page's script, which shows the same as the server, and
 // axe-core finds nothing.
 func TestStatesInABrowser(t *testing.T) {
+	t.Parallel()
 	ctx, s, url := open(t)
 	do(t, ctx, wide())
 	for _, sample := range page.Samples {
@@ -190,6 +191,7 @@ var poll = testkit.Eventually
 // The script writes the same text as the server, in every language: numbers, plural forms and durations come from
 // two libraries.
 func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
+	t.Parallel()
 	ctx, s, url := open(t)
 	written := regexp.MustCompile(`id="?(head|text|lost|note|ahead|wait|starts|total|kept|number|place|proof)"?(?: [^>]*)?>([^<]*)<`)
 	do(t, ctx, chromedp.Navigate(url+"/nothing")) // a page with frames: loading pages one by one takes much longer
@@ -222,6 +224,7 @@ func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 
 // Every language fits a narrow screen, with text of double size and without truncation, and the widest.
 func TestEveryLanguageFits(t *testing.T) {
+	t.Parallel()
 	ctx, _, url := open(t)
 	for _, lang := range room.Languages {
 		for _, state := range []string{"queued-message", "paused-system"} {
@@ -273,6 +276,7 @@ func TestEveryLanguageFits(t *testing.T) {
 
 // The page without script has the same content, can be left, and reloads itself.
 func TestWithoutScript(t *testing.T) {
+	t.Parallel()
 	ctx, s, url := open(t)
 	browsertest.See(t, ctx, scripts(true))
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
@@ -302,6 +306,7 @@ func TestWithoutScript(t *testing.T) {
 // Updates change the page in place; screen readers announce only important changes; a lost connection is shown and
 // restored; at the turn the page opens the site.
 func TestNewsInABrowser(t *testing.T) {
+	t.Parallel()
 	ctx, s, url := open(t)
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	text := func(id string) string {

@@ -27,6 +27,7 @@ import (
 // A page with an event stream computes its own position from broadcasts, does not poll without a reason, and polls
 // at once when its turn is near.
 func TestTheStreamInABrowser(t *testing.T) {
+	t.Parallel()
 	ctx := browsertest.Open(t)
 	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
 	streams := make(chan chan []byte, 8) // one for each opened stream
@@ -180,6 +181,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 // TestALostConnectionIsFoundAgain: a page without a connection polls at once when the event stream reconnects, even
 // with a hanging poll, and otherwise at least every 12.5 seconds.
 func TestALostConnectionIsFoundAgain(t *testing.T) {
+	t.Parallel()
 	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
 	var hangs, hung, streams atomic.Bool
 	mux := http.NewServeMux()
@@ -251,6 +253,7 @@ func TestARefusedStreamIsOpenedAgain(t *testing.T) {
 // TestAPageOfAnOperatorFollowsTheLine: a custom page with our script loads again near its turn and when the line is
 // closed, paused or opened. It does not while nobody can enter: every load would be answered at once.
 func TestAPageOfAnOperatorFollowsTheLine(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(file, []byte("<!doctype html><title>wait</title><h1>{{state}}</h1>{{{liveScript}}}"),
 		0o600); err != nil {
@@ -414,6 +417,7 @@ func TestTheModuleFollowsTheLine(t *testing.T) {
 
 // TestTheBoxSpeaksAsThePage: the box of the module tells the wait in the words of the page, in every language.
 func TestTheBoxSpeaksAsThePage(t *testing.T) {
+	t.Parallel()
 	waits := [][2]time.Duration{
 		{8 * time.Minute, 11 * time.Minute},
 		{time.Minute, 2 * time.Minute},

@@ -59,6 +59,7 @@ var pictures = []struct {
 // those of the page. The picture is compared by blocks, since glyphs differ slightly between versions of browsers
 // and fonts. -rewrite takes new ones.
 func TestPictures(t *testing.T) {
+	t.Parallel()
 	ctx, s, url := open(t)
 	folder := "../../../docs/images"
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued?lang=zh-CN"))
