@@ -106,14 +106,10 @@ func (l *leadership) recordSecond() {
 	})
 }
 
-// lastMinute returns the last minute or so of a room, and its length; false if nothing is known.
-func (s *Server) lastMinute(id room.ID) (last core.Row, span time.Duration, ok bool) {
+// lastMinute returns the last minute of a room; false if nothing is known.
+func (s *Server) lastMinute(id room.ID) (core.Minute, bool) {
 	if s.history == nil {
-		return last, 0, false
+		return core.Minute{}, false
 	}
-	p, since, ok := s.history.Last(id, 60)
-	if !ok {
-		return last, 0, false
-	}
-	return core.MakeRow(&p, &since), time.Duration(p.At-since.At) * time.Second, true
+	return s.history.Minute(id, s.time().Second())
 }

@@ -32,11 +32,11 @@ type metrics struct {
 	trouble      trouble
 	descs        []*prometheus.Desc // of the state
 
-	unlisted, outdated, unpublished                                    *prometheus.Desc
-	leaseTrouble, leading, term, skew                                  *prometheus.Desc
-	limit, rateLimit, active, slots, waiting, mu, theta, estimate      *prometheus.Desc
-	cutoff, complete, free, rateFree, held, rateHeld, idle, overcommit *prometheus.Desc
-	beyond, draws, notifyLate, stopped, tokenExpiry                    *prometheus.Desc
+	unlisted, outdated, unpublished                                       *prometheus.Desc
+	leaseTrouble, leading, term, skew                                     *prometheus.Desc
+	limit, rateLimit, active, slots, waiting, minute, mu, theta, estimate *prometheus.Desc
+	cutoff, complete, free, rateFree, held, rateHeld, idle, overcommit    *prometheus.Desc
+	beyond, draws, notifyLate, stopped, tokenExpiry                       *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -91,6 +91,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		active:    d("vestibule_room_active", "Sessions counted and reserved in all data centres.", "room"),
 		slots:     d("vestibule_room_admissions_possible", "Admissions possible now, by the limit that binds.", "room"),
 		waiting:   d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
+		minute:    d("vestibule_room_admitted_minute", "Visitors admitted in the last 60 s.", "room"),
 		mu:        d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),
 		theta:     d("vestibule_room_abandonment_rate", "Fraction of the waiting visitors that abandon per second.", "room"),
 		estimate: d("vestibule_room_estimate_seconds",
@@ -293,6 +294,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		if v != nil {
 			m.view(rooms, v, st.Time, name)
+		}
+	}
+	for _, r := range m.s.fleet.Set().Rooms() {
+		if last, ok := m.s.lastMinute(r.ID); ok && len(st.Rooms) > 0 {
+			rooms.Gauge(m.minute, float64(last.Admitted), m.series.Label(r.Name, last.Admitted > 0))
 		}
 	}
 }

@@ -103,15 +103,12 @@ func (l *leadership) fill(x *notices.Room, id room.ID, controls *room.Controls, 
 
 // originOf returns the traffic of a room's site in the last minute.
 func (l *leadership) originOf(now fleettime.Time, id room.ID) (o notices.Origin) {
-	const minute = 60
 	if l.s.history == nil {
 		return o
 	}
-	p, since, ok := l.s.history.Last(id, minute)
-	if !ok || now.Second()-p.At > minute {
-		return o // nothing has changed since
+	if m, ok := l.s.history.Minute(id, now.Second()); ok {
+		o.Requests, o.Errors, o.P95 = corehistory.Origin(&m.Point, &m.Since)
 	}
-	o.Requests, o.Errors, o.P95 = corehistory.Origin(&p, &since)
 	return o
 }
 

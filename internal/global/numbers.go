@@ -231,7 +231,12 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 // Numbers returns the numbers of a room. ok is false if no leader has published them recently: then they are the last
 // ones, with At, or zero.
 func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok bool) {
-	defer func() { _, x.Subscribed = s.candidates.notified(id) }()
+	defer func() {
+		_, x.Subscribed = s.candidates.notified(id)
+		if m, known := s.lastMinute(id); ok && known { // as all that shows the past
+			x.PerMinute = float64(m.Admitted)
+		}
+	}()
 	now, name := time.Now(), ""
 	if r := s.fleet.Set().ByID(id); r != nil {
 		name = r.Name

@@ -15,37 +15,59 @@ type Column struct {
 }
 
 // Columns are the numbers of a row, in their order.
-var Columns = []Column{
-	{"waiting", "visitors that wait; the highest of the step", gauge(Waiting)},
-	{"inside", "sessions; the highest of the step", gauge(Inside)},
-	{"limit", "total_active_users", gauge(Limit)},
-	{"rate", "new_users_per_minute", gauge(Rate)},
-	{"wait", "seconds that a visitor who joins now would wait", gauge(Wait)},
-	{"free", "session permits that no data centre holds", gauge(Free)},
-	{"overcommit", "sessions that may be valid and are not counted", gauge(Overcommit)},
-	{"beyond", "sessions above the limit", gauge(Beyond)},
-	{"paused", "1 while nobody enters by an operator's word", gauge(Paused)},
+var Columns = append([]Column{
+	{Name: "waiting", Help: "visitors that wait; the highest of the step", of: gauge(Waiting)},
+	{Name: "inside", Help: "sessions; the highest of the step", of: gauge(Inside)},
+	{Name: "limit", Help: "total_active_users", of: gauge(Limit)},
+	{Name: "rate", Help: "new_users_per_minute", of: gauge(Rate)},
+	{Name: "wait", Help: "seconds that a visitor who joins now would wait", of: gauge(Wait)},
+	{Name: "free", Help: "session permits that no data centre holds", of: gauge(Free)},
+	{Name: "overcommit", Help: "sessions that may be valid and are not counted", of: gauge(Overcommit)},
+	{Name: "beyond", Help: "sessions above the limit", of: gauge(Beyond)},
+	{Name: "paused", Help: "1 while nobody enters by an operator's word", of: gauge(Paused)},
 
-	{"arrived", "visitors that joined the queue or entered at once", func(p, since *Point) (float64, bool) {
+	{Name: "arrived", Help: "visitors that joined the queue or entered at once", of: func(p, since *Point) (float64, bool) {
 		return float64(grown(p, since, Joined) + grown(p, since, Admitted) - grown(p, since, Entered)), true
 	}},
-	{"returning", "of them, visitors whose earlier session or place had ended", total(counts + Returning)},
-	{"admitted", "visitors admitted", total(Admitted)},
-	{"gave_up", "visitors that left the queue without a session", total(GaveUp)},
-	{"ended", "sessions that ended", total(Ended)},
-	{"bypassed", "requests that a rule let past the room", total(counts + Bypassed)},
-	{"origin_requests", "requests to the site", total(counts + OriginRequests)},
-	{"origin_errors", "of them, without an answer or answered with 5xx", total(counts + OriginErrors)},
+	{Name: "returning", Help: "of them, visitors whose earlier session or place had ended", of: total(counts + Returning)},
+	{Name: "admitted", Help: "visitors admitted", of: total(Admitted)},
+	{Name: "gave_up", Help: "visitors that left the queue without a session", of: total(GaveUp)},
+	{Name: "ended", Help: "sessions that ended", of: total(Ended)},
+	{Name: "bypassed", Help: "requests that a rule let past the room", of: total(counts + Bypassed)},
+	{Name: "origin_requests", Help: "requests to the site", of: total(counts + OriginRequests)},
+	{Name: "origin_errors", Help: "of them, without an answer or answered with 5xx", of: total(counts + OriginErrors)},
 
-	{"waited_p50", "wait of admitted visitors in seconds, median", spread(Waited, waitBounds[:], 0.5)},
-	{"waited_p90", "90 percent waited at most so long", spread(Waited, waitBounds[:], 0.9)},
-	{"told_p50", "forecast wait of the same visitors at joining, median", spread(Forecast, waitBounds[:], 0.5)},
-	{"told_p90", "90th percentile of the forecast wait at joining", spread(Forecast, waitBounds[:], 0.9)},
-	{"stay_p50", "time on the site in seconds, median", stay(0.5)},
-	{"stay_p95", "95 percent stayed at most so long", stay(0.95)},
-	{"origin_p50", "seconds until the site answered, median", spread(Latency, latencyBounds[:], 0.5)},
-	{"origin_p95", "95 percent of answers took at most so long", spread(Latency, latencyBounds[:], 0.95)},
-}
+	{Name: "waited_p50", Help: "wait of admitted visitors in seconds, median", of: spread(Waited, waitBounds[:], 0.5)},
+	{Name: "waited_p90", Help: "90 percent waited at most so long", of: spread(Waited, waitBounds[:], 0.9)},
+	{Name: "told_p50", Help: "forecast wait of the same visitors at joining, median", of: spread(Forecast, waitBounds[:], 0.5)},
+	{Name: "told_p90", Help: "90th percentile of the forecast wait at joining", of: spread(Forecast, waitBounds[:], 0.9)},
+	{Name: "stay_p50", Help: "time on the site in seconds, median", of: stay(0.5)},
+	{Name: "stay_p95", Help: "95 percent stayed at most so long", of: stay(0.95)},
+	{Name: "origin_p50", Help: "seconds until the site answered, median", of: spread(Latency, latencyBounds[:], 0.5)},
+	{Name: "origin_p95", Help: "95 percent of answers took at most so long", of: spread(Latency, latencyBounds[:], 0.95)},
+}, minuteColumns...)
+
+// minuteColumns are the numbers of the minute up to the end of a step. Of longer steps they are means.
+var minuteColumns = func() (out []Column) {
+	for _, name := range minuteNames {
+		out = append(out, Column{
+			Name: name + "_minute", Help: name + " in the minute up to the end of the step; of a longer step, per minute",
+			of: func(*Point, *Point) (float64, bool) { return 0, false },
+		})
+	}
+	return out
+}()
+
+// minuteNames are the columns whose numbers of a minute are columns too, and minuteOf their indices.
+var (
+	minuteNames = [...]string{"arrived", "returning", "admitted", "gave_up", "origin_errors"}
+	minuteOf    = func() (out [len(minuteNames)]int) {
+		for i, name := range minuteNames {
+			out[i] = slices.IndexFunc(Columns, func(c Column) bool { return c.Name == name })
+		}
+		return out
+	}()
+)
 
 // Row has the numbers of a time, one for each of Columns: not a number for unknown.
 type Row []float64

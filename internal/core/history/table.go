@@ -22,8 +22,10 @@ type Reader struct {
 	at, to     int64 // the next row, and the last one
 	table      Table
 
-	joined, before Point  // the points of a step that may have more, and of the step before
-	since          *Point // before, nil for a beginning at any time
+	joined, before Point   // the points of a step that may have more, and of the step before
+	since          *Point  // before, nil for a beginning at any time
+	begin          Point   // the first point of joined's step
+	recent         []Point // those that the minutes of the rows to come may need
 
 	base, last Point // the first and the newest of the whole time
 	peaks      [numGauges]int64
@@ -42,15 +44,54 @@ func NewReader(from, to, step int64) *Reader {
 func (r *Reader) Add(points []Point) {
 	for _, p := range points {
 		r.sum(&p)
+		r.remember(p)
+		first := p
 		p.At = (p.At + r.step - 1) / r.step * r.step
 		switch {
 		case r.joined.Values == nil:
+			r.begin = first
 		case r.joined.At == p.At:
 			p.join(&r.joined)
 		default:
 			r.take()
+			r.begin = first
 		}
 		r.joined = p
+	}
+}
+
+// remember keeps a point for the minutes of the rows to come.
+func (r *Reader) remember(p Point) {
+	if r.step > 60 {
+		return
+	}
+	old := 0
+	for old+1 < len(r.recent) && r.recent[old+1].At <= r.at-60 {
+		old++
+	}
+	if old > 60 || old == len(r.recent)-1 { // rarely: each moves the others
+		r.recent = slices.Delete(r.recent, 0, max(0, old))
+	}
+	r.recent = append(r.recent, p)
+}
+
+// minutes writes the numbers of the minute up to the end of the newest row.
+func (r *Reader) minutes() {
+	t, w, known := &r.table, window{}, false
+	if r.step <= 60 {
+		w, known = windowOf(r.recent, r.at)
+	}
+	n := len(t.Times) - 1
+	for i, from := range minuteOf {
+		to := &t.Columns[len(Columns)-len(minuteOf)+i][n]
+		switch {
+		case r.step > 60:
+			*to = t.Columns[from][n] * 60 / float64(r.step)
+		case known && minuteNames[i] == "admitted":
+			*to = float64(w.admitted())
+		case known:
+			*to = Columns[from].number(w.p, w.since)
+		}
 	}
 }
 
@@ -131,9 +172,14 @@ func (r *Reader) row(p *Point) {
 		}
 	}
 	t.Times = append(t.Times, r.at)
-	for i := range t.Columns {
-		t.Columns[i] = append(t.Columns[i], Columns[i].number(p, r.since))
+	since := r.since
+	if since == nil { // nothing is known of the time before: what is known begins with the first point
+		since = &r.begin
 	}
+	for i := range t.Columns {
+		t.Columns[i] = append(t.Columns[i], Columns[i].number(p, since))
+	}
+	r.minutes()
 	for _, c := range p.Centres {
 		lists := t.Centres[c.Name]
 		if lists == nil {

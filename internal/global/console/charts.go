@@ -27,24 +27,21 @@ type chart struct {
 // series is a line of a chart. Its values are those of a column times scale.
 type series struct {
 	column, label string
-	kind          string  // line, area, or limit
-	scale         float64 // perMinute for a total per minute
+	kind          string // line, area, or limit
+	scale         float64
 }
-
-// perMinute is the scale of a line whose values are those of a column per minute.
-const perMinute = 0
 
 // charts are the charts of a room, in their order.
 var charts = []chart{
 	{"waiting", "Waiting", "people", []series{{"waiting", "waiting", "area", 1}}},
 	{"inside", "Inside", "people", []series{{"inside", "inside", "area", 1}, {"limit", "limit", "limit", 1}}},
 	{"admitted", "Let in per minute", "people per minute", []series{
-		{"admitted", "let in", "line", perMinute}, {"rate", "limit", "limit", 1},
+		{"admitted_minute", "let in", "line", 1}, {"rate", "limit", "limit", 1},
 	}},
 	{"arrived", "Arrivals and people who gave up", "people per minute", []series{
-		{"arrived", "arrived", "line", perMinute},
-		{"returning", "of them, came back", "line", perMinute},
-		{"gave_up", "gave up", "line", perMinute},
+		{"arrived_minute", "arrived", "line", 1},
+		{"returning_minute", "of them, came back", "line", 1},
+		{"gave_up_minute", "gave up", "line", 1},
 	}},
 	{"wait", "Forecast wait of newcomers, and wait of those let in", "minutes", []series{
 		{"wait", "forecast now", "line", 1. / 60},
@@ -58,7 +55,7 @@ var charts = []chart{
 		{"origin_p50", "half of the requests", "line", 1000}, {"origin_p95", "95 % of the requests", "line", 1000},
 	}},
 	{"errors", "Requests to the site that fail", "per minute", []series{
-		{"origin_errors", "no answer, or 5xx", "line", perMinute},
+		{"origin_errors_minute", "no answer, or 5xx", "line", 1},
 	}},
 }
 
@@ -155,11 +152,7 @@ func chartsOf(s *api.Stats) *chartsData {
 			if !ok {
 				continue
 			}
-			scale := line.scale
-			if scale == perMinute {
-				scale = 60 / float64(s.Step)
-			}
-			values := scaled(s.Rows[i], scale)
+			values := scaled(s.Rows[i], line.scale)
 			known = known || line.kind != "limit" && slices.ContainsFunc(values, func(n float64) bool { return !math.IsNaN(n) })
 			shown.Series = append(shown.Series, seriesData{line.label, line.kind, values})
 		}

@@ -41,8 +41,8 @@ type Options struct {
 	// Once uses up the name of a form. It returns false if it was used before, at any global.
 	Once func(ctx context.Context, form string) (bool, error)
 
-	// Live returns the last minute or so of a room, and its length; nil for none.
-	Live func(room.ID) (last history.Row, span time.Duration, ok bool)
+	// Live returns the last minute of a room; nil for none.
+	Live func(room.ID) (last history.Minute, ok bool)
 }
 
 // Console serves /console/ and /static/. It is safe for concurrent use.

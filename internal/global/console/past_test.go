@@ -85,8 +85,7 @@ func (p *past) Points(ctx context.Context, id room.ID, from, to, step int64, eac
 }
 
 // live returns the last minute of the history.
-func (p *past) live(room.ID) (history.Row, time.Duration, bool) {
+func (p *past) live(room.ID) (history.Minute, bool) {
 	now := time.Now().Unix()
-	last, since := p.point(now), p.point(now-60)
-	return history.MakeRow(&last, &since), time.Minute, true
+	return history.MinuteOf(p.points(now-70, now, 1), now)
 }

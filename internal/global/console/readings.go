@@ -24,35 +24,32 @@ type reading struct {
 	controls api.Controls
 	release  *api.Release // newest of the current pause, nil for none
 
-	last *lately // nil if it is unknown
+	last lately // nil if it is unknown
 }
 
-// lately is the last minute or so of a room.
-type lately struct {
-	row  history.Row
-	span time.Duration
-}
+// lately is the last minute of a room.
+type lately history.Row
 
 // number returns a column. ok is false if it is unknown.
-func (l *lately) number(column string) (n float64, ok bool) {
+func (l lately) number(column string) (n float64, ok bool) {
 	i := slices.IndexFunc(history.Columns, func(c history.Column) bool { return c.Name == column })
-	if l == nil || i < 0 || i >= len(l.row) || math.IsNaN(l.row[i]) {
+	if i < 0 || i >= len(l) || math.IsNaN(l[i]) {
 		return 0, false
 	}
-	return l.row[i], true
+	return l[i], true
 }
 
-// perMinute returns a total per minute, as text.
-func (l *lately) perMinute(column string) string {
+// count returns a total of the minute, as text.
+func (l lately) count(column string) string {
 	n, ok := l.number(column)
-	if !ok || l.span <= 0 {
+	if !ok {
 		return unknown
 	}
-	return count(int(math.Round(n * float64(time.Minute) / float64(l.span))))
+	return count(int(n))
 }
 
 // minutes returns a number of seconds in minutes, and the unit.
-func (l *lately) minutes(column string) (n, unit string) {
+func (l lately) minutes(column string) (n, unit string) {
 	s, ok := l.number(column)
 	if !ok {
 		return unknown, ""
@@ -88,8 +85,8 @@ func (c *Console) readRoom(call caller, id string) (*reading, error) {
 		rd.release = &releases[0]
 	}
 	if name, ok := rd.room.Vestibule["identity"].(string); ok && c.Live != nil {
-		if row, span, ok := c.Live(room.IDOf(name)); ok {
-			rd.last = &lately{row, span}
+		if m, ok := c.Live(room.IDOf(name)); ok {
+			rd.last = lately(m.Row())
 		}
 	}
 	var err error

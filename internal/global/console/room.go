@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"time"
 
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
@@ -34,8 +33,8 @@ func viewRoom(rd *reading) values {
 	v := numbersOf(rd.at, st, rd.status, force.TotalActiveUsers, force.NewUsersPerMinute)
 	maps.Copy(v, values{
 		"at": rd.at.UTC().Format("15:04:05 UTC"), "meaning": st.Meaning, "partial": "", "beyond": "", "notified": "",
-		"admitted": rd.last.perMinute("admitted"), "arrived": rd.last.perMinute("arrived"),
-		"gave": rd.last.perMinute("gave_up"), "returned": rd.last.perMinute("returning"), "admitted.bar": "0",
+		"admitted": unknown, "arrived": rd.last.count("arrived"),
+		"gave": rd.last.count("gave_up"), "returned": rd.last.count("returning"), "admitted.bar": "0",
 		"page": rd.seen(),
 	})
 	v.addWhy(rd.at, f.stops())
@@ -46,9 +45,6 @@ func viewRoom(rd *reading) values {
 		return v
 	}
 	admitted := int(math.Round(s.Vestibule.AdmittedPerMinute))
-	if n, ok := rd.last.number("admitted"); ok && rd.last.span > 0 {
-		admitted = int(math.Round(n * float64(time.Minute) / float64(rd.last.span)))
-	}
 	v["admitted"], v["admitted.bar"] = count(admitted), share(admitted, force.NewUsersPerMinute)
 	if !s.Vestibule.Complete {
 		v["partial"] = "Some data centres do not report. Their visitors are missing in these numbers."

@@ -92,6 +92,7 @@ type auditFilter struct {
 	room, id string // name and ID of a room
 	by       string // name or ID of an author
 	since    time.Time
+	until    time.Time // zero for none
 }
 
 // readAuditFilter reads the filter of a query, and reports whether there is one.
@@ -117,7 +118,8 @@ func readAuditFilter(f *faults, q *request, state *roomstore.State) (w auditFilt
 
 // of reports whether the entry matches the filter.
 func (w *auditFilter) of(e *audit.Entry) bool {
-	if w.by != "" && w.by != e.By.Name && w.by != e.By.ID || e.At.Before(w.since) {
+	if w.by != "" && w.by != e.By.Name && w.by != e.By.ID || e.At.Before(w.since) ||
+		!w.until.IsZero() && !e.At.Before(w.until) {
 		return false
 	}
 	return w.room == "" || (w.id != "" && strings.HasPrefix(e.Target, controlsTarget+w.id)) ||

@@ -182,7 +182,7 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 	if err != nil {
 		return nil, err
 	}
-	wanted := auditFilter{room: r.Name, id: room.PublicID(r.TicketName()), since: time.Unix(x.from, 0)}
+	wanted := auditFilter{room: r.Name, id: room.PublicID(r.TicketName()), since: time.Unix(x.from, 0), until: time.Unix(x.to+1, 0)}
 	found, err := s.audit.search(ctx, wanted, first, last+1, maxMarks)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 		if err != nil {
 			return nil, err
 		}
-		if e.At.Unix() > x.to || len(e.Changes) == 0 {
+		if len(e.Changes) == 0 {
 			continue
 		}
 		if c := &e.Changes[0]; c.Kind == api.AppliedChangeKindControls && len(c.Settings) == 0 {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
+	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 // past is a history with a point a minute: an admission in each, and an inside that rises.
@@ -124,5 +127,35 @@ func TestMarksOfAReport(t *testing.T) {
 		if got := changeText(&api.AppliedChange{Kind: api.AppliedChangeKindControls, Settings: settings}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// A chart of the past has the marks of its time, however much was done later.
+func TestLaterActionsHideNoEarlierOnes(t *testing.T) {
+	f := start(t, func(o *Options) { o.History = &past{} })
+	made := f.ask(Admin, "POST", "{z}", `{"name":"shop","host":"shop.example"`+limits)
+	id, _ := made.field("id").(string)
+	at := "/vestibule/rooms/" + id
+	f.ok(Operator, "PATCH", at+"/controls", `{"pause":{"message":"soon"},"reason":"the lights went out"}`)
+	const of = "/stats?from=-10m&step=60&to="
+	text := func(to time.Time) string {
+		marks, _ := f.ok(Viewer, "GET", at+of+to.UTC().Format(time.RFC3339), "").field("marks").([]any)
+		var out []string
+		for _, m := range marks {
+			text, _ := m.(map[string]any)["text"].(string)
+			out = append(out, text)
+		}
+		return strings.Join(out, "; ")
+	}
+	to := time.Now()
+	before := text(to)
+	journal := audit.NewJournal(f.audit)
+	for i := range maxMarks + 10 {
+		said := room.Control{Message: &room.Message{Mark: room.Mark{Since: 1}, Text: fmt.Sprint(i)}}
+		e := testkit.Must(audit.Of(to.Add(time.Hour), audit.By{Name: "Ben"}, controlsTarget+id+" shop", nil, &said))(t)
+		testkit.NoError(t, journal.Add(t.Context(), e))
+	}
+	if after := text(to); after != before || !strings.Contains(after, "pause") {
+		t.Errorf("marks: %q, after later changes %q", before, after)
 	}
 }

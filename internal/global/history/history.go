@@ -96,8 +96,9 @@ func (h *History) take(s history.State) {
 	}
 	r.state = s
 	r.points = append(r.points, s.Point)
-	if n := slices.IndexFunc(r.points, func(p history.Point) bool { return p.At > s.Point.At-kept }); n > 0 {
-		r.points = append(r.points[:0], r.points[n:]...)
+	// The one before them is what the oldest is compared with.
+	if n := slices.IndexFunc(r.points, func(p history.Point) bool { return p.At > s.Point.At-kept }); n > 1 {
+		r.points = append(r.points[:0], r.points[n-1:]...)
 	}
 }
 
@@ -125,22 +126,14 @@ func (h *History) Catch(ctx context.Context, now time.Time) (known bool, err err
 	return h.caught, err
 }
 
-// Last returns the newest point of a room, and the one before it that is at least span seconds older.
-func (h *History) Last(id room.ID, span int64) (p, since history.Point, ok bool) {
+// Minute returns the minute of a room up to a second; false if nothing is known of it.
+func (h *History) Minute(id room.ID, at int64) (m history.Minute, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.rooms[id]
-	if r == nil {
-		return p, since, false
+	if r := h.rooms[id]; r != nil {
+		return history.MinuteOf(r.points, at)
 	}
-	p = r.points[len(r.points)-1]
-	since = r.points[0]
-	for _, q := range r.points {
-		if q.At <= p.At-span {
-			since = q
-		}
-	}
-	return p, since, true
+	return m, false
 }
 
 // states returns the newest state of every room.

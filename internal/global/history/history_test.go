@@ -355,8 +355,8 @@ func TestALeaderWaitsForTheLog(t *testing.T) {
 	if sum, _ := s.admissions(start+1, start+200, 1); sum != 99+29+50 {
 		t.Errorf("%v admitted, want 178", sum)
 	}
-	if p, _, ok := s.history.Last(shop.ID, 60); !ok || p.Values[history.Admitted] != 99+29+50 {
-		t.Errorf("the total is %d, want 178", p.Values[history.Admitted])
+	if m, ok := s.history.Minute(shop.ID, math.MaxInt64-1); !ok || m.Point.Values[history.Admitted] != 99+29+50 {
+		t.Errorf("the total is %d, want 178", m.Point.Values[history.Admitted])
 	}
 }
 
@@ -440,8 +440,8 @@ func TestTheStoreIsDown(t *testing.T) {
 	if _, err := s.points(start, start+7080, 1); !errors.Is(err, errDown) {
 		t.Errorf("the past is read without the store: %v", err)
 	}
-	if p, _, ok := s.history.Last(shop.ID, 60); !ok || p.At != start+7080 {
-		t.Errorf("the newest point is of %d", p.At-start)
+	if m, ok := s.history.Minute(shop.ID, math.MaxInt64-1); !ok || m.Point.At != start+7080 {
+		t.Errorf("the newest point is of %d", m.Point.At-start)
 	}
 	s.store.down = false
 	s.run(start+7080, start+11_000)
