@@ -15,6 +15,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/page"
 )
@@ -48,11 +49,18 @@ func TestPagesWithGzip(t *testing.T) {
 	const english, percent = 3_900, 108 // bytes, and of the page compressed whole
 	var out page.Packer
 	var sizes []int
+	script, _ := page.ScriptAt(page.ScriptPath())
+	var plain, proof int // the longest, without and with a draw's proof
 	for _, s := range page.Samples {
+		longest := &plain
+		if strings.Contains(s.Name, "draw") {
+			longest = &proof
+		}
 		for lang := range room.Languages {
 			v := s.Visitor
 			v.Lang = page.Lang(lang)
 			size := samePage(t, page.Builtin(), &v, &out, s.Name+" in "+v.Lang.Code())
+			*longest = max(*longest, size+len(script.Gzip()))
 			if s.Name != "queued" {
 				continue
 			}
@@ -66,6 +74,8 @@ func TestPagesWithGzip(t *testing.T) {
 			}
 		}
 	}
+	figures.Check(t, "page: page and script with gzip", "", float64(plain))
+	figures.Check(t, "page: page with a draw's proof and script with gzip", "", float64(proof))
 	t.Logf("English: %d bytes", sizes[page.English])
 	slices.Sort(sizes)
 	t.Logf("all languages: %d to %d bytes, median %d", sizes[0], sizes[len(sizes)-1], sizes[len(sizes)/2])

@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/page"
 )
 
@@ -135,6 +136,10 @@ func TestTheWayInNeedsNoScript(t *testing.T) {
 	for _, missing := range []string{"fetch", "AbortController", "Intl", "Promise", "EventSource", "BroadcastChannel"} {
 		ways = append(ways, way{name: "without " + missing, start: "window." + missing + " = undefined"})
 	}
+	var in atomic.Int32
+	t.Cleanup(func() {
+		figures.Check(t, "page: visitors who are not in after 90 s without a click", "", float64(len(ways)-int(in.Load())))
+	})
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,6 +169,7 @@ func TestTheWayInNeedsNoScript(t *testing.T) {
 			}
 			do(t, ctx, chromedp.Navigate(url+"/next#part"))
 			waitFor(t, ctx, `document.title == "The site"`)
+			in.Add(1)
 		})
 	}
 }
@@ -235,9 +241,7 @@ func TestAFormIsNotSentAgain(t *testing.T) {
 					<-streams <- append(page.AppendBroadcast(nil, &page.Broadcast{View: everybody}), "\n\n"...)
 				}
 				waitFor(t, ctx, `document.title == "The site"`)
-				if n := posts.Load(); n != 1 {
-					t.Errorf("the form was sent %d times", n)
-				}
+				figures.Check(t, "page: forms sent again", "", float64(posts.Load()-1))
 				if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`location.href`)); got != url+address {
 					t.Errorf("the site is shown at %s, want %s", got, address)
 				}
