@@ -68,7 +68,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 				})
 				if args[0] != "nats-server" {
 					c.listens(t)
-					hang(t, c.at["metrics"])
+					hang(t, strings.TrimPrefix(c.at["metrics"], "http://"), "/metrics")
 				}
 				gone()
 				return c
@@ -115,7 +115,11 @@ func TestALogThatNobodyReads(t *testing.T) {
 
 			host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 			testkit.NoError(t, err)
-			server := run("nats-server", "-a", host, "-p", port, "-D", "-V")
+			monitor, monitorPort, err := net.SplitHostPort(testkit.FreeAddr(t))
+			testkit.NoError(t, err)
+			server := run("nats-server", "-a", host, "-p", port, "-m", monitorPort, "-D", "-V")
+			until(t, "the nats-server is up", func() bool { return greets(host + ":" + port) })
+			hang(t, net.JoinHostPort(monitor, monitorPort), "/connz") // the http of nats.conf
 			for range 20 { // each connection is several lines
 				until(t, "the nats-server answers", func() bool { return greets(host + ":" + port) })
 			}
@@ -137,13 +141,13 @@ func greets(at string) bool {
 }
 
 // hang has scrapers ask for metrics and never read them.
-func hang(t *testing.T, metrics string) {
+func hang(t *testing.T, at, path string) {
 	t.Helper()
 	for range 20 {
-		c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(metrics, "http://")))(t)
+		c := testkit.Must(net.Dial("tcp", at))(t)
 		t.Cleanup(func() { c.Close() })
 		testkit.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
-		_, err := c.Write([]byte(strings.Repeat("GET /metrics HTTP/1.1\r\nHost: metrics\r\n\r\n", 50)))
+		_, err := c.Write([]byte(strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: metrics\r\n\r\n", 50)))
 		testkit.NoError(t, err)
 	}
 }
