@@ -50,14 +50,15 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 		s: s, scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), first: make(chan struct{}),
 	}
 	c.access = access.New(access.Options{
-		Docs: docs, OIDC: provider, Log: s.log,
+		Docs: docs, OIDC: provider, Log: s.log, HTTPS: strings.HasPrefix(cfg.URL, "https://"),
+		Refused: func(ctx context.Context, who, from, why string) { c.API.RefusedLogin(ctx, who, from, why) },
 		Token: func(ctx context.Context, id string) (control.Principal, bool, error) {
 			return c.API.Principal(ctx, id)
 		},
 	})
 	options := control.Options{
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
-		Link: c.access.Link, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view, OwnSites: s.ownSites,
+		Link: c.access.Link, Sessions: c.access, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view, OwnSites: s.ownSites,
 		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
 		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post, Refuses: s.poster.Refuses,
 	}

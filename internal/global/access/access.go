@@ -28,6 +28,11 @@ type Options struct {
 	Log  *slog.Logger
 	Now  func() time.Time // nil for the machine's time
 
+	HTTPS bool // browsers reach this listener over TLS, of a proxy before it if it has none
+
+	// Refused notes a refused login for the audit log: who tried, "" if that is unknown, from where, and why.
+	Refused func(ctx context.Context, who, from, why string)
+
 	// Token returns the principal of a token by its ID. ok is false for a token that is unknown, expired or revoked.
 	Token func(ctx context.Context, id string) (who control.Principal, ok bool, err error)
 }
@@ -148,6 +153,10 @@ func (a *Access) showLogin(w http.ResponseWriter, r *http.Request) error {
 	next := checkNext(r.FormValue("next"))
 	if _, ok := a.Who(r); ok {
 		http.Redirect(w, r, next, http.StatusSeeOther)
+		return nil
+	}
+	if a.again(r) {
+		http.Redirect(w, r, "/oidc/start?next="+url.QueryEscape(next), http.StatusSeeOther)
 		return nil
 	}
 	v := view{Page: "login", Title: "Log in", Next: next}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,10 +38,17 @@ type provider struct {
 
 const (
 	oidcPath    = "/oidc/callback"
-	oidcCookie  = "vestibule_oidc"
 	oidcTime    = 10 * time.Minute
 	oidcTimeout = 10 * time.Second
 )
+
+// oidcCookie returns the name of the cookie of a login that began.
+func (a *Access) oidcCookie(r *http.Request) string {
+	if a.secure(r) {
+		return "__Host-vestibule_oidc"
+	}
+	return "vestibule_oidc"
+}
 
 func newProvider(c OIDCConfig) *provider {
 	if c.Client == nil {
@@ -98,7 +106,7 @@ func (a *Access) startOIDC(w http.ResponseWriter, r *http.Request) error {
 		return a.noProvider(w, err)
 	}
 	state, nonce, verifier := random(), random(), oauth2.GenerateVerifier()
-	setCookie(w, r, oidcCookie, strings.Join([]string{state, nonce, verifier, checkNext(r.FormValue("next"))}, "|"),
+	a.setCookie(w, r, a.oidcCookie(r), strings.Join([]string{state, nonce, verifier, checkNext(r.FormValue("next"))}, "|"),
 		oidcTime, http.SameSiteLaxMode)
 	address := to.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
 	http.Redirect(w, r, address, http.StatusSeeOther)
@@ -115,9 +123,14 @@ func (a *Access) noProvider(w http.ResponseWriter, err error) error {
 // finishOIDC takes the answer of the provider. It answers a page that leads on: a redirect would still belong to the
 // navigation that the provider began, and browsers withhold the session's cookie from that.
 func (a *Access) finishOIDC(w http.ResponseWriter, r *http.Request) error {
+	name := "" // of the person
 	refuse := func(why string) error {
+		from := control.Source(r.RemoteAddr)
 		a.Log.Warn("access: a login by OpenID Connect is refused",
-			slog.String("why", why), slog.String("from", control.Source(r.RemoteAddr)))
+			slog.String("why", why), slog.String("who", name), slog.String("from", from))
+		if a.Refused != nil {
+			a.Refused(r.Context(), name, from, why)
+		}
 		v := view{Page: "message", Title: "Not logged in", Text: "The login was refused: " + why + "."}
 		return a.show(w, http.StatusForbidden, v)
 	}
@@ -125,8 +138,8 @@ func (a *Access) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 		http.NotFound(w, r)
 		return nil
 	}
-	c, err := r.Cookie(oidcCookie)
-	setCookie(w, r, oidcCookie, "", -time.Second, http.SameSiteLaxMode)
+	c, err := r.Cookie(a.oidcCookie(r))
+	a.setCookie(w, r, a.oidcCookie(r), "", -time.Second, http.SameSiteLaxMode)
 	if err != nil {
 		return refuse("it was not begun in this browser, or took too long")
 	}
@@ -139,24 +152,33 @@ func (a *Access) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), oidcTimeout)
 	defer cancel()
-	who, err := a.oidc.principal(ctx, r.FormValue("code"), parts[1], parts[2])
-	if errors.Is(err, errNoRole) {
-		return refuse("your account has no role here")
+	s, err := a.oidc.session(ctx, r.FormValue("code"), parts[1], parts[2])
+	if bad, ok := errors.AsType[*badTokenError](err); ok {
+		if a.Refused != nil {
+			a.Refused(r.Context(), "", control.Source(r.RemoteAddr), bad.Error())
+		}
+		return a.noProvider(w, err)
 	}
 	if err != nil {
 		return a.noProvider(w, err)
 	}
-	if err := a.begin(w, r, session{Person: who}); err != nil {
+	if name = s.Person.Name; s.Person.Role == "" {
+		return refuse("your account has no role here")
+	}
+	if err := a.begin(w, r, *s); err != nil {
 		return err
 	}
-	a.Log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
+	a.Log.Info("a user logged in", slog.String("user", name), slog.String("from", control.Source(r.RemoteAddr)))
 	return a.show(w, http.StatusOK, view{Page: "done", Title: "Logged in", Next: checkNext(parts[3])})
 }
 
-var errNoRole = errors.New("no role")
+// badTokenError is an ID token that is not good for this login.
+type badTokenError struct{ error }
 
-// principal exchanges a code for an identity.
-func (p *provider) principal(ctx context.Context, code, nonce, verifier string) (*control.Principal, error) {
+func (e *badTokenError) Unwrap() error { return e.error }
+
+// session exchanges a code for a session of a person. The role is that of the roles in force, "" for none.
+func (p *provider) session(ctx context.Context, code, nonce, verifier string) (*session, error) {
 	found, to, err := p.ask(ctx)
 	if err != nil {
 		return nil, err
@@ -172,18 +194,18 @@ func (p *provider) principal(ctx context.Context, code, nonce, verifier string) 
 	}
 	id, err := found.Verifier(&oidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		return nil, err
+		return nil, &badTokenError{err}
 	}
 	if !same(id.Nonce, nonce) {
-		return nil, errors.New("the nonce is another one")
+		return nil, &badTokenError{errors.New("the nonce is another one")}
 	}
 	var claims map[string]any
 	if err := id.Claims(&claims); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
-	role := p.role(claims[p.config.Claim])
-	if role == "" {
-		return nil, errNoRole
+	// OpenID Connect Core 3.1.3.7: a token for several has the one that it was made for.
+	if party, given := claims["azp"]; given && party != p.config.ClientID || !given && len(id.Audience) > 1 {
+		return nil, &badTokenError{fmt.Errorf("the authorized party (azp) is %v, not this client", party)}
 	}
 	name := id.Subject
 	for _, claim := range []string{"name", "preferred_username", "email"} {
@@ -191,21 +213,46 @@ func (p *provider) principal(ctx context.Context, code, nonce, verifier string) 
 			name = text
 		}
 	}
-	return &control.Principal{ID: "oidc:" + id.Subject, Name: name, Role: role}, nil
+	values := valuesOf(claims[p.config.Claim])
+	who := &control.Principal{ID: "oidc:" + id.Subject, Name: name, Role: p.role(values)}
+	return &session{Person: who, Claim: p.known(values)}, nil
 }
 
-// role returns the highest role of a claim, "" for none.
-func (p *provider) role(claim any) (best control.Role) {
+// maxClaim bounds the values of a claim that are kept with a session: those that name roles come first.
+const maxClaim = 100
+
+// known returns the values of a claim to keep with a session: a later configuration may give them other roles.
+func (p *provider) known(values []string) []string {
+	slices.SortStableFunc(values, func(a, b string) int {
+		rank := func(v string) int {
+			if p.config.Roles[v] != "" {
+				return 0
+			}
+			return 1
+		}
+		return rank(a) - rank(b)
+	})
+	return values[:min(len(values), maxClaim)]
+}
+
+// valuesOf returns the texts of a claim: one, or a list.
+func valuesOf(claim any) (out []string) {
 	values, ok := claim.([]any)
 	if !ok {
 		values = []any{claim}
 	}
 	for _, v := range values {
-		text, ok := v.(string)
-		if !ok {
-			continue
+		if text, ok := v.(string); ok && text != "" {
+			out = append(out, text)
 		}
-		if role := p.config.Roles[text]; role != "" && (best == "" || role.May(best)) {
+	}
+	return out
+}
+
+// role returns the highest role of the values of a claim, "" for none.
+func (p *provider) role(values []string) (best control.Role) {
+	for _, v := range values {
+		if role := p.config.Roles[v]; role != "" && (best == "" || role.May(best)) {
 			best = role
 		}
 	}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +218,8 @@ func TestAnswersOfAProviderThatAreNotGood(t *testing.T) {
 		"another audience": {map[string]any{"aud": "other"}, nil, http.StatusBadGateway},
 		"another issuer":   {map[string]any{"iss": "https://evil.example"}, nil, http.StatusBadGateway},
 		"expired":          {map[string]any{"exp": past}, nil, http.StatusBadGateway},
+		"another party":    {map[string]any{"azp": "other"}, nil, http.StatusBadGateway},
+		"for several":      {map[string]any{"aud": []string{oidcClient, "other"}}, nil, http.StatusBadGateway},
 		"another nonce":    {map[string]any{"nonce": "x"}, nil, http.StatusBadGateway},
 		"no nonce":         {map[string]any{"nonce": ""}, nil, http.StatusBadGateway},
 		"another key": {nil, func(p *issuer, _ *client, back string) string {
@@ -306,5 +310,129 @@ func TestNoProvider(t *testing.T) {
 		if w := b.get(path); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, w.Code)
 		}
+	}
+}
+
+// The role of a session is that of the roles that are configured now, and the session ends when there is none.
+func TestRolesThatAreTakenAway(t *testing.T) {
+	p := newIssuer(t)
+	f := p.site(t)
+	b := f.client()
+	b.get(p.allow(b.begin(""), map[string]any{"groups": []string{"shop-operators", "later"}}))
+	role := func() control.Role {
+		who, _ := b.who()
+		return who.Role
+	}
+	if role() != control.Operator {
+		t.Fatalf("%q", role())
+	}
+	roles := f.oidc.config.Roles
+	delete(roles, "shop-operators")
+	if b.in() {
+		t.Errorf("in as %q without a role", role())
+	}
+	roles["later"] = control.Viewer
+	if role() != control.Viewer {
+		t.Errorf("%q, want the role that was given later", role())
+	}
+	provider := f.oidc
+	if f.oidc = nil; b.in() {
+		t.Error("in without the provider")
+	}
+	f.oidc = provider
+}
+
+// After an hour the provider is asked again, without a page between; a form that was begun in time is taken.
+func TestAProviderIsAskedAgain(t *testing.T) {
+	p := newIssuer(t)
+	f := p.site(t)
+	b := f.client()
+	b.get(p.allow(b.begin(""), nil))
+	for range 3 {
+		f.pass(20*time.Minute - time.Second)
+		if !b.in() {
+			t.Fatal("out within the hour")
+		}
+	}
+	f.pass(time.Minute)
+	if b.in() {
+		t.Error("in after an hour")
+	}
+	if _, ok := b.Who(b.request(http.MethodPost, home)); !ok {
+		t.Error("a form that was begun in time is refused")
+	}
+	w := b.get("/login?next=/console/fleet")
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/oidc/start?next=%2Fconsole%2Ffleet" {
+		t.Errorf("%d %s", w.Code, w.Header().Get("Location"))
+	}
+	if b.get(p.allow(b.begin("/console/fleet"), nil)); !b.in() {
+		t.Error("not in again")
+	}
+	f.pass(time.Hour + 16*time.Minute)
+	if w := b.get("/login"); w.Code != http.StatusOK {
+		t.Errorf("after a long time: %d", w.Code)
+	}
+	token := f.login("a")
+	for range 3 {
+		f.pass(25 * time.Minute)
+		if !token.in() {
+			t.Error("the session of a token ended")
+		}
+	}
+}
+
+// Admins list the sessions of persons and end them.
+func TestSessionsOfPersonsAreEnded(t *testing.T) {
+	p := newIssuer(t)
+	f := p.site(t)
+	f.login("a")
+	b := f.client()
+	b.get(p.allow(b.begin(""), nil))
+	list, err := f.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].Who.Name != "Ana" || list[0].Who.Role != control.Operator {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if ok, err := f.End(t.Context(), list[0].ID); !ok || err != nil || b.in() {
+		t.Errorf("%v, %v, in: %v", ok, err, b.in())
+	}
+	if ok, err := f.End(t.Context(), list[0].ID); ok || err != nil {
+		t.Errorf("again: %v, %v", ok, err)
+	}
+	if list, err := f.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// A refused login is noted with who tried and why; behind a proxy with TLS the cookies are bound to the host.
+func TestRefusedLoginsAndCookies(t *testing.T) {
+	p := newIssuer(t)
+	f := p.site(t)
+	f.HTTPS = true
+	var noted []string
+	f.Refused = func(_ context.Context, who, from, why string) { noted = append(noted, who+" from "+from+": "+why) }
+	b := f.client()
+	b.get(p.allow(b.begin(""), map[string]any{"groups": "strangers"}))
+	b.get(p.allow(b.begin(""), map[string]any{"azp": "other"}))
+	b.get(oidcPath + "?state=x")
+	want := []string{
+		"Ana from 192.0.2.1: your account has no role here",
+		" from 192.0.2.1: the authorized party (azp) is other, not this client",
+		" from 192.0.2.1: it was not begun in this browser, or took too long",
+	}
+	if !slices.Equal(noted, want) {
+		t.Errorf("%q, want %q", noted, want)
+	}
+	w := b.get("/oidc/start")
+	if c := w.Result().Cookies(); len(c) != 1 || !c[0].Secure || c[0].Name != "__Host-vestibule_oidc" {
+		t.Errorf("%v", c)
+	}
+	w = b.get(p.allow(w.Header().Get("Location"), nil))
+	for _, c := range w.Result().Cookies() {
+		if !c.Secure || !strings.HasPrefix(c.Name, "__Host-") || c.Path != "/" || c.Domain != "" {
+			t.Errorf("%v", c)
+		}
+	}
+	if !b.in() {
+		t.Error("not in")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/wire"
@@ -17,7 +18,8 @@ import (
 // session is the document of a login. It is named by the digest of its secret, which only the browser has.
 type session struct {
 	Token  string             `json:"token,omitempty"`  // ID of the token
-	Person *control.Principal `json:"person,omitempty"` // of an OpenID Connect provider; nil for a token
+	Person *control.Principal `json:"person,omitempty"` // of an OpenID Connect provider, as at login; nil for a token
+	Claim  []string           `json:"claim,omitempty"`  // what the provider said of the person: the values that name roles
 	Made   time.Time          `json:"made"`
 	Seen   time.Time          `json:"seen"` // at most seenEvery before the last request
 }
@@ -27,6 +29,8 @@ const (
 	formKeys    = "form." // followed by the digest of a form that was sent
 	maxAge      = 12 * time.Hour
 	maxIdle     = 30 * time.Minute
+	askAgain    = time.Hour        // the provider is asked again about a person after this time
+	sendUntil   = 15 * time.Minute // later: a form that was begun in time is taken
 	seenEvery   = time.Minute
 	maxSessions = 2000
 )
@@ -35,18 +39,23 @@ func (s *session) expired(now time.Time) bool {
 	return now.Sub(s.Made) >= maxAge || now.Sub(s.Seen) >= maxIdle
 }
 
+// secure reports whether browsers reach this listener over TLS: its own, or that of a proxy before it.
+func (a *Access) secure(r *http.Request) bool { return r.TLS != nil || a.HTTPS }
+
 // cookieName returns the name of the session's cookie. Browsers bind the prefixed one to this host, over TLS.
-func cookieName(r *http.Request) string {
-	if r.TLS != nil {
+func (a *Access) cookieName(r *http.Request) string {
+	if a.secure(r) {
 		return "__Host-vestibule"
 	}
 	return "vestibule_session"
 }
 
-func setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration, site http.SameSite) {
+func (a *Access) setCookie(
+	w http.ResponseWriter, r *http.Request, name, value string, age time.Duration, site http.SameSite,
+) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure with TLS; without it the listener is a loopback address
 		Name: name, Value: value, Path: "/", MaxAge: int(age / time.Second),
-		Secure: r.TLS != nil, HttpOnly: true, SameSite: site,
+		Secure: a.secure(r), HttpOnly: true, SameSite: site,
 	})
 }
 
@@ -61,7 +70,7 @@ func (a *Access) begin(w http.ResponseWriter, r *http.Request, s session) error 
 	if err := jsondoc.Write(r.Context(), a.Docs, sessionKeys+digest(secret), s, 0); err != nil {
 		return err
 	}
-	setCookie(w, r, cookieName(r), secret, maxAge, http.SameSiteStrictMode)
+	a.setCookie(w, r, a.cookieName(r), secret, maxAge, http.SameSiteStrictMode)
 	return nil
 }
 
@@ -113,8 +122,8 @@ func (a *Access) Once(ctx context.Context, form string) (bool, error) {
 
 // end ends the session of a request.
 func (a *Access) end(w http.ResponseWriter, r *http.Request) error {
-	name := cookieName(r)
-	setCookie(w, r, name, "", -time.Second, http.SameSiteStrictMode)
+	name := a.cookieName(r)
+	a.setCookie(w, r, name, "", -time.Second, http.SameSiteStrictMode)
 	c, err := r.Cookie(name)
 	if err != nil {
 		return nil //nolint:nilerr // there is none
@@ -135,12 +144,13 @@ func (a *Access) end(w http.ResponseWriter, r *http.Request) error {
 // Who returns the principal of a request's session; false for none. While the store cannot be read, a session that was
 // valid lately is valid: nobody can end it meanwhile either.
 func (a *Access) Who(r *http.Request) (control.Principal, bool) {
-	c, err := r.Cookie(cookieName(r))
+	c, err := r.Cookie(a.cookieName(r))
 	if err != nil {
 		return control.Principal{}, false
 	}
 	id, now := digest(c.Value), a.Now()
-	who, ok, err := a.find(r.Context(), id, now)
+	s, who, err := a.find(r.Context(), id, now)
+	ok := s != nil && !s.outdated(now, r.Method)
 	if err != nil {
 		was, lately := a.lately.Get(id)
 		a.Log.Warn("access: a session cannot be read", slog.Any("error", err), slog.Bool("valid_lately", lately))
@@ -160,23 +170,92 @@ type seen struct {
 	at  time.Time
 }
 
-// find reads a session; ok is false for none that is valid.
-func (a *Access) find(ctx context.Context, id string, now time.Time) (who control.Principal, ok bool, err error) {
+// outdated reports whether the provider is to be asked again about the person of a session, before a page is shown or
+// a form is taken.
+func (s *session) outdated(now time.Time, method string) bool {
+	age := askAgain
+	if method != http.MethodGet && method != http.MethodHead {
+		age += sendUntil
+	}
+	return s.Person != nil && now.Sub(s.Made) >= age
+}
+
+// find reads a session and its principal; nil for none that is valid. The role of a person follows from the roles that
+// the configuration has now.
+func (a *Access) find(ctx context.Context, id string, now time.Time) (*session, control.Principal, error) {
+	var none control.Principal
 	s, revision, err := jsondoc.Read[session](ctx, a.Docs, sessionKeys+id)
 	if err != nil || s == nil || s.expired(now) {
-		return who, false, err
+		return nil, none, err
 	}
-	if s.Person != nil {
+	who, ok := none, false
+	if s.Person == nil {
+		who, ok, err = a.Token(ctx, s.Token)
+	} else if a.oidc != nil {
 		who = *s.Person
-	} else if who, ok, err = a.Token(ctx, s.Token); err != nil || !ok {
-		return who, false, err
+		who.Role = a.oidc.role(s.Claim)
+		ok = who.Role != ""
 	}
-	if now.Sub(s.Seen) >= seenEvery {
+	if err != nil || !ok {
+		return nil, none, err
+	}
+	if now.Sub(s.Seen) >= seenEvery && !s.outdated(now, http.MethodPost) {
 		s.Seen = now.UTC()
 		err := jsondoc.Write(ctx, a.Docs, sessionKeys+id, s, revision)
 		if err != nil && !errors.Is(err, wire.ErrChanged) {
-			return who, false, err
+			return nil, none, err
 		}
 	}
-	return who, true, nil
+	return s, who, nil
+}
+
+// again reports whether a request has a session of a person whom the provider only needs to be asked about again.
+func (a *Access) again(r *http.Request) bool {
+	c, err := r.Cookie(a.cookieName(r))
+	if err != nil || a.oidc == nil {
+		return false
+	}
+	now := a.Now()
+	s, _, err := a.find(r.Context(), digest(c.Value), now)
+	return err == nil && s != nil && s.outdated(now, r.Method)
+}
+
+// List implements [control.Sessions].
+func (a *Access) List(ctx context.Context) (out []control.Session, err error) {
+	all, err := a.Docs.List(ctx, sessionKeys+"*")
+	if err != nil {
+		return nil, err
+	}
+	now := a.Now()
+	for name := range all {
+		s, _, err := jsondoc.Read[session](ctx, a.Docs, name)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil || s.Person == nil || s.expired(now) || s.outdated(now, http.MethodPost) {
+			continue
+		}
+		who := *s.Person
+		if who.Role = ""; a.oidc != nil {
+			who.Role = a.oidc.role(s.Claim)
+		}
+		out = append(out, control.Session{ID: strings.TrimPrefix(name, sessionKeys), Who: who, Made: s.Made, Seen: s.Seen})
+	}
+	slices.SortFunc(out, func(x, y control.Session) int { return y.Made.Compare(x.Made) })
+	return out, nil
+}
+
+// End implements [control.Sessions].
+func (a *Access) End(ctx context.Context, id string) (bool, error) {
+	for {
+		s, revision, err := jsondoc.Read[session](ctx, a.Docs, sessionKeys+id)
+		if err != nil || s == nil || s.Person == nil {
+			return false, err
+		}
+		a.lately.Remove(id)
+		err = a.Docs.Delete(ctx, sessionKeys+id, revision)
+		if !errors.Is(err, wire.ErrChanged) { // it was seen meanwhile
+			return err == nil, err
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 // accessView is the content of the page of tokens.
 type accessView struct {
 	Tokens    []tokenView
+	Sessions  []sessionView
 	Made      *api.Token // just created, with its value; nil for none
 	Done      string
 	TokenForm *formView
@@ -23,6 +24,12 @@ type tokenView struct {
 	RoomNames     string
 	Used, Expires string
 	Own           bool // the operator's own
+}
+
+// sessionView is a session of a person.
+type sessionView struct {
+	control.Session
+	Began, Used string
 }
 
 const (
@@ -41,6 +48,7 @@ var roleChoices = []choice{
 // accessDone are the results of changes in words.
 var accessDone = map[string]string{
 	"revoked": "The token is revoked. It is refused from now on.",
+	"ended":   "The session is ended. Its pages stop within seconds. Who may log in is decided by the login provider.",
 }
 
 // serveAccess shows the tokens.
@@ -71,6 +79,13 @@ func showAccess(q *request, status int, v *accessView) error {
 			}
 		}
 		v.Tokens = append(v.Tokens, row)
+	}
+	sessions, err := q.c.API.Sessions(q.Context(), q.who)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		v.Sessions = append(v.Sessions, sessionView{s, "logged in " + ago(q.now, s.Made), "seen " + ago(q.now, s.Seen)})
 	}
 	if v.TokenForm == nil {
 		v.TokenForm = tokenForm()
@@ -135,4 +150,13 @@ func addToken(q *request) error {
 func revokeToken(q *request) error {
 	path := tokensPath + "/" + url.PathEscape(q.PathValue("token"))
 	return q.changeAnd(http.MethodDelete, path, nil, accessPath+"?done=revoked")
+}
+
+// endSession ends a session of a person.
+func endSession(q *request) error {
+	err := q.c.API.EndSession(q.Context(), q.who, q.RemoteAddr, q.PathValue("session"), strings.TrimSpace(q.PostFormValue("reason")))
+	if err != nil {
+		return err
+	}
+	return q.to(accessPath + "?done=ended")
 }

@@ -28,6 +28,8 @@ type API interface {
 	Call(ctx context.Context, who control.Principal, remote, method, path string, body, result any) error
 	SetLimits(ctx context.Context, who control.Principal, remote string, c control.LimitChange) (
 		*control.LimitEffect, error)
+	Sessions(ctx context.Context, who control.Principal) ([]control.Session, error)
+	EndSession(ctx context.Context, who control.Principal, remote, id, reason string) error
 	Turn(w http.ResponseWriter, r *http.Request, who control.Principal, most int64) (
 		turned *http.Request, end func(), err error)
 }
@@ -126,23 +128,25 @@ var routes = map[string]func(*request) error{
 	"POST /console/webhooks/{webhook}":    changeWebhook,
 	"POST /console/access/tokens":         addToken,
 	"POST /console/access/tokens/{token}": revokeToken,
-	"GET " + one:                          serveRoom,
-	"GET " + one + "/stream":              streamRoom,
-	"GET " + one + "/rules":               serveRules,
-	"POST " + one + "/rules":              addRule,
-	"GET " + one + "/rules/{rule}":        serveRule,
-	"POST " + one + "/rules/{rule}":       changeRule,
-	"GET " + one + "/events":              serveEvents,
-	"POST " + one + "/events":             addEvent,
-	"GET " + one + "/events/new":          serveNewEvent,
-	"GET " + one + "/events/{event}":      serveEvent,
-	"POST " + one + "/events/{event}":     changeEvent,
-	"GET " + one + "/page":                servePage,
-	"POST " + one + "/page":               changePage,
-	"GET " + one + "/changes":             serveChanges,
-	"GET " + one + "/history":             serveHistory,
-	"GET " + one + "/history.csv":         serveHistoryFile,
-	"GET " + one + "/charts":              serveCharts,
+
+	"POST /console/access/sessions/{session}": endSession,
+	"GET " + one:                      serveRoom,
+	"GET " + one + "/stream":          streamRoom,
+	"GET " + one + "/rules":           serveRules,
+	"POST " + one + "/rules":          addRule,
+	"GET " + one + "/rules/{rule}":    serveRule,
+	"POST " + one + "/rules/{rule}":   changeRule,
+	"GET " + one + "/events":          serveEvents,
+	"POST " + one + "/events":         addEvent,
+	"GET " + one + "/events/new":      serveNewEvent,
+	"GET " + one + "/events/{event}":  serveEvent,
+	"POST " + one + "/events/{event}": changeEvent,
+	"GET " + one + "/page":            servePage,
+	"POST " + one + "/page":           changePage,
+	"GET " + one + "/changes":         serveChanges,
+	"GET " + one + "/history":         serveHistory,
+	"GET " + one + "/history.csv":     serveHistoryFile,
+	"GET " + one + "/charts":          serveCharts,
 
 	"GET " + one + "/changes/{revision}":  serveRestore,
 	"POST " + one + "/changes/{revision}": restoreRevision,

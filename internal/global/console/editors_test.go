@@ -60,6 +60,7 @@ func TestTwoEditors(t *testing.T) {
 		},
 		"POST " + one + "/events": {{}}, "POST " + one + "/rules": {{}}, "POST /console/webhooks": {{}},
 		"POST /console/access/tokens": {{}}, "POST /console/access/tokens/{token}": {{}},
+		"POST /console/access/sessions/{session}": {{}},
 	}
 	for _, route := range console.Changing() {
 		if all[strings.ReplaceAll(route, "{id}", "{room}")] == nil {

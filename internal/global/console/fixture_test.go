@@ -104,7 +104,7 @@ func start(t testing.TB) *fixture {
 			defer f.mu.Unlock()
 			f.calls[operation]++
 		},
-		History: f.past,
+		History: f.past, Sessions: persons{f.docs},
 		Refuses: notices.NewPoster(nil).Refuses, OwnSites: func(ctx context.Context, sites []string) map[string]string {
 			return node.OwnSites(ctx, sites, []string{"10.9.9.9:8090", "127.0.0.1:9100"}, nil)
 		},
@@ -401,4 +401,30 @@ func lacks(t testing.TB, a answer, texts ...string) {
 			t.Errorf("%q is in the page: %s", text, a.body)
 		}
 	}
+}
+
+// persons are sessions of persons: documents named by them.
+type persons struct{ docs *fakes.Documents }
+
+const personKeys = "person."
+
+func (p persons) List(context.Context) (out []control.Session, err error) {
+	p.docs.Lock()
+	defer p.docs.Unlock()
+	for key := range p.docs.Data {
+		if id, ok := strings.CutPrefix(key, personKeys); ok {
+			out = append(out, control.Session{
+				ID: id, Who: control.Principal{ID: "oidc:" + id, Name: "Cleo", Role: control.Editor}, Made: time.Now(), Seen: time.Now(),
+			})
+		}
+	}
+	return out, nil
+}
+
+func (p persons) End(_ context.Context, id string) (bool, error) {
+	p.docs.Lock()
+	defer p.docs.Unlock()
+	_, ok := p.docs.Data[personKeys+id]
+	delete(p.docs.Data, personKeys+id)
+	return ok, nil
 }

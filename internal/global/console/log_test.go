@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -228,7 +229,8 @@ func (f *fixture) stored() map[string]string {
 func (f *fixture) objects(id string) map[string]string {
 	f.Helper()
 	path := "/zones/" + control.Zone + "/waiting_rooms/" + id
-	of := map[string]string{"{room}": id, "{event}": f.plan(id)}
+	of := map[string]string{"{room}": id, "{event}": f.plan(id), "{session}": "cleo"}
+	testkit.Must(f.docs.Put(f.Context(), personKeys+"cleo", []byte("{}"), 0))(f)
 	testkit.NoError(f, f.api.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil))
 	var list []map[string]any
 	for key, path := range map[string]string{
@@ -302,8 +304,9 @@ func TestEveryChangeIsRefused(t *testing.T) {
 			url.Values{"name": {"x"}, "role": {"viewer"}},
 			nil, false,
 		}},
-		"POST /console/access/tokens/{token}": {{"/console/access/tokens/{token}", control.Admin, nil, nil, false}},
-		"POST " + at + "/rules":               {{at + "/rules", control.Editor, rule, nil, false}},
+		"POST /console/access/tokens/{token}":     {{"/console/access/tokens/{token}", control.Admin, nil, nil, false}},
+		"POST /console/access/sessions/{session}": {{"/console/access/sessions/{session}", control.Admin, nil, nil, false}},
+		"POST " + at + "/rules":                   {{at + "/rules", control.Editor, rule, nil, false}},
 		"POST " + at + "/rules/{rule}": {
 			{at + "/rules/{rule}", control.Editor, rule, nil, false},
 			{at + "/rules/{rule}", control.Editor, do("down"), nil, false},
@@ -405,5 +408,34 @@ func TestEveryChangeIsRefused(t *testing.T) {
 				refused("sent before", send(good, sent), http.StatusConflict)
 			})
 		}
+	}
+}
+
+// Sessions of persons are listed, and ended with an entry of the audit log.
+func TestSessionsOfPersons(t *testing.T) {
+	f := start(t)
+	lacks(t, f.see("/console/access"), "Sessions of persons")
+	testkit.Must(f.docs.Put(t.Context(), personKeys+"cleo", []byte("{}"), 0))(t)
+	const at = "/console/access/sessions/cleo"
+	page := f.see("/console/access")
+	contains(t, page, "Sessions of persons", "Cleo editor", "logged in just now")
+	contains(t, f.sent(page, at, map[string]string{"reason": "left the company"}), "The session is ended.")
+	contains(t, f.see("/console/audit"), "Ana ended the session of Cleo", "left the company")
+	f.post(at, nil).is(t, http.StatusNotFound)
+}
+
+// A stream ends within seconds with the session that it belongs to.
+func TestAStreamEndsWithItsSession(t *testing.T) {
+	f := start(t)
+	id := f.api.make("sale", 2000, 200, nil)
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	r := testkit.Must(http.NewRequestWithContext(testkit.Within(t), http.MethodGet,
+		server.URL+"/console/rooms/"+id+"/stream", http.NoBody))(t)
+	res := testkit.Must(http.DefaultTransport.RoundTrip(r))(t)
+	defer res.Body.Close()
+	f.as(control.Viewer)
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Errorf("the stream did not end: %v", err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 const (
 	maxStreams  = 1000
 	streamEvery = time.Second
-	streamFor   = 5 * time.Minute // then the browser connects again, and its session is checked
+	streamFor   = 5 * time.Minute // then the browser connects again
+	checkEvery  = 4 * time.Second // whether the session goes on
 )
 
 var errStreams = &control.RefusalError{Status: http.StatusServiceUnavailable, Notes: []api.Note{{
@@ -59,8 +60,14 @@ func stream[T any](q *request, key string, read func(caller) (T, error), view fu
 	q.w.Header().Set("Content-Type", "text/event-stream")
 	end := time.NewTimer(streamFor)
 	defer end.Stop()
-	sent := values{}
+	sent, checked := values{}, time.Now()
 	for {
+		if now := time.Now(); now.Sub(checked) >= checkEvery {
+			checked = now
+			if who, ok := q.c.Who(q.Request); !ok || who.Role != q.who.Role {
+				return nil // the browser connects again, and learns why
+			}
+		}
 		if err := out.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil && !errors.Is(err,
 			http.ErrNotSupported) {
 			return nil // the client disconnected

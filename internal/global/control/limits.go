@@ -91,9 +91,8 @@ func (s *Server) SetLimits(ctx context.Context, who Principal, remote string, c 
 	if c.For == ForGood {
 		needs, operation = Editor, "waiting-room-patch-waiting-room"
 	}
-	if !who.Role.May(needs) {
-		return nil, refusef(http.StatusForbidden, codeForbidden, "This needs the role %s. You have the role %s.", needs,
-			who.Role)
+	if err := who.needs(needs); err != nil {
+		return nil, err
 	}
 	if !who.mayIn(c.Room, operation) {
 		return nil, errNotFound

@@ -30,6 +30,8 @@ func sentence(e *audit.Entry, changes []api.AppliedChange) string {
 		return loginSentence(e)
 	case strings.HasPrefix(e.Target, tokenTarget):
 		return made(e, "token", cmp.Or(named(e), id))
+	case strings.HasPrefix(e.Target, sessionTarget):
+		return "ended the session of " + named(e)
 	case strings.HasPrefix(e.Target, webhookTarget):
 		return webhookSentence(e, cmp.Or(named(e), name))
 	case strings.HasPrefix(e.Target, centreTarget):

@@ -9,6 +9,7 @@ import (
 type Server struct {
 	*tokenService // First, Good and Make are for the owner of the process
 	limits        *limitService
+	sessions      *sessionService
 	out           *envelope
 	handler       http.Handler
 	operations    http.Handler // for a principal in the context
@@ -34,7 +35,7 @@ func serve(s *services, out *envelope) *Server {
 	outer := http.NewServeMux()
 	outer.Handle("GET /preview/{id}", s.previews)
 	outer.Handle("/", cross.Handler(s.tokens.tokens.authenticate(mux, out)))
-	return &Server{s.tokens, s.limits, out, outer, mux}
+	return &Server{s.tokens, s.limits, s.sessions, out, outer, mux}
 }
 
 // ServeHTTP implements [http.Handler].

@@ -27,8 +27,10 @@ type Options struct {
 	Page    func(hash string) []byte                                   // a waiting page that is known here, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
 	Link    LinkFunc                                                   // nil for none
-	History History                                                    // nil for none
-	Fleet   func() api.Fleet                                           // as the candidates last reported
+	// Sessions are those of persons; nil for none.
+	Sessions Sessions
+	History  History          // nil for none
+	Fleet    func() api.Fleet // as the candidates last reported
 	// OwnSites returns the sites that are listeners of the fleet, with these; nil for none.
 	OwnSites func(ctx context.Context, sites []string) map[string]string
 	Forget   ForgetFunc
@@ -58,6 +60,7 @@ type services struct {
 	events    *eventService
 	controls  *controlService
 	limits    *limitService
+	sessions  *sessionService
 	releases  *releaseService
 	status    *statusService
 	stats     *statsService
@@ -89,6 +92,7 @@ func newServices(o Options) *services {
 		rules:     &ruleService{rooms, at},
 		events:    &eventService{rooms, at, o.Board, draws},
 		controls:  &controlService{rooms, at, overrides, o.Board},
+		sessions:  &sessionService{at, entries, o.Sessions, NewThrottle()},
 		limits:    &limitService{rooms, at, overrides, o.Board},
 		releases:  &releaseService{rooms, at, overrides, o.Numbers},
 		status:    &statusService{rooms, at, overrides, o.Numbers, o.Board, o.Fleet},
