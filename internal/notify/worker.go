@@ -102,6 +102,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if w.read.IsZero() && string(name) != w.Config.Name { // no server was lost of late
+			w.settles = time.Now()
+		}
 		if _, known := w.alive[string(name)]; known || len(w.alive) < 1000 {
 			w.alive[string(name)] = w.Now()
 		}
@@ -260,10 +263,10 @@ func (w *Worker) wait(ctx context.Context, at time.Time) error {
 
 func (w *Worker) now() fleettime.Time { return fleettime.TimeOf(w.Now()) }
 
-// hello tells the other notifiers that this one works.
+// hello tells the other notifiers that this one works, and has for a while.
 func (w *Worker) hello(context.Context) error {
 	w.mu.Lock()
-	current, now := w.current, w.Now()
+	current, now := w.current && w.read.After(w.settles), w.Now()
 	for name, at := range w.alive {
 		if now.Sub(at) > helloGood {
 			delete(w.alive, name)
