@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -24,6 +25,8 @@ type crowdOfPeople struct {
 	life time.Duration // of a ticket
 
 	waits atomic.Int64 // waiting answers
+
+	scripts, scriptless atomic.Int64 // asked for by pages, and not answered
 
 	mu     sync.Mutex
 	stays  []*stay
@@ -312,8 +315,37 @@ func (p *person) send(q pending) (r request, retry int) {
 	default:
 		r.detail = plain(err)
 	}
+	if strings.HasPrefix(a.Script, "/") {
+		p.script(q.req.Context(), a.Script)
+	}
 	r.gaveUp = r.outcome == failed && q.req != nil && q.req.Context().Err() != nil
 	return r, int(a.Retry / time.Second)
+}
+
+// script asks for the script of a page at any edge of the data centre, as a browser behind a load balancer does.
+func (p *person) script(ctx context.Context, path string) {
+	edges := slices.DeleteFunc(p.c.d.of("edge", ""), func(e *node) bool { return e.place != p.edge.place || !e.up.Load() })
+	if len(edges) == 0 {
+		return
+	}
+	e := edges[rand.IntN(len(edges))]
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, text(&e.url)+path, http.NoBody)
+	if err != nil {
+		return
+	}
+	req.Host = p.Host
+	res, err := p.Client.Do(req)
+	if err != nil {
+		return // the edge ends just now, and a browser asks another
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return
+	}
+	p.c.scripts.Add(1)
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/javascript") {
+		p.c.scriptless.Add(1)
+	}
 }
 
 // requestID identifies a request of a stay.

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -54,6 +56,23 @@ func upgrades(ctx context.Context, t *trial) error {
 				t.people.drought(dc, begun, t.since()).Seconds())
 		}
 	}
+	return t.scripts()
+}
+
+// scripts judges how many pages of one build got no script from an edge of the other. A build before the script was a file
+// has none for others.
+func (t *trial) scripts() error {
+	old, err := os.ReadFile(filepath.Join(t.o.old, "edge"))
+	if err != nil {
+		return err
+	}
+	asked, none := t.people.scripts.Load(), t.people.scriptless.Load()
+	t.j.record("", "scripts asked for by pages, and not answered: %d, %d", asked, none)
+	if !bytes.Contains(old, []byte("/.well-known/vestibule/page.")) {
+		t.j.record("", "the replaced build has its script in the page: not judged")
+		return nil
+	}
+	t.judge("upgrade: pages without the script of the other build", "", float64(none))
 	return nil
 }
 

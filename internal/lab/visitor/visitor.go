@@ -38,6 +38,7 @@ type Answer struct {
 	Retry  time.Duration // from its header, negative for none
 	Shown  Shown         // of a waiting page
 	MaxAge int           // of the newest cookie that was set, in seconds
+	Script string        // path of the script of a waiting page, "" for one that is in the page
 }
 
 // Shown is the vestibule object of the JSON form; see docs/WAITING-PAGE.md.
@@ -150,6 +151,9 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 		if err = json.Unmarshal([]byte(state), &list); err == nil && len(list) > 1 {
 			err = errors.Join(json.Unmarshal(list[0], &a.Shown.State), json.Unmarshal(list[len(list)-1], &a.Shown))
 		}
+	}
+	if _, script, ok := strings.Cut(string(body), `<script src="`); ok {
+		a.Script, _, _ = strings.Cut(script, `"`)
 	}
 	if err != nil || a.Shown.State == "" {
 		return a, fmt.Errorf("status %d, Retry-After %q, %.60q", a.Status, resp.Header.Get("Retry-After"), body)
