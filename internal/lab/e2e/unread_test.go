@@ -120,7 +120,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 			server := run("nats-server", "-a", host, "-p", port, "-m", monitorPort, "-D", "-V")
 			until(t, "the nats-server is up", func() bool { return greets(host + ":" + port) })
 			hang(t, net.JoinHostPort(monitor, monitorPort), "/connz") // the http of nats.conf
-			for range 20 { // each connection is several lines
+			for range 20 {                                            // each connection is several lines
 				until(t, "the nats-server answers", func() bool { return greets(host + ":" + port) })
 			}
 			server.stop(t)
