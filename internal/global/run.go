@@ -79,6 +79,10 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.tellCalls(ctx) })
 	g.Go(func() error { return s.hearHistory(ctx) })
 	g.Go(func() error {
+		s.watchLoss(ctx)
+		return nil
+	})
+	g.Go(func() error {
 		s.times.Run(ctx, s.known)
 		return nil
 	})
@@ -124,6 +128,9 @@ func (s *Server) Ready() node.Readiness {
 	r.Alarms = append(r.Alarms, s.lateDraws()...)
 	if late := s.late.Load(); late != nil && *late != "" {
 		r.Alarms = append(r.Alarms, *late)
+	}
+	if loss := s.loss.Load(); loss != nil && *loss != "" {
+		r.Alarms = append(r.Alarms, *loss)
 	}
 	if e := s.expiry.Load(); e.Soon(time.Now()) {
 		r.Alarms = append(r.Alarms,

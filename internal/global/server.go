@@ -76,6 +76,7 @@ type Server struct {
 	sender     atomic.Pointer[notices.Sender] // while it leads
 	late       atomic.Pointer[string]         // alarm about notifications; empty or nil for none
 	numbers    numbers                        // of all rooms, for the API
+	loss       atomic.Pointer[string]         // alarm about a lost store; nil or "" for none
 	expiry     atomic.Pointer[control.Expiry] // of the token that ends next; nil for none
 	candidates candidates                     // shown by the API
 }
