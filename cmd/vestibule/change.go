@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +100,32 @@ func fieldsOf(prefix string, v any, to map[string]any) {
 	}
 }
 
+// wallTime returns the instant at which clocks of a zone show a time. As in RFC 5545, 3.3.5, a time that comes twice is
+// the first, and one that is left out counts by the offset from before.
+func wallTime(wall time.Time, zone *time.Location) time.Time {
+	utc := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, time.UTC)
+	var at [2]time.Time // by the offset from before, and by the one from after
+	for i, day := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		_, offset := utc.Add(day).In(zone).Zone()
+		at[i] = utc.Add(-time.Duration(offset) * time.Second).In(zone)
+	}
+	shows := func(t time.Time) bool { return t.Hour() == utc.Hour() && t.Minute() == utc.Minute() }
+	if !shows(at[0]) && shows(at[1]) {
+		return at[1]
+	}
+	return at[0]
+}
+
+// zoneFault returns an error if TZ names no zone: Go then takes UTC.
+func zoneFault() error {
+	name := strings.TrimPrefix(os.Getenv("TZ"), ":")
+	if _, err := time.LoadLocation(name); err != nil && !filepath.IsAbs(name) {
+		return fmt.Errorf("TZ is %q, which names no time zone: set one such as Europe/Berlin, or write the time with its "+
+			"offset, such as 2026-12-01T09:00:00+01:00", name)
+	}
+	return nil
+}
+
 // parseTime reads a time in RFC 3339, "now", "in 10m", "2h ago", or a time of this machine's zone: "2026-12-01 09:00",
 // or 22:30 for the next such time. Durations may be in days, such as 2d, and in words, such as "10 minutes".
 func parseTime(text string, now time.Time) (time.Time, error) {
@@ -117,8 +145,12 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		if err != nil {
 			continue
 		}
+		if err := zoneFault(); err != nil {
+			return t, err
+		}
 		on := func(day int) time.Time {
-			return time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+			wall := time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+			return wallTime(wall, now.Location())
 		}
 		if at := on(now.Day()); at.After(now) {
 			return at, nil
@@ -126,8 +158,8 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		return on(now.Day() + 1), nil
 	}
 	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
-		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return t, nil
+		if t, err := time.Parse(layout, text); err == nil {
+			return wallTime(t, now.Location()), zoneFault()
 		}
 	}
 	t, err := time.Parse(time.RFC3339, text)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // images hold no zones: a time of an operator's zone would be taken for UTC
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

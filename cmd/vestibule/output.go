@@ -40,7 +40,8 @@ func showList[T any](c *client, list []T, columns []any, cells func(*T) []any) e
 	})
 }
 
-// cellText returns a value as a cell shows it. An absent one is a dash.
+// cellText returns a value as a cell shows it. An absent one is a dash. A time is in UTC, and in this machine's zone if
+// that is another.
 func cellText(v any) string {
 	switch v := v.(type) {
 	case *time.Time:
@@ -48,7 +49,11 @@ func cellText(v any) string {
 			return cellText(*v)
 		}
 	case time.Time:
-		return v.UTC().Format(time.RFC3339)
+		text := v.UTC().Format(time.RFC3339)
+		if _, offset := v.Local().Zone(); offset != 0 {
+			text += v.Local().Format(" (Mon 15:04 MST)")
+		}
+		return text
 	case *int:
 		if v != nil {
 			return fmt.Sprint(*v)
