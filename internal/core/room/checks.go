@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/publicsuffix"
+
 	"vestibule/internal/core/room/match"
 )
 
@@ -85,6 +87,9 @@ func checkCookieDomain(s *Settings) string {
 	}
 	if upper, ok := match.CheckName(d, false); !ok || upper || !strings.Contains(d, ".") || match.IsNumericName(d) {
 		return "must be a domain of two labels or more in lower case, without a dot in front" + got(d)
+	}
+	if suffix, _ := publicsuffix.PublicSuffix(d); suffix == d {
+		return "must not be a public suffix, under which anybody may have a site: browsers drop such cookies" + got(d)
 	}
 	for _, r := range s.routes() {
 		if r.Host != d && !strings.HasSuffix(r.Host, "."+d) {

@@ -107,7 +107,7 @@ var Schema = []Setting{
 	preflightRate("preflights_per_session", func(s *Settings) *int { return &s.PreflightsEach },
 		"As many more in a minute for each session seen from the address in the last ten minutes."),
 	{
-		Key: "cookie_domain", Bounds: "a domain in which all hosts of the room lie",
+		Key: "cookie_domain", Bounds: "a domain in which all hosts of the room lie, and no public suffix such as co.uk",
 		Doc:   "Domain of the ticket's cookie, so that all hosts of the room share one place ([Several hosts](#several-hosts)).",
 		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: checkCookieDomain,
 	},

@@ -203,9 +203,15 @@ func TestValidateFields(t *testing.T) {
 			},
 		},
 		{
-			"cookie_domain", func(s *Settings, v string) { s.CookieDomain = v },
-			[]string{"", "shop.example.com", "example.com"},
+			"cookie_domain", func(s *Settings, v string) {
+				if host, domain, ok := strings.Cut(v, " in "); ok {
+					s.Host, v = host, domain
+				}
+				s.CookieDomain = v
+			},
+			[]string{"", "shop.example.com", "example.com", "www.shop.co.uk in shop.co.uk", "a.b.github.io in b.github.io"},
 			map[string]string{
+				"shop.co.uk in co.uk": "public suffix", "a.github.io in github.io": "public suffix",
 				"com": "two labels", ".example.com": "two labels", "Example.com": "two labels", "example.com.": "two labels",
 				"127.1": "two labels", "a b.com": "two labels",
 				"ample.com": "shop.example.com does not", "www.shop.example.com": "shop.example.com does not",
