@@ -2,6 +2,7 @@ package rules
 
 import (
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
@@ -342,5 +343,49 @@ func TestBudget(t *testing.T) {
 	many.Headers = append(many.Headers, Header{"Cookie", strings.Repeat("x=1;", MaxCookies)})
 	if match(t, `any(http.request.cookies["app"][*] eq "test")`, many) {
 		t.Error("matches although there are more cookies than are looked at")
+	}
+}
+
+// TestTheRecipesOfRooms: the rules that docs/ROOMS.md gives for programs let these pass, and no page.
+func TestTheRecipesOfRooms(t *testing.T) {
+	data := string(testkit.Must(os.ReadFile("../../../docs/ROOMS.md"))(t))
+	_, data, _ = strings.Cut(data, "| program | expression |\n|---|---|\n")
+	data, _, _ = strings.Cut(data, "\n\n")
+	asks := map[string][]Request{ // by the beginning of the program's name
+		"webhooks of payments": {{Method: "POST", Paths: []string{"/hooks/pay"}}},
+		"ACME":                 {{Method: "GET", Paths: []string{"/.well-known/acme-challenge/x"}}},
+		"feeds":                {{Method: "GET", Paths: []string{"/feed.xml"}}, {Method: "GET", Paths: []string{"/rss"}}},
+		"manifests":            {{Method: "GET", Paths: []string{"/app.webmanifest"}}},
+		"probes":               {{Method: "GET", Paths: []string{"/"}, Client: netip.MustParseAddr("192.0.2.11")}},
+		"WordPress":            {{Method: "POST", Paths: []string{"/wp-cron.php"}, Query: "doing_wp_cron=1"}},
+		"further parts":        {{Method: "PATCH", Paths: []string{"/files/2"}}, {Method: "HEAD", Paths: []string{"/files/2"}}},
+	}
+	rows := strings.Split(strings.TrimSpace(data), "\n")
+	if len(rows) != len(asks) {
+		t.Errorf("%d recipes, %d programs of this test", len(rows), len(asks))
+	}
+	for _, row := range rows {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		expression := strings.Trim(cells[1], "`")
+		for name, requests := range asks {
+			if !strings.HasPrefix(cells[0], name) {
+				continue
+			}
+			for i := range requests {
+				requests[i].Scheme, requests[i].Host = "https", "shop.example"
+				if !match(t, expression, &requests[i]) {
+					t.Errorf("%s: %s %s does not pass", cells[0], requests[i].Method, requests[i].Paths[0])
+				}
+			}
+			delete(asks, name)
+		}
+		page := sample()
+		page.Paths = []string{"/tickets"}
+		if match(t, expression, page) {
+			t.Errorf("%s: a page passes", cells[0])
+		}
+	}
+	for name := range asks {
+		t.Errorf("no recipe begins with %q", name)
 	}
 }
