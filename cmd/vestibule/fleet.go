@@ -125,14 +125,16 @@ func newFleetRemoveCmd() *cobra.Command {
 	force := false
 	cmd := memberCommand(&cobra.Command{
 		Use: "remove DC", Short: "Remove a data centre that is lost",
-		Long: "Remove a data centre that is lost. It needs --force: its sessions may exceed the limit until they end.",
+		Long: `Remove a data centre that is lost. It needs --force: where all rooms have partition_policy serve, its permits are granted again
+after a minute of silence, and its sessions may exceed the limit until they end. Where a room has cap, they are granted
+once its last ticket has expired, two minutes and a session_duration after its last report at most: nothing is exceeded.`,
 	}, func(c *client, name string) error {
 		target := fmt.Sprintf("%s?force=%t", ofOurs("data_centers", name), force)
 		_, err := call[any](c, http.MethodDelete, c.because(target), nil)
 		return err
 	}, func(l *members.List, ctx context.Context, name string) error { return l.Remove(ctx, name, force) })
 	cmd.Flags().BoolVar(&force, "force", false,
-		"remove it while it holds permits; its sessions may exceed the limit until they end")
+		"remove it while it holds permits; under partition_policy serve its sessions may exceed the limit until they end")
 	return cmd
 }
 

@@ -145,7 +145,7 @@ func (l *List) mayRemove(ctx context.Context, name string) error {
 			}
 		}
 	}
-	return refuse("data centre %q is draining and leaves the list when it is empty: %s; --force removes it now, and its sessions may exceed the limit",
+	return refuse("data centre %q is draining and leaves the list when it is empty: %s; --force removes it now: under partition_policy serve its sessions may exceed the limit, under cap its permits wait for its last ticket",
 		name, what)
 }
 
