@@ -14,6 +14,7 @@ type accessView struct {
 	Tokens    []tokenView
 	Sessions  []sessionView
 	Made      *api.Token // just created, with its value; nil for none
+	Unread    string     // why the lists are missing, "" if they are there
 	Done      string
 	TokenForm *formView
 }
@@ -57,6 +58,23 @@ func serveAccess(q *request) error {
 }
 
 func showAccess(q *request, status int, v *accessView) error {
+	if err := readAccess(q, v); err != nil {
+		if v.Made == nil {
+			return err
+		}
+		v.Unread = lostLists // the value is shown only now
+	}
+	if v.TokenForm == nil {
+		v.TokenForm = tokenForm()
+	}
+	return q.show(status, "access", &frame{Title: "Access", Current: "access", Main: v})
+}
+
+// lostLists tells that a page has only what was made.
+const lostLists = "The lists cannot be read now. Open the page again for them, once you have copied what is shown here."
+
+// readAccess reads the tokens and sessions.
+func readAccess(q *request, v *accessView) error {
 	names, err := roomNames(q)
 	if err != nil {
 		return err
@@ -87,10 +105,7 @@ func showAccess(q *request, status int, v *accessView) error {
 	for _, s := range sessions {
 		v.Sessions = append(v.Sessions, sessionView{s, "logged in " + ago(q.now, s.Made), "seen " + ago(q.now, s.Seen)})
 	}
-	if v.TokenForm == nil {
-		v.TokenForm = tokenForm()
-	}
-	return q.show(status, "access", &frame{Title: "Access", Current: "access", Main: v})
+	return nil
 }
 
 // roomNames returns the names of the rooms by their IDs.

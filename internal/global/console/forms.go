@@ -29,6 +29,9 @@ func (q *request) takeForm() error {
 	if q.Method == http.MethodGet || q.Method == http.MethodHead {
 		return nil
 	}
+	if !q.may(control.Operator) { // each form that is taken is kept, and viewers change nothing
+		return q.forbidden(control.Operator)
+	}
 	if err := q.ParseMultipartForm(maxForm); err != nil && !errors.Is(err, http.ErrNotMultipart) {
 		return faultf("the form cannot be read: %v", err)
 	}

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -437,5 +438,46 @@ func TestAStreamEndsWithItsSession(t *testing.T) {
 	f.as(control.Viewer)
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		t.Errorf("the stream did not end: %v", err)
+	}
+}
+
+// failing is an API that refuses some calls.
+type failing struct {
+	console.API
+	refuses func(method, path string) bool
+}
+
+func (x failing) Call(
+	ctx context.Context, who control.Principal, remote, method, path string, body, result any,
+) error {
+	if x.refuses(method, path) {
+		return &control.RefusalError{Status: http.StatusServiceUnavailable}
+	}
+	return x.API.Call(ctx, who, remote, method, path, body, result)
+}
+
+// A token or a secret that was made is shown, also if nothing else can be read any more.
+func TestWhatWasMadeIsShownOnce(t *testing.T) {
+	f := start(t)
+	f.API = failing{f.API, func(method, _ string) bool { return method == http.MethodGet }}
+	a := f.post("/console/access/tokens", url.Values{"name": {"robot"}, "role": {"viewer"}})
+	a.is(t, http.StatusOK)
+	contains(t, a, "The token robot is created.", "vst_", "The lists cannot be read now.")
+	a = f.post("/console/webhooks", url.Values{"name": {"pager"}, "url": {"https://hooks.example/x"}})
+	a.is(t, http.StatusOK)
+	contains(t, a, "The webhook pager is created.", "whsec_", "The lists cannot be read now.")
+	f.get("/console/access").is(t, http.StatusServiceUnavailable)
+}
+
+// A form of somebody who can change nothing is refused before it is kept as one that was sent.
+func TestFormsOfViewersAreNotKept(t *testing.T) {
+	f := start(t).as(control.Viewer)
+	f.post("/console/access/tokens", url.Values{"name": {"robot"}}).is(t, http.StatusForbidden)
+	if kept, err := f.logins.Docs.List(t.Context(), "form.*"); err != nil || len(kept) > 0 {
+		t.Errorf("%v, %v", kept, err)
+	}
+	f.as(control.Operator).post("/console/rooms/x/actions/pause", nil)
+	if kept, err := f.logins.Docs.List(t.Context(), "form.*"); err != nil || len(kept) != 1 {
+		t.Errorf("of an operator: %v, %v", kept, err)
 	}
 }

@@ -17,6 +17,7 @@ type webhooksView struct {
 	Tested   *api.WebhookTest // result of a test, nil for none
 	Done     string
 	Fault    string
+	Unread   string // why the list is missing, "" if it is there
 	Form     *formView
 }
 
@@ -45,6 +46,20 @@ func serveWebhooks(q *request) error {
 }
 
 func showWebhooks(q *request, status int, v *webhooksView) error {
+	if err := readWebhooks(q, v); err != nil {
+		if v.Made == nil {
+			return err
+		}
+		v.Unread = lostLists // the secret is shown only now
+	}
+	if v.Form == nil {
+		v.Form = hookForm()
+	}
+	return q.show(status, "webhooks", &frame{Title: "Notices", Current: "webhooks", Main: v})
+}
+
+// readWebhooks reads the webhooks.
+func readWebhooks(q *request, v *webhooksView) error {
 	names, err := roomNames(q)
 	if err != nil {
 		return err
@@ -60,10 +75,7 @@ func showWebhooks(q *request, status int, v *webhooksView) error {
 		}
 		v.Webhooks = append(v.Webhooks, row)
 	}
-	if v.Form == nil {
-		v.Form = hookForm()
-	}
-	return q.show(status, "webhooks", &frame{Title: "Notices", Current: "webhooks", Main: v})
+	return nil
 }
 
 func hookForm() *formView {

@@ -75,10 +75,25 @@ func (h *History) Receive(data []byte) error {
 func (h *History) hear(at int64, states []history.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if at/kept > h.at/kept {
+		h.sweep(at)
+	}
 	for _, s := range states {
 		h.take(s)
 	}
 	h.at = max(h.at, at)
+}
+
+// sweep forgets the rooms that were removed, and the points of those at rest. Each room has a point per beat.
+func (h *History) sweep(at int64) {
+	for id, r := range h.rooms {
+		switch newest := r.state.Point.At; {
+		case newest < at-2*history.Beat:
+			delete(h.rooms, id)
+		case newest < at-kept:
+			r.points = slices.Clone(r.points[len(r.points)-1:])
+		}
+	}
 }
 
 // take takes the state of a room. An older one than the newest is that of a leader that was replaced.
@@ -212,13 +227,14 @@ func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64, 
 // blocks calls each with the blocks of a room that end after since, up to the block that begins after to.
 func (h *History) blocks(
 	ctx context.Context, l level, id room.ID, since, to int64, each func([]history.Point),
-) (err error) {
+) error {
 	from := time.Unix(max(0, since), 0).Add(-time.Minute) // the clocks of the store's servers may be behind
-	e := h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
+	return h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
 		points, e := history.DecodeBlock(data)
-		if e != nil {
-			err = e
-			return false
+		if e != nil { // its time is a gap
+			h.log.Warn("a block of the history is not readable and left out", slog.String("room", public(id)),
+				slog.Int64("step", l.step), slog.Any("error", e))
+			return true
 		}
 		if points[0].At > to+l.block {
 			return false
@@ -226,10 +242,6 @@ func (h *History) blocks(
 		each(points)
 		return true
 	})
-	if e != nil {
-		err = e
-	}
-	return err
 }
 
 // public returns the ID of a room in subjects.

@@ -549,3 +549,49 @@ func TestALargeSecondIsDivided(t *testing.T) {
 		t.Errorf("%d rooms, want 1,000", rooms)
 	}
 }
+
+// A room that was removed is forgotten, so that a new one has a history; one at rest keeps its newest point.
+func TestRemovedRoomsAreForgotten(t *testing.T) {
+	h := New(&memory{ids: map[string]bool{}}, slog.New(slog.DiscardHandler))
+	hear := func(id uint64, at int64) {
+		h.hear(at, []history.State{{Room: id, Point: history.Point{At: at, Values: make([]int64, history.NumFields)}}})
+	}
+	const rests = 1 << 40
+	at := int64(0)
+	for i := range uint64(room.MaxRooms) {
+		at += history.Beat
+		hear(i+1, at)
+		hear(rests, at)
+	}
+	hear(1_000_000, at+history.Beat/2)
+	for _, id := range []room.ID{1_000_000, rests} {
+		if _, ok := h.Minute(id, at+history.Beat); !ok {
+			t.Errorf("room %d has no history; %d rooms are kept", id, len(h.rooms))
+		}
+	}
+	if len(h.rooms) > 5 {
+		t.Errorf("%d rooms are kept", len(h.rooms))
+	}
+}
+
+// A block that cannot be read is left out: it stops neither the blocks of other rooms, nor the later ones of its own.
+func TestAnUnreadableBlockIsAGap(t *testing.T) {
+	s := newSale(t)
+	other := &room.Room{ID: 8}
+	s.rooms = append(s.rooms, other)
+	s.store.at = time.Unix(start-100, 0)
+	testkit.NoError(t, s.store.Write(t.Context(), wire.HistoryMinutes, public(shop.ID), "bad", []byte("not a block")))
+	s.run(start, start+3600+30)
+	made := map[string]int{}
+	for _, m := range s.store.messages {
+		if m.level == wire.HistoryMinutes {
+			made[m.of]++
+		}
+	}
+	if made[public(shop.ID)] < 2 || made[public(other.ID)] == 0 {
+		t.Errorf("blocks of minutes: %v", made)
+	}
+	if _, err := s.points(start, start+3600, 60); err != nil {
+		t.Error(err)
+	}
+}

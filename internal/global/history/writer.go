@@ -217,10 +217,12 @@ func (w *Writer) storeRoom(ctx context.Context, i int, id room.ID, end int64) er
 		}
 		if from = end - maxLate*l.block; newest != nil {
 			old, err := history.DecodeBlock(newest)
-			if err != nil {
-				return err
+			if err == nil {
+				from = max(from, (old[len(old)-1].At+l.block-1)/l.block*l.block)
+			} else { // those after it are made again
+				h.log.Warn("the newest block of a room is not readable; it is made again", slog.String("room", public(id)),
+					slog.Int64("step", l.step), slog.Any("error", err))
 			}
-			from = max(from, (old[len(old)-1].At+l.block-1)/l.block*l.block)
 		}
 		if from >= end {
 			return nil // another leader made it
