@@ -60,7 +60,9 @@ type client struct {
 // clientFlags are the flags of every command that calls the API.
 type clientFlags struct {
 	profile, server, output, reason string
-	timeout                         time.Duration
+
+	fleet   string // the profile that was chosen among several, "" if there is no choice
+	timeout time.Duration
 }
 
 func (c *clientFlags) add(cmd *cobra.Command, f *pflag.FlagSet) {
@@ -103,6 +105,9 @@ func (c *clientFlags) open(cmd *cobra.Command) (*client, error) {
 	at, err := c.find()
 	if err != nil {
 		return nil, err
+	}
+	if c.fleet != "" { // the last login may be another one than the user thinks
+		fmt.Fprintf(cmd.ErrOrStderr(), "fleet %s at %s\n", c.fleet, at.Server)
 	}
 	return &client{
 		http: c.client(), ctx: cmd.Context(), login: at, output: c.output, reason: c.reason,

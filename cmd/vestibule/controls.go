@@ -43,7 +43,7 @@ func (l *lasting) Type() string { return "duration" }
 func (l *lasting) Set(text string) error {
 	d, err := parseDuration(text)
 	if err == nil && d <= 0 {
-		err = errors.New("must be above 0")
+		err = errors.New("must be longer than 0, such as 30m")
 	}
 	*l = lasting(d)
 	return err

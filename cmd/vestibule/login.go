@@ -84,6 +84,7 @@ func (c *clientFlags) find() (login, error) {
 		return login{}, err
 	}
 	name := cmp.Or(c.profile, os.Getenv("VESTIBULE_PROFILE"))
+	several := len(stored.Profiles) > 1
 	kept, known := stored.Profiles[cmp.Or(name, stored.Profile)]
 	if name != "" && !known {
 		names := strings.Join(slices.Sorted(maps.Keys(stored.Profiles)), ", ")
@@ -94,7 +95,11 @@ func (c *clientFlags) find() (login, error) {
 	if c.profile != "" {
 		env = login{}
 	}
-	return c.choose(env, kept)
+	at, err := c.choose(env, kept)
+	if err == nil && several && at == (login{strings.Join(addresses(kept.Server), ","), kept.Token}) {
+		c.fleet = cmp.Or(name, stored.Profile)
+	}
+	return at, err
 }
 
 const errNoServer = usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")
@@ -116,7 +121,7 @@ func (c *clientFlags) choose(env, kept login) (login, error) {
 	case at.Server == "":
 		return at, errNoServer
 	case at.Token == "":
-		return at, usageError("token: is needed (VESTIBULE_TOKEN, or vestibule login)")
+		return at, usageError("token: is needed (VESTIBULE_TOKEN, or vestibule login); vestibule tokens create makes one, and without any, vestibule admin recover beside a global")
 	}
 	return at, nil
 }

@@ -177,17 +177,31 @@ func nextEvent(next *api.NextPhase, now time.Time) string {
 	return fmt.Sprintf("%s %s in %s", next.Event, word, countdown(next.At.Sub(now)))
 }
 
-// countdown returns a duration in its two largest units.
+// countdown returns a duration in its two largest units: 2 minutes, 1 hour 5 minutes.
 func countdown(d time.Duration) string {
 	d = max(0, d.Round(time.Second))
-	days, hours, minutes := d/(24*time.Hour), d%(24*time.Hour)/time.Hour, d%time.Hour/time.Minute
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%dd%dh", days, hours)
-	case hours > 0:
-		return fmt.Sprintf("%dh%dm", hours, minutes)
-	case minutes > 0:
-		return fmt.Sprintf("%dm%ds", minutes, d%time.Minute/time.Second)
+	var out []string
+	for _, u := range []struct {
+		name   string
+		length time.Duration
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}} {
+		n := d / u.length
+		if d -= n * u.length; n == 0 {
+			if len(out) > 0 {
+				break
+			}
+			continue
+		}
+		text := fmt.Sprintf("%d %s", n, u.name)
+		if n != 1 {
+			text += "s"
+		}
+		if out = append(out, text); len(out) == 2 {
+			break
+		}
 	}
-	return fmt.Sprintf("%ds", d/time.Second)
+	if len(out) == 0 {
+		return "0 seconds"
+	}
+	return strings.Join(out, " ")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -16,7 +17,7 @@ func newVisitorCmd() *cobra.Command {
 		Use: "visitor NUMBER", Short: "Find a visitor by the reference number of the waiting page",
 		Long: `Find a visitor's session by the reference number of the waiting page, such as 482-177-301: its room, data centre and edge, and
 when it ends without another request. Of visitors that wait nobody keeps a list; their receipt of a draw has the number:
-see vestibule verify-draw --number. One number in a thousand million is another visitor's too.`,
+see vestibule verify-draw --number. Without a session the exit code is 1. One number in a thousand million is another visitor's too.`,
 		RunE: flags.run(showVisitor),
 	}
 	flags.add(cmd, cmd.Flags())
@@ -31,7 +32,7 @@ func showVisitor(c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	return c.show(got, func(row func(...any)) {
+	err = c.show(got, func(row func(...any)) {
 		if len(got.Sessions) == 0 {
 			row("no session has this number: the visitor waits, has left, or comes from elsewhere")
 		} else {
@@ -44,4 +45,8 @@ func showVisitor(c *client, args []string) error {
 			row("no answer of " + strings.Join(got.Silent, ", "))
 		}
 	})
+	if err == nil && len(got.Sessions) == 0 {
+		err = fmt.Errorf("no session of visitor %s was found", args[0])
+	}
+	return err
 }
