@@ -245,6 +245,10 @@ takeover: ## kill the leading global and a leading regional KILLS times each, an
 lost: ## lose all globals and their NATS servers with the store, and measure the pause of admissions
 	$(GO) run ./internal/lab/chaos lost -seed $(SEED) $(ARGS)
 
+.PHONY: removal
+removal: ## cut a data centre off under partition_policy cap, remove it by force, and judge T (four minutes)
+	$(GO) run ./internal/lab/chaos removal -seed $(SEED) $(ARGS)
+
 .PHONY: closures
 closures: ## lose processes, stores and disks in the ways that close data centres, those that match ONLY, and measure for how long (20 minutes)
 	$(GO) run ./internal/lab/chaos closures -seed $(SEED) -only '$(ONLY)' $(ARGS)

@@ -105,6 +105,10 @@ func (d *deployment) second() string { return fmt.Sprintf("second-%d", d.edits) 
 
 // writeRooms writes the rooms file into a folder, atomically, as operators should.
 func (d *deployment) writeRooms(dir string) error {
+	policy := "serve"
+	if d.o.scenario == "removal" {
+		policy = "cap"
+	}
 	file, err := write(dir, "rooms.new", `
 rooms:
   - name: shop
@@ -112,15 +116,16 @@ rooms:
     total_active_users: %d
     new_users_per_minute: %d
     session_duration: %v
+    partition_policy: %[7]s
     lost_after: 1m
-    origin: %s
-  - name: %s
+    origin: %[5]s
+  - name: %[6]s
     host: second.example
     total_active_users: 100
     new_users_per_minute: 100
     session_duration: %[4]v
     origin: %[5]s
-`, host, d.o.total, d.o.rate, d.o.session, d.site.url(), d.second())
+`, host, d.o.total, d.o.rate, d.o.session, d.site.url(), d.second(), policy)
 	if err != nil {
 		return err
 	}

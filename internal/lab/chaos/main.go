@@ -76,6 +76,10 @@ var scenarios = map[string]scenario{
 		"nodes of the build in -old are replaced by this one, and back", deploy, upgrades,
 		[]string{"-visitors=600"},
 	},
+	"removal": {
+		"a data centre is cut off under partition_policy cap, and removed by force", deploy, removal,
+		[]string{"-visitors=600", "-new-users-per-minute=6000"},
+	},
 	"pods": {
 		"the manifests of deploy/k8s run on a Kubernetes node of this machine", startPods, operatePods,
 		[]string{"-visitors=500"},

@@ -42,6 +42,7 @@ var parts = []part{
 	{"restart", 20 * m, nil},
 	{"takeover", 20 * m, nil},
 	{"lost", 10 * m, nil},
+	{"removal", 10 * m, nil},
 	{"closures", 45 * m, nil},
 	{"upgrade", 15 * m, nil},
 	{"release-twice", 30 * m, nil},
