@@ -236,7 +236,7 @@ func (j *oracle) transfer(n *regionProc, reports []wire.Report) {
 		for k := range reports[i].Rooms {
 			for _, x := range reports[i].Rooms[k].Transfers {
 				t, to := j.tickets[x.ID], slices.IndexFunc(j.centres, func(c truth) bool { return uint32(c.home) == x.To })
-				if old := j.going[x.ID]; to < 0 || old != nil && old.Until >= x.Until || t != nil && slices.Max(t.until) >= x.Until ||
+				if old := j.going[x.ID]; to < 0 || old != nil && (*old == x || old.Until > x.Until) || t != nil && slices.Max(t.until) >= x.Until ||
 					int64(x.Until) <= j.centres[to].ended {
 					continue
 				}

@@ -104,7 +104,7 @@ func (b *roomLedger) applyGrant(now fleettime.Mono, from wire.Term, g *wire.Room
 		return false // of an older generation
 	}
 	if g.Gen > b.loan.gen {
-		b.moves.voided()
+		b.voidMoves()
 	}
 	news, hurry := b.loan.applyGrant(g)
 	b.dirty, b.stale = b.dirty || news, true

@@ -111,11 +111,30 @@ func (ms *moves) unstored() (n uint64) {
 	return n
 }
 
-// voided notes that the permits of the data centre are void, also those that came with sessions.
-func (ms *moves) voided() {
+// voidMoves notes that the permits of the data centre are void, also those that came with sessions. Those that sessions
+// took along are void as well: what is not known to have arrived counts here again.
+func (b *roomLedger) voidMoves() {
+	ms := &b.moves
 	for i := range ms.new {
 		ms.new[i].permits = 0
 	}
+	ms.sent = slices.DeleteFunc(ms.sent, func(s sent) bool {
+		if s.taken {
+			return false
+		}
+		if int64(s.at) >= b.counts.freed && s.at != 0 {
+			b.counts.add(int64(s.at), 1)
+			if ent := b.ids.find(s.ID); ent != nil {
+				ent.until = s.at
+			} else {
+				b.ids.insert(idEntry{id: s.ID, until: s.at}, b.counts.freed, 1<<30)
+			}
+		}
+		if d := ms.leaving[s.ID]; d != nil && d.to == s.To && d.until == s.Until {
+			d.to, d.until = 0, 0
+		}
+		return true
+	})
 }
 
 // storedTaken returns the streams that are stored as taken.

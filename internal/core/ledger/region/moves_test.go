@@ -90,3 +90,19 @@ func TestRule7AnEdgeRenewsOnceItKnowsAllMarks(t *testing.T) {
 		return
 	}
 }
+
+// TestRule7VoidPermitsDoNotMove: the permits of a data centre become void while a session is on its way with one of them:
+// it counts at its home again, which lists it no more.
+func TestRule7VoidPermitsDoNotMove(t *testing.T) {
+	const until = uint32(1_622_131_260)
+	b, _ := movesLedger(until)
+	b.moves.asked = []wire.Ask{{ID: 5, Home: 1, For: 2, Shown: until, Until: until + 30}}
+	b.moves.keep(&departure{id: 5, n: 3, marked: until + 10, version: 9})
+	if moved, _ := b.depart(3, 9, 100, 1); moved != 1 {
+		t.Fatal("the session does not leave")
+	}
+	b.voidMoves()
+	if b.counts.total() != 1 || len(b.moves.sent) != 0 || b.here(5, until) != until {
+		t.Errorf("%d sessions count, %d are on their way", b.counts.total(), len(b.moves.sent))
+	}
+}

@@ -25,6 +25,7 @@ type moving struct {
 	sent  []wire.Transfer // from it
 	taken []wire.Taken    // by it
 	given []wire.Taken    // to it: the newest transfers that were lent with a permit
+	gen   uint64          // generation of the permits that were returned with sent
 
 	stays wire.Outbox[wire.Stay] // for it: sessions that went to another data centre
 }
@@ -88,6 +89,7 @@ func (p *pool) applyMoves(d *centre, l *loan, r *wire.RoomReport) (fresh int64) 
 	if d.blank {
 		return 0
 	}
+	m.gen = r.Gen
 	self := wire.HomeOf(d.name)
 	for _, x := range r.Transfers {
 		if x.From == self && !slices.ContainsFunc(m.sent, func(o wire.Transfer) bool {
@@ -186,7 +188,8 @@ func (p *pool) admitsMovers(now fleettime.Mono, d *centre) bool {
 func (p *pool) sendOn(now fleettime.Mono, ft fleettime.Time) {
 	for _, from := range p.centres.all {
 		l := p.loans[from]
-		if l == nil || len(l.moving.sent) == 0 || !from.adopted {
+		// Void permits came with the sessions of another generation: their home counts them again once it knows.
+		if l == nil || len(l.moving.sent) == 0 || !from.adopted || l.moving.gen != l.gen || from.removed || from.readmitted() {
 			continue
 		}
 		list := slices.Clone(l.moving.sent)
