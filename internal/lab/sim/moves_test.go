@@ -72,11 +72,16 @@ func drain(t *testing.T, n int, session time.Duration) (out int, twice time.Dura
 		}
 		w.arrivals.demand(Demand{PerMinute: 10, Skew: 1})
 		w.arrivals.await()
-		for i := range w.visitors.all {
-			if v := &w.visitors.all[i]; v.centre == 1 {
-				v.centre, v.edge = 0, w.visitors.anyEdge(0)
+		var leave func()
+		leave = func() { // the edge that holds a visitor answers it first
+			for i := range w.visitors.all {
+				if v := &w.visitors.all[i]; v.centre == 1 && v.hold == nil {
+					v.centre, v.edge = 0, w.visitors.anyEdge(0)
+				}
 			}
+			w.in(time.Second, leave)
 		}
+		leave()
 	})
 	since := time.Duration(0)
 	var watch func()
