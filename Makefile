@@ -159,7 +159,8 @@ $(RUNTESTS):
 
 .PHONY: test-cores
 test-cores: $(RUNTESTS)
-	nice -n 19 $(call TEST,1) -short -p 1 -timeout 20m $(CALM)
+	nice -n 19 $(call TEST,1) -p 1 -timeout 20m $(filter-out %/lab/sim,$(CALM))
+	nice -n 19 $(call TEST,3) -short -timeout 15m ./internal/lab/sim
 	nice -n 19 $(call TEST,2) -race -short -timeout 15m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
 # An edge is tested with the front that production uses; `make nethttp` has the other one. TestFrontsAgree compares them.
