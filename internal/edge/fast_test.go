@@ -519,33 +519,6 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 	})
 }
 
-// An empty line before a request is ignored (RFC 9112, 2.2), also before the first one; a second one is not.
-func TestAnEmptyLineBeforeARequest(t *testing.T) {
-	st := open(t, reads(frontFast))
-	const get = "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n"
-	for text, want := range map[string]int{
-		"\r\n" + get: 200, get + "\r\n" + get: 200, "\r\n\r\n" + get: 400, get + "\r\n\r\n" + get: 400,
-	} {
-		c := st.door.dial()
-		testkit.NoError(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
-		for i := range len(text) { // in pieces of one byte
-			testkit.Must(io.WriteString(c, text[i:i+1]))(t)
-		}
-		answers, last := bufio.NewReader(c), 0
-		for range strings.Count(text, "GET") {
-			res, err := http.ReadResponse(answers, nil)
-			if err != nil {
-				t.Fatalf("%q: %v", text, err)
-			}
-			testkit.Must(io.Copy(io.Discard, res.Body))(t)
-			last = res.StatusCode
-		}
-		if last != want {
-			t.Errorf("%q: %d, want %d", text, last, want)
-		}
-	}
-}
-
 // A connection that rests has given its memory back; the next request is read as any, in
 // pieces, behind the blank line that some browsers send after a form, and behind a long one.
 func TestConnectionsThatRest(t *testing.T) {

@@ -71,7 +71,7 @@ type conn struct {
 	*work         // may be nil between two requests
 	output output // to the visitor
 	rests  bool   // no byte of the next request was read
-	blanks int    // CR and LF that may still be skipped before the next request: an empty line by RFC 9112, 2.2
+	blanks int    // CR and LF that may still be skipped before the next request
 	given  bool   // net/http or two has the connection
 	unread int    // bytes of the body still to read
 	tied   tied
@@ -98,7 +98,7 @@ func (c *conn) freeWork() {
 func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
 	c := &conn{
 		f: f, forget: func() {}, conn: accepted, accepted: accepted, cfg: cfg, to: to, auth: auth,
-		tied: tied{pool: f.opts.Pool}, blanks: len("\r\n"),
+		tied: tied{pool: f.opts.Pool},
 	}
 	c.output = output{progress: ProgressOf(accepted), timeouts: &f.opts.Timeouts, log: f.opts.Log}
 	c.visit.all, c.visit.log, c.visit.output = &f.open, f.opts.Log, &c.output

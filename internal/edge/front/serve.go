@@ -66,8 +66,8 @@ func (c *conn) serve() {
 			return
 		}
 		c.in.r += n
-		if c.blanks = len("\r\n"); c.req.Method == http.MethodPost {
-			c.blanks *= 2 // as net/http
+		if c.blanks = 0; c.req.Method == http.MethodPost {
+			c.blanks = 4
 		}
 		if !c.handle(length) {
 			c.end()
