@@ -178,7 +178,7 @@ func TestAConsoleTourInABrowser(t *testing.T) {
 		o.act("Pause the room", "till is down", "The room is paused")
 		o.open("Let in the next…", field("people"))
 		o.fill("people", "5")
-		o.act("Let them in", "five guests", "The next 5 people are let in")
+		o.act("Let them in", "five guests", "The next 5 visitors will be let in")
 		o.open("Resume…", field("reason"))
 		o.fill("reason", "till is up")
 		o.press("Resume the room")

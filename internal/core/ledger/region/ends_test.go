@@ -14,7 +14,6 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	const now, shown, newest = int64(1_622_131_200), uint32(1_622_131_260), uint32(1_622_131_290)
 	all := rooms{home: 1, byID: map[room.ID]*roomLedger{}}
 	b := all.open(7)
-	b.moves.learned = true
 	b.counts.start(fleettime.Time(now * 1000))
 	gone := &edge{name: "edge-1", instance: 1, num: 1, state: left}
 	b.restore(0, gone, &wire.RosterRoom{Room: 7, Sessions: []wire.Expiry{{Until: newest, Stamped: 1}}}, 60)
@@ -68,7 +67,6 @@ func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
 	const now, newest = int64(1_622_131_200), uint32(1_622_131_290)
 	all := rooms{home: 1, byID: map[room.ID]*roomLedger{}}
 	b := all.open(7)
-	b.moves.learned = true
 	b.counts.start(fleettime.Time(now * 1000))
 	acc := b.account(&edge{name: "edge-1", instance: 1, num: 1, state: alive})
 	lose := func(first uint64) {
@@ -108,7 +106,6 @@ func TestRule7ASessionThatMovedAwayIsSubtractedOnce(t *testing.T) {
 	for _, d := range []*departure{nil, {id: 5, marked: shown, to: 2, until: shown + 9}, {id: 5, marked: shown, doubt: true}} {
 		all := rooms{home: 1, byID: map[room.ID]*roomLedger{}}
 		b := all.open(7)
-		b.moves.learned = true
 		b.counts.start(fleettime.Time(now * 1000))
 		acc := b.account(&edge{name: "edge-1", instance: 1, num: 1, state: alive})
 		acc.sessions.applyReport(&b.counts, []wire.Expiry{{Until: shown, Stamped: 1}}) // of another session

@@ -57,7 +57,6 @@ type moves struct {
 	new   []arrival         // since the newest stored state
 
 	// What is known of the sessions whose moves only a predecessor heard of: it told every edge before it sent one on.
-	learned bool // an edge that could renew under it has told all marks
 	partial bool // an edge knows more than it could tell
 	lost    bool // nobody knows which of them it sent
 
@@ -217,9 +216,6 @@ func (es edges) acknowledgedStays(b *roomLedger) uint64 {
 
 // learnStays takes the marks that a joining edge knows: a predecessor sent them.
 func (b *roomLedger) learnStays(r *wire.RoomReport) {
-	if r.RenewCeil > 0 || r.Permits.Sessions.Granted > 0 { // it got the marks with them
-		b.moves.learned = true
-	}
 	b.moves.partial = b.moves.partial || len(r.Stays) >= wire.MaxAsks
 	for _, s := range r.Stays {
 		d := b.moves.leaving[s.ID]
@@ -317,7 +313,7 @@ func (b *roomLedger) here(id uint64, shown uint32) uint32 {
 // session that left may be gone from the table.
 func (b *roomLedger) countsUnheard(id uint64, shown uint32) bool {
 	d := b.moves.leaving[id]
-	return b.moves.learned && !b.moves.partial && (d == nil || !d.doubt && (d.to == 0 || shown > d.marked)) &&
+	return !b.moves.partial && (d == nil || !d.doubt && (d.to == 0 || shown > d.marked)) &&
 		int64(shown) >= b.counts.freed
 }
 
