@@ -142,10 +142,11 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	shared.Jar = nil
 	var crowd sync.WaitGroup
 	begin := make(chan struct{})
+	var cookies [visitors]string
 	for i := range visitors {
 		crowd.Go(func() {
 			<-begin
-			st.visits(shared, fmt.Sprintf("visitor-%d", i), pages, atOnce)
+			cookies[i] = st.visits(shared, fmt.Sprintf("visitor-%d", i), "", pages, atOnce)
 		})
 	}
 	close(begin)
@@ -155,13 +156,13 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 		defer mu.Unlock()
 		return len(inside)
 	}
-	late := 0
 	eventually(t, "the room is full", func() bool {
-		if count() >= limit {
-			return true
+		for i := range cookies { // they still wait: newcomers would come behind them
+			if count() >= limit {
+				return true
+			}
+			cookies[i] = st.visits(shared, fmt.Sprintf("visitor-%d", i), cookies[i], 0, 0)
 		}
-		late++
-		st.visits(shared, fmt.Sprintf("late-%d", late), 1, 1)
 		return false
 	})
 	if n := count(); n != limit {
@@ -173,9 +174,9 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 }
 
 // visits asks for pages: the first alone, as a browser does, then several
-// requests side by side with the newest ticket and the first one again.
-func (st *stage) visits(v *visitor, who string, pages, atOnce int) {
-	first, newest := "", ""
+// requests side by side with the newest ticket and the first one again. It returns the newest one.
+func (st *stage) visits(v *visitor, who, cookie string, pages, atOnce int) (newest string) {
+	first := ""
 	ask := func(cookie string) string {
 		header := []string{"X-Who", who}
 		if cookie != "" {
@@ -190,7 +191,7 @@ func (st *stage) visits(v *visitor, who string, pages, atOnce int) {
 		}
 		return cookie
 	}
-	first = ask("")
+	first = ask(cookie)
 	newest = first
 	for range pages {
 		var page sync.WaitGroup
@@ -207,4 +208,5 @@ func (st *stage) visits(v *visitor, who string, pages, atOnce int) {
 		page.Wait()
 		newest = got[0]
 	}
+	return newest
 }
