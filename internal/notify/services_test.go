@@ -160,6 +160,11 @@ func TestFewAreOnTheirWay(t *testing.T) {
 				var s services
 				x := s.of("fcm.googleapis.com")
 				x.waiting = c.waits
+				going := func() int {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return x.going
+				}
 				send := func(takes time.Duration) {
 					s.enter("fcm.googleapis.com")
 					time.Sleep(takes)
@@ -172,8 +177,8 @@ func TestFewAreOnTheirWay(t *testing.T) {
 					for range c.burst {
 						all.Go(func() { send(c.takes) })
 					}
-					for synctest.Wait(); x.going > 0; synctest.Wait() {
-						most = max(most, x.going)
+					for synctest.Wait(); going() > 0; synctest.Wait() {
+						most = max(most, going())
 						time.Sleep(time.Millisecond)
 					}
 					all.Wait()
