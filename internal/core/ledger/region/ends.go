@@ -53,7 +53,6 @@ func (e *edge) resendEnds() {
 	for _, acc := range e.changed {
 		acc.ends.Again()
 		acc.lines.Again()
-		acc.stays.Again()
 	}
 }
 
