@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -158,19 +157,8 @@ func TestHostileBodiesBesideASale(t *testing.T) {
 	}
 	t.Logf("answers %v", codes)
 	figures.Check(t, "api: leases lost under 50 hostile bodies", "", float64(lost))
-	figures.Check(t, "api: memory of global under 50 hostile bodies", "", peakOf(t, global.PID()))
+	figures.Check(t, "api: memory of global under 50 hostile bodies", "", float64(memoryOf(t, global, peakMemory))/(1<<20))
 	figures.CheckTime(t, "api: a pause under 50 hostile bodies", "", longest)
-}
-
-// peakOf returns the peak of the memory of a process in MB.
-func peakOf(t *testing.T, pid int) float64 {
-	t.Helper()
-	data := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
-	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(data)
-	if m == nil {
-		t.Fatalf("no peak in %s", data)
-	}
-	return testkit.Must(strconv.ParseFloat(string(m[1]), 64))(t) / 1024
 }
 
 // consoleOf logs in to the console. It returns what a page shows of the state of a room, by the page's path.

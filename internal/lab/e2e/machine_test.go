@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,7 +85,7 @@ func TestMachine(t *testing.T) {
 		if least := int64(.9 * machineRate * passed.Minutes()); in < least {
 			t.Errorf("%d people entered in %v, want at least %d", in, passed, least)
 		}
-		cores, memory = float64(cpu)/float64(passed), float64(memoryOf(t, serve))
+		cores, memory = float64(cpu)/float64(passed), float64(memoryOf(t, serve, ownMemory))
 		t.Logf("%d people wait, %.0f enter a minute: %.3f cores, %.0f MiB", people, float64(in)/passed.Minutes(), cores,
 			memory/(1<<20))
 		return cores, memory
@@ -103,14 +102,4 @@ func TestMachine(t *testing.T) {
 	t.Logf("each further person: %.1f us of CPU a second, %.1f KiB: half of two cores has %.0f people, half of 4 GB %.0f",
 		eachCores*1e6, eachMemory/1024, byCPU, byMemory)
 	figures.Check(t, "machine: people that half of two cores and 4 GB lets wait", "", min(byCPU, byMemory))
-}
-
-// memoryOf returns the memory of a process that is not shared, in bytes.
-func memoryOf(t *testing.T, p *command) int {
-	t.Helper()
-	data := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID())))(t)
-	_, rest, _ := strings.Cut(string(data), "RssAnon:")
-	var kB int
-	testkit.Must(fmt.Sscan(rest, &kB))(t)
-	return kB << 10
 }

@@ -346,3 +346,21 @@ func tail(text string, n int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
+
+// Fields of /proc/PID/status.
+const (
+	ownMemory  = "RssAnon" // that is not shared
+	peakMemory = "VmHWM"   // the most that the process has had
+)
+
+// memoryOf returns the memory of a process by a field of its status, in bytes.
+func memoryOf(t *testing.T, p *command, field string) int64 {
+	t.Helper()
+	data := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID())))(t)
+	_, rest, _ := strings.Cut(string(data), "\n"+field+":")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatalf("no %s in %s: %v", field, data, err)
+	}
+	return kib << 10
+}

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +78,7 @@ func besiege(t *testing.T, front string) {
 	t.Logf("%d honest visitors behind one address, half of them waiting: %d of %d requests refused", siegeCrowd, refused,
 		n)
 	figures.Check(t, goal+"refused behind one address", "", float64(refused))
-	figures.Check(t, goal+"memory beside GOMEMLIMIT", "", float64(peakMemory(t, edge))/siegeMemory)
+	figures.Check(t, goal+"memory beside GOMEMLIMIT", "", float64(memoryOf(t, edge, peakMemory))/siegeMemory)
 	took := until(t, "no connection of visitors is left",
 		func() bool { return gauge(t, edge, "vestibule_edge_connections") == 0 })
 	t.Logf("after %.1f s no connection of visitors, %d kept to the site; load %s", took.Seconds(),
@@ -291,13 +290,4 @@ func load1(t *testing.T) string {
 	t.Helper()
 	text := testkit.Must(os.ReadFile("/proc/loadavg"))(t)
 	return strings.Fields(string(text))[0]
-}
-
-// peakMemory returns the most memory that a process has had.
-func peakMemory(t *testing.T, c *command) int64 {
-	t.Helper()
-	text := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID())))(t)
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	kib := testkit.Must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
-	return kib << 10
 }
