@@ -150,10 +150,8 @@ func nameIn(x *api.AppliedChange) string {
 	if x.Kind != api.AppliedChangeKindToken && x.Kind != api.AppliedChangeKindWebhook {
 		return ""
 	}
-	for _, s := range x.Settings {
-		if s.Key == "name" {
-			return fmt.Sprintf(" %v", cmp.Or(s.After, s.Before))
-		}
+	if name := x.GivenName(); name != "" {
+		return " " + name
 	}
 	return ""
 }

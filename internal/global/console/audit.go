@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -86,21 +87,6 @@ func namesFor(q *request, list []api.AuditEntry) (map[string]string, error) {
 // isRooms reports whether a setting is a list of rooms.
 func isRooms(s api.AppliedSetting) bool { return s.Key == "rooms" }
 
-// nameIn returns the name of a token or a webhook among the settings of a change; otherwise the ID.
-func nameIn(c *api.AppliedChange) string {
-	for _, s := range c.Settings {
-		if s.Key != "name" {
-			continue
-		}
-		for _, v := range []any{s.After, s.Before} {
-			if text, ok := v.(string); ok && text != "" {
-				return text
-			}
-		}
-	}
-	return c.Name
-}
-
 func viewEntry(now time.Time, shown *api.AuditEntry, names map[string]string) (entryView, error) {
 	var e audit.Entry
 	if err := json.Unmarshal(shown.Entry, &e); err != nil {
@@ -121,7 +107,7 @@ func viewEntry(now time.Time, shown *api.AuditEntry, names map[string]string) (e
 		case api.AppliedChangeKindControls:
 			o.Name = "controls of room " + c.Name
 		case api.AppliedChangeKindToken, api.AppliedChangeKindWebhook:
-			o.Name = string(c.Kind) + " " + nameIn(c)
+			o.Name = string(c.Kind) + " " + cmp.Or(c.GivenName(), c.Name)
 		case api.AppliedChangeKindOther:
 			o.Name = c.Name
 		default: // hosts and tokens have no page
