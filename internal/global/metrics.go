@@ -296,8 +296,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			m.view(rooms, v, st.Time, name)
 		}
 	}
+	if len(st.Rooms) == 0 {
+		return // it does not lead
+	}
 	for _, r := range m.s.fleet.Set().Rooms() {
-		if last, ok := m.s.lastMinute(r.ID); ok && len(st.Rooms) > 0 {
+		if last, ok := m.s.lastMinute(r.ID); ok {
 			rooms.Gauge(m.minute, float64(last.Admitted), m.series.Label(r.Name, last.Admitted > 0))
 		}
 	}

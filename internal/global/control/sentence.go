@@ -60,7 +60,7 @@ func made(e *audit.Entry, kind, name string) string {
 	return verb + " " + kind + " " + name
 }
 
-// field returns a field of one of two JSON objects, the later if it has it.
+// fieldIn returns a field of one of two JSON objects, the later if it has it.
 func fieldIn(e *audit.Entry, key string) string {
 	for _, data := range []json.RawMessage{e.After, e.Before} {
 		if text, ok := flat(data)[key].(string); ok && text != "" {
