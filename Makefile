@@ -21,7 +21,7 @@ TOOLS          := $(CURDIR)/.tools
 PACKAGES := chromium curl openssl python3 wrk nginx haproxy caddy apache2 prometheus systemd nodejs npm fonts-dejavu-core fonts-wqy-microhei
 
 # What make upgrade replaces: the tag of the last release, or before it has one a commit of its series.
-RELEASE := 441dd07a
+RELEASE := a6cf15c9
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
 # make browser-runs RUNS=5, make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=draw ROOMS=5.
