@@ -205,8 +205,53 @@ func parseDuration(text string) (time.Duration, error) {
 // confirmation asks before a change that cannot be undone easily.
 type confirmation struct{ yes bool }
 
-func (a *confirmation) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "delete without a question")
+func (a *confirmation) add(cmd *cobra.Command) { a.addTo(cmd, "delete without a question") }
+
+func (a *confirmation) addTo(cmd *cobra.Command, usage string) {
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, usage)
+}
+
+// largeChange is the factor above which a change of a limit asks first: a typing error is as large.
+const largeChange = 10
+
+// withoutAsking is the usage of --yes for commands that change limits.
+const withoutAsking = "make a large change of a limit without a question"
+
+// limitChange is a limit that a command sets. Before is 0 for unknown.
+type limitChange struct {
+	key           string
+	before, after float64
+}
+
+// limitsOf returns the changes of the limits that the body of a request sets.
+func limitsOf(b object, total, rate int) (all []limitChange) {
+	for key, before := range map[string]int{"total_active_users": total, "new_users_per_minute": rate} {
+		var after float64
+		data, err := json.Marshal(b[key])
+		if b[key] != nil && err == nil && json.Unmarshal(data, &after) == nil {
+			all = append(all, limitChange{key, float64(before), after})
+		}
+	}
+	slices.SortFunc(all, func(x, y limitChange) int { return -strings.Compare(x.key, y.key) })
+	return all
+}
+
+// limits asks before limits of an object change by a large factor.
+func (a *confirmation) limits(c *client, object string, changes []limitChange) error {
+	var lines []string
+	for _, l := range changes {
+		if l.before > 0 && l.after > 0 && max(l.after/l.before, l.before/l.after) > largeChange {
+			lines = append(lines, fmt.Sprintf("%s: %s from %.0f to %.0f", object, l.key, l.before, l.after))
+		}
+	}
+	if len(lines) == 0 || a.yes {
+		return nil
+	}
+	fmt.Fprintf(c.err, "a large change:\n  %s\n", strings.Join(lines, "\n  "))
+	if !isTerminal(c.in) {
+		return usageError("yes: is needed for so large a change without a terminal")
+	}
+	return c.ask("Change?", "nothing was changed")
 }
 
 // deletion asks whether to delete rooms and hosts. It names the visitors and events of the rooms, and the hosts that

@@ -56,16 +56,7 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 				})
 			}),
 		},
-		&cobra.Command{
-			Use: "set ROOM EVENT KEY=VALUE...", Short: "Change the named settings of an event", Args: pairs(2),
-			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, args []string) error {
-				b, err := body(args)
-				if err != nil {
-					return err
-				}
-				return setEvent(c, r, e, b)
-			}),
-		},
+		newEventsSetCmd(flags),
 		&cobra.Command{
 			Use: "start ROOM EVENT", Short: "Start an event now",
 			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
@@ -105,6 +96,26 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 				return c.showJSON(d.Record)
 			}),
 		})
+}
+
+func newEventsSetCmd(flags *clientFlags) *cobra.Command {
+	ask := &confirmation{}
+	cmd := &cobra.Command{
+		Use: "set ROOM EVENT KEY=VALUE...", Short: "Change the named settings of an event", Args: pairs(2),
+		RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, args []string) error {
+			b, err := body(args)
+			if err != nil {
+				return err
+			}
+			was := limitsOf(b, *cmp.Or(e.TotalActiveUsers, &r.TotalActiveUsers), *cmp.Or(e.NewUsersPerMinute, &r.NewUsersPerMinute))
+			if err := ask.limits(c, fmt.Sprintf("event %s of room %s", e.Name, r.Name), was); err != nil {
+				return err
+			}
+			return setEvent(c, r, e, b)
+		}),
+	}
+	ask.addTo(cmd, withoutAsking)
+	return cmd
 }
 
 func newEventsDeleteCmd(flags *clientFlags) *cobra.Command {

@@ -263,12 +263,15 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	}
 	var faults []error
 	err = cmd.Flags().ParseAll(rest, func(f *pflag.Flag, value string) error {
-		if f.Value.Set(value) != nil {
-			must := "value of type " + f.Value.Type()
-			if f.Value.Type() == "duration" {
-				must = "duration such as 90s, 30m or 24h"
+		if err := f.Value.Set(value); err != nil {
+			must := "a value of type " + f.Value.Type()
+			switch {
+			case errors.Is(err, errTooShort):
+				must = errTooShort.Error()
+			case f.Value.Type() == "duration":
+				must = "a duration such as 90s, 30m or 24h"
 			}
-			faults = append(faults, fmt.Errorf("%s: must be a %s, got %q", f.Name, must, value))
+			faults = append(faults, fmt.Errorf("%s: must be %s, got %q", f.Name, must, value))
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,6 +98,7 @@ type natsConfigWrite struct {
 	CertDir     string        `mapstructure:"cert_dir" doc:"where a server of {place} finds its certificates; empty: where they are written"`
 	StoreDir    string        `mapstructure:"store_dir" doc:"where a server of {place} keeps JetStream"`
 	Monitor     string        `mapstructure:"monitor" doc:"host:port of probes and metrics, for anybody"`
+	Ports       []string      `mapstructure:"ports" doc:"PLACE=PORT of clients instead of 4222; the other ports move by as much"`
 	Valid       time.Duration `mapstructure:"valid" doc:"life of the certificates"`
 	CACert      string        `mapstructure:"ca_cert" doc:"certificate of an authority of your own (PEM)"`
 	CAKey       string        `mapstructure:"ca_key" doc:"its ECDSA key (PEM, PKCS 8)"`
@@ -123,6 +125,18 @@ func (c *natsConfigWrite) plan() (*natsconf.Plan, []error) {
 		if *l.to, err = natsconf.Expand(l.from); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", l.key, err))
 		}
+	}
+	for _, text := range c.Ports {
+		place, port, _ := strings.Cut(text, "=")
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ports: must be PLACE=PORT, such as global=5222, got %q", text))
+			continue
+		}
+		if p.Ports == nil {
+			p.Ports = map[string]int{}
+		}
+		p.Ports[place] = n
 	}
 	if p.CertDir == "" {
 		dir, err := filepath.Abs(filepath.Join(c.Out, "{place}", "servers"))

@@ -46,16 +46,7 @@ JSON, otherwise as text; a number in the place of a text, such as name=2026, is 
 				})
 			}),
 		},
-		&cobra.Command{
-			Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", Args: pairs(1),
-			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
-				b, err := body(args)
-				if err != nil {
-					return err
-				}
-				return setRoom(c, r, b)
-			}),
-		},
+		newRoomsSetCmd(flags),
 		&cobra.Command{
 			Use: "suspend ROOM", Short: "Let all visitors straight to the site, until rooms unsuspend",
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return setRoom(c, r, object{"suspended": true}) }),
@@ -76,6 +67,25 @@ JSON, otherwise as text; a number in the place of a text, such as name=2026, is 
 			RunE:  flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1:]) }),
 		},
 		newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
+}
+
+func newRoomsSetCmd(flags *clientFlags) *cobra.Command {
+	ask := &confirmation{}
+	cmd := &cobra.Command{
+		Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", Args: pairs(1),
+		RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
+			b, err := body(args)
+			if err != nil {
+				return err
+			}
+			if err := ask.limits(c, "room "+r.Name, limitsOf(b, r.TotalActiveUsers, r.NewUsersPerMinute)); err != nil {
+				return err
+			}
+			return setRoom(c, r, b)
+		}),
+	}
+	ask.addTo(cmd, withoutAsking)
+	return cmd
 }
 
 // setRoom changes settings of a room and shows those that differ.

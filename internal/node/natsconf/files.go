@@ -86,6 +86,7 @@ func (p *Plan) Files(now time.Time, ca *Authority) ([]File, error) {
 		}
 		pods := *p // as deploy/k8s mounts and probes them
 		pods.CertDir, pods.StoreDir, pods.Monitor = "/etc/vestibule/nats", "/data", "0.0.0.0:8222"
+		pods.Ports = nil
 		objects, err := kubernetes(pods.config(place), folders)
 		if err != nil {
 			return nil, err
@@ -145,8 +146,8 @@ func (p *Plan) config(place string) []byte {
 	c.line("# and run it again. A running server reads users and certificates again at SIGHUP.")
 	c.line("")
 	c.line("server_name: $NATS_SERVER_NAME")
-	c.line(`listen: "0.0.0.0:4222"`)
-	c.line(`http: %q # health and metrics, without a login: for probes, not for nodes`, p.Monitor)
+	c.line(`listen: "0.0.0.0:%d"`, p.port(place, clientPort))
+	c.line(`http: %q # health and metrics, without a login: for probes, not for nodes`, p.monitor(place))
 	c.line("max_payload: 1MB")
 	c.line("ping_interval: 2s # a leaf connection to a server that is cut off ends after three")
 	c.line("ping_max: 2")
@@ -157,11 +158,11 @@ func (p *Plan) config(place string) []byte {
 		c.line("")
 		c.line("cluster {")
 		c.line("  name: %q", place)
-		c.line(`  listen: "0.0.0.0:6222"`)
+		c.line(`  listen: "0.0.0.0:%d"`, p.port(place, routePort))
 		c.tls("  ", "tls", ", verify: true")
 		c.line("  routes: [")
 		for n := range p.Servers {
-			c.line("    %q", "tls://"+net.JoinHostPort(at(p.Routes, place, n), "6222"))
+			c.line("    %q", "tls://"+net.JoinHostPort(at(p.Routes, place, n), strconv.Itoa(p.port(place, routePort))))
 		}
 		c.line("  ]")
 		c.line("}")
@@ -169,7 +170,7 @@ func (p *Plan) config(place string) []byte {
 	c.line("")
 	c.line("leafnodes {")
 	if place == wire.Root {
-		c.line(`  listen: "0.0.0.0:7422"`)
+		c.line(`  listen: "0.0.0.0:%d"`, p.port(place, leafPort))
 		c.tls("  ", "tls", ", verify_and_map: true")
 	} else {
 		c.line("  reconnect: 1s")

@@ -8,6 +8,7 @@ package natsconf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -35,7 +36,36 @@ type Plan struct {
 	StoreDir string // folder of JetStream
 	Monitor  string // host:port of health and metrics
 
+	// Ports have the port for clients of places that do not take 4222. The other ports of these places differ as much from
+	// the usual ones, so that the servers of two places can share a machine.
+	Ports map[string]int
+
 	Valid time.Duration // validity of the certificates
+}
+
+// The usual ports of a server.
+const (
+	clientPort = 4222
+	routePort  = 6222
+	leafPort   = 7422
+)
+
+// port returns the port of a place that usually is the given one.
+func (p *Plan) port(place string, usual int) int {
+	if at, own := p.Ports[place]; own {
+		return usual + at - clientPort
+	}
+	return usual
+}
+
+// monitor returns host:port of health and metrics of a place.
+func (p *Plan) monitor(place string) string {
+	host, port, err := net.SplitHostPort(p.Monitor)
+	n, digits := strconv.Atoi(port)
+	if err != nil || digits != nil {
+		return p.Monitor
+	}
+	return net.JoinHostPort(host, strconv.Itoa(p.port(place, n)))
 }
 
 // maxUsers bounds the users of a place: their list is one file.
@@ -95,6 +125,19 @@ func (p *Plan) Validate() []error {
 	}
 	if _, port, err := net.SplitHostPort(p.Monitor); err != nil || port == "" {
 		errs = append(errs, fmt.Errorf("monitor: must be host:port, got %q", p.Monitor))
+	}
+	if _, port, err := net.SplitHostPort(p.Monitor); err == nil && len(p.Ports) > 0 {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			errs = append(errs, fmt.Errorf("monitor: must have a port in digits beside ports, got %q", p.Monitor))
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(p.Ports)) {
+		if !slices.Contains(p.places(), place) {
+			errs = append(errs, fmt.Errorf("ports: %q is not global and no data centre", place))
+		}
+		if at := p.port(place, leafPort); at < 1 || p.Ports[place] < 1 || at > 65535-1000 {
+			errs = append(errs, fmt.Errorf("ports: must be 1 to %d for %s, got %d", 65535-1000-leafPort+clientPort, place, p.Ports[place]))
+		}
 	}
 	if p.Valid < time.Hour || p.Valid > maxValid {
 		errs = append(errs, fmt.Errorf("valid: must be 1h to %v, got %v", maxValid, p.Valid))

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,6 +97,42 @@ func TestObjectsFitTheirPods(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("%d places", n)
+	}
+}
+
+// TestServersOfOneMachine: each place can have ports of its own, all of them.
+func TestServersOfOneMachine(t *testing.T) {
+	p := testPlan(t.TempDir())
+	p.Servers, p.Routes, p.Ports = 3, "nats-{n}.example", map[string]int{"nairobi": 5222, "global": 4322}
+	if errs := p.Validate(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	ca := testkit.Must(natsconf.NewAuthority(rand.Reader, time.Now()))(t)
+	files := map[string]string{}
+	for _, f := range testkit.Must(p.Files(time.Now(), ca))(t) {
+		files[f.Path] = string(f.Data)
+	}
+	listen := regexp.MustCompile(`(?m)^ *(?:listen|http): "[0-9.]+:(\d+)"`)
+	for place, want := range map[string]string{
+		"global": "4322 8322 6322 7522", "nairobi": "5222 9222 7222", "dublin": "4222 8222 6222",
+	} {
+		var got []string
+		for _, m := range listen.FindAllStringSubmatch(files[place+"/nats.conf"], -1) {
+			got = append(got, m[1])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s listens on %v, want %s", place, got, want)
+		}
+		if pods := files[place+"/kubernetes.yaml"]; !strings.Contains(pods, `listen: "0.0.0.0:4222"`) {
+			t.Errorf("the pods of %s do not have the ports of their services", place)
+		}
+	}
+	if !strings.Contains(files["nairobi/nats.conf"], `"tls://nats-2.example:7222"`) {
+		t.Error("the routes of nairobi lack its port")
+	}
+	p.Ports = map[string]int{"lima": 4222, "dublin": 65000, "nairobi": 0}
+	if errs := p.Validate(); len(errs) != 3 {
+		t.Errorf("%v", errs)
 	}
 }
 
