@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"vestibule/internal/core/push"
+	"vestibule/internal/core/wire"
 )
 
 const (
-	perService   = atOnce * 3 / 4 // messages on their way to one push service: the others have the rest
-	mostWaiting  = 2048           // messages that wait for one to be answered: a second's, where an answer takes 100 ms
+	perService   = atOnce * 3 / 4                  // messages on their way to one push service: the others have the rest
+	mostWaiting  = push.Window * wire.OutboxShards // messages that wait for a slot: all that are due at a time, in one burst
 	slotWithin   = 10 * time.Second
 	hangsAfter   = time.Second // without an answer, while as many as may be are on their way
 	failingAfter = 30 * time.Second
@@ -91,24 +92,29 @@ func (s *services) wait(ctx context.Context, name string) bool {
 		defer s.mu.Unlock()
 		x.waiting--
 	}()
-	look := time.NewTicker(hangsAfter)
-	defer look.Stop()
-	for range slotWithin / hangsAfter {
-		select {
-		case x.slots <- struct{}{}:
-			return true
-		case <-ctx.Done():
-			return false
-		case now := <-look.C:
-			s.mu.Lock()
-			hangs := x.hangs(now)
-			s.mu.Unlock()
-			if hangs {
-				return false
-			}
+	ctx, end := context.WithTimeout(ctx, slotWithin)
+	defer end()
+	var look *time.Timer
+	s.mu.Lock()
+	look = time.AfterFunc(hangsAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+		case x.hangs(time.Now()):
+			end()
+		default:
+			look.Reset(hangsAfter)
 		}
+	})
+	s.mu.Unlock()
+	defer look.Stop()
+	select { // once: a second one would be behind those that came later
+	case x.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // hangs reports whether a service whose slots are taken does not answer. The caller holds the lock.

@@ -3,6 +3,7 @@ package notify
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -150,7 +151,7 @@ func TestFewAreOnTheirWay(t *testing.T) {
 		within       time.Duration
 	}{
 		{"near, as every tenth of a second", near, near, 15, 0, 1, 50 * time.Millisecond},
-		{"near, after a pause", near, near, perService, mostWaiting, 35, spreadOver},
+		{"near, after a pause", near, near, perService, 2048, 35, spreadOver},
 		{"far", far, far, perService, mostWaiting, perService, far},
 		{"far, and few", far, far, 15, 0, 8, 4 * far},
 		{"it hangs", near, time.Minute, 15, 0, 15, time.Minute + spreadMost},
@@ -189,4 +190,41 @@ func TestFewAreOnTheirWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlotsInOrder: a message that has waited for long gets a slot before those that came later.
+func TestSlotsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name = "fcm.googleapis.com"
+		var s services
+		for range perService {
+			s.try(time.Now(), name)
+		}
+		var got []int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range 4 {
+			if taken, waits := s.try(time.Now(), name); taken || !waits {
+				t.Fatal(i, taken, waits)
+			}
+			all.Go(func() {
+				if s.wait(t.Context(), name) {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, i)
+				}
+			})
+			time.Sleep(hangsAfter * 2 / 5)
+			s.note(time.Now(), name, &Result{})
+		}
+		for range 4 {
+			s.leave(name)
+			time.Sleep(hangsAfter / 5)
+			s.note(time.Now(), name, &Result{})
+		}
+		all.Wait()
+		if !slices.Equal(got, []int{0, 1, 2, 3}) {
+			t.Errorf("slots went to %v", got)
+		}
+	})
 }
