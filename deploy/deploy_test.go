@@ -343,14 +343,23 @@ func exprs(t *testing.T) map[string]string {
 	return out
 }
 
-// Rules and dashboard use only existing metrics.
+// Rules and dashboard use only existing metrics, and METRICS says which have a rule.
 func TestMetricsOfRulesAndBoard(t *testing.T) {
+	ruled := map[string]bool{}
 	doc := testkit.Must(os.ReadFile("../docs/METRICS.md"))(t)
 	for where, expr := range exprs(t) {
 		for _, name := range metric.FindAllString(expr, -1) {
 			if !strings.Contains(string(doc), "| `"+strings.TrimSuffix(name, "_bucket")+"` |") {
 				t.Errorf("%s: no metric is called %s", where, name)
 			}
+			if strings.HasPrefix(where, "alert ") {
+				ruled[strings.TrimSuffix(name, "_bucket")] = true
+			}
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(vestibule_[a-z_]+)` .*$").FindAllStringSubmatch(string(doc), -1) {
+		if marked := strings.Contains(row[0], " | **rule**"); marked != ruled[row[1]] {
+			t.Errorf("METRICS says of %s that it has a rule: %v; it has one: %v", row[1], marked, ruled[row[1]])
 		}
 	}
 }
