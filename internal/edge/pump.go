@@ -115,7 +115,7 @@ func (u *uplink) logIsolation(isolated bool) {
 func (u *uplink) send(reports []wire.Report) {
 	for i := range reports {
 		if i == 0 {
-			reports[i].Build, reports[i].CertificateEnd = node.BuildVersion(), u.certificates.First()
+			reports[i].Build, reports[i].CertificateEnd = node.ShortBuild(), u.certificates.First()
 			reports[i].Listens = u.listens
 		}
 		err := u.bus.Publish(wire.ReportSubject(u.cfg.DataCenter, u.cfg.Name), wire.EncodeReport(&reports[i]))

@@ -219,7 +219,7 @@ func (s *Server) candidateState() candidateState {
 	alarms := s.Ready()
 	now := time.Now()
 	t := candidateState{Candidate: api.Candidate{
-		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First()), Build: node.BuildVersion(),
+		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First()), Build: node.ShortBuild(),
 		LeaseTroubleSeconds: trouble.Seconds(), RoomsVersion: int64(s.fleet.Set().Version()),
 		KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
 	}}

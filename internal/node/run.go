@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -154,6 +155,18 @@ func waitForPeers(ctx context.Context, most time.Duration, others func() (here, 
 func BuildVersion() string {
 	b := readBuild()
 	return fmt.Sprintf("%s (commit %s, %s)", b.version, b.commit, b.goVersion)
+}
+
+// ShortBuild is [BuildVersion] for reports and tables, which hold 64 bytes of it: it has the first 12 digits of the
+// commit, and none beside a version that ends with them.
+func ShortBuild() string { return readBuild().short() }
+
+func (b build) short() string {
+	commit := b.commit[:min(len(b.commit), 12)]
+	if strings.Contains(b.version, commit) {
+		return fmt.Sprintf("%s (%s)", b.version, b.goVersion)
+	}
+	return fmt.Sprintf("%s (commit %s, %s)", b.version, commit, b.goVersion)
 }
 
 type build struct{ version, commit, goVersion string }

@@ -318,7 +318,7 @@ const (
 // addEdgeStates adds monitoring data to a report: the version of this process and, periodically, the state of the
 // edges, abnormal ones first. The caller holds the lock.
 func (l *leadership) addEdgeStates(now fleettime.Mono, m *wire.Report) {
-	m.Build, m.Stop = node.BuildVersion(), l.own(now)
+	m.Build, m.Stop = node.ShortBuild(), l.own(now)
 	if l.edgesReported != 0 && now.Sub(l.edgesReported) < edgesEvery {
 		return
 	}

@@ -62,7 +62,7 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 		if d == nil || len(d.Edges) != 1 || d.EdgesCount != 1 {
 			return false
 		}
-		edge, build := d.Edges[0], node.BuildVersion()
+		edge, build := d.Edges[0], node.ShortBuild()
 		return d.Build == build && d.LeaseSeconds > 0 && edge.Name == "edge-1" && edge.Build == build &&
 			edge.State == region.Alive && edge.LeaseSeconds > 0
 	})
