@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -174,7 +175,8 @@ type build struct{ version, commit, goVersion string }
 // Of images, set by the linker: their builds know no repository.
 var imageVersion, imageCommit string
 
-func readBuild() build {
+// readBuild reads it once: each report has it.
+var readBuild = sync.OnceValue(func() build {
 	b := build{"unknown", "unknown", runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -190,7 +192,7 @@ func readBuild() build {
 	}
 	b.version, b.commit = cmp.Or(imageVersion, b.version), cmp.Or(imageCommit, b.commit)
 	return b
-}
+})
 
 // RegisterBuild registers the metrics about the program itself on reg.
 func RegisterBuild(reg prometheus.Registerer) {
