@@ -123,20 +123,22 @@ func (p *Plan) Validate() []error {
 			errs = append(errs, fmt.Errorf("%s: must not be empty", key))
 		}
 	}
+	ports := []int{clientPort, routePort, leafPort}
 	if _, port, err := net.SplitHostPort(p.Monitor); err != nil || port == "" {
 		errs = append(errs, fmt.Errorf("monitor: must be host:port, got %q", p.Monitor))
+	} else if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		ports = append(ports, int(n))
+	} else if len(p.Ports) > 0 {
+		errs = append(errs, fmt.Errorf("monitor: must have a port in digits beside ports, got %q", p.Monitor))
 	}
-	if _, port, err := net.SplitHostPort(p.Monitor); err == nil && len(p.Ports) > 0 {
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			errs = append(errs, fmt.Errorf("monitor: must have a port in digits beside ports, got %q", p.Monitor))
-		}
-	}
+	lowest, highest := 1-slices.Min(ports)+clientPort, 65535-slices.Max(ports)+clientPort
 	for _, place := range slices.Sorted(maps.Keys(p.Ports)) {
 		if !slices.Contains(p.places(), place) {
 			errs = append(errs, fmt.Errorf("ports: %q is not global and no data centre", place))
 		}
-		if at := p.port(place, leafPort); at < 1 || p.Ports[place] < 1 || at > 65535-1000 {
-			errs = append(errs, fmt.Errorf("ports: must be 1 to %d for %s, got %d", 65535-1000-leafPort+clientPort, place, p.Ports[place]))
+		if n := p.Ports[place]; n < lowest || n > highest {
+			errs = append(errs, fmt.Errorf("ports: must be %d to %d for %s, so that its other ports exist, got %d", lowest, highest,
+				place, n))
 		}
 	}
 	if p.Valid < time.Hour || p.Valid > maxValid {

@@ -134,6 +134,10 @@ func TestServersOfOneMachine(t *testing.T) {
 	if errs := p.Validate(); len(errs) != 3 {
 		t.Errorf("%v", errs)
 	}
+	p.Monitor, p.Ports = "127.0.0.1:60000", map[string]int{"nairobi": 10_222}
+	if errs := p.Validate(); len(errs) != 1 {
+		t.Errorf("the monitor of nairobi would be at port 66000: %v", errs)
+	}
 }
 
 // start writes the configuration, runs the servers with it, and creates the buckets.
