@@ -211,11 +211,12 @@ func (a *confirmation) addTo(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, usage)
 }
 
-// largeChange is the factor above which a change of a limit asks first: a typing error is as large.
+// largeChange is the factor above which a raise of a limit asks first: a typing error is as large, and visitors that
+// have entered stay.
 const largeChange = 10
 
 // withoutAsking is the usage of --yes for commands that change limits.
-const withoutAsking = "make a large change of a limit without a question"
+const withoutAsking = "raise a limit more than tenfold without a question"
 
 // limitChange is a limit that a command sets. Before is 0 for unknown.
 type limitChange struct {
@@ -236,11 +237,11 @@ func limitsOf(b object, total, rate int) (all []limitChange) {
 	return all
 }
 
-// limits asks before limits of an object change by a large factor.
+// limits asks before limits of an object rise by a large factor.
 func (a *confirmation) limits(c *client, object string, changes []limitChange) error {
 	var lines []string
 	for _, l := range changes {
-		if l.before > 0 && l.after > 0 && max(l.after/l.before, l.before/l.after) > largeChange {
+		if l.before > 0 && l.after > l.before*largeChange {
 			lines = append(lines, fmt.Sprintf("%s: %s from %.0f to %.0f", object, l.key, l.before, l.after))
 		}
 	}

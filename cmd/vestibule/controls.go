@@ -17,7 +17,6 @@ type controlFlags struct {
 	clientFlags
 	until, reason string
 	lasts         time.Duration
-	ask           confirmation // of limits
 }
 
 func (c *controlFlags) add(cmd *cobra.Command) {
@@ -93,7 +92,7 @@ func (c *controlFlags) control(body func(words []string, mark object) (b object,
 				method = http.MethodGet
 			}
 			if limits, ok := b["limits"].(object); ok {
-				if err := c.prepareLimits(cl, r, limits); err != nil {
+				if err := keepOther(cl, r, limits); err != nil {
 					return err
 				}
 			}
@@ -106,15 +105,13 @@ func (c *controlFlags) control(body func(words []string, mark object) (b object,
 	}
 }
 
-// prepareLimits asks before a large change of the limits in force, and adds to limits for now the one that is in force
-// for now and is not given: the API replaces both.
-func (c *controlFlags) prepareLimits(cl *client, r *api.Room, limits object) error {
-	now, err := call[api.Controls](cl, http.MethodGet, ofOurs("rooms", r.Id, "controls"), nil)
-	if err != nil {
-		return err
+// keepOther adds to limits for now the one that is in force for now and is not given: the API replaces both.
+func keepOther(c *client, r *api.Room, limits object) error {
+	if len(limits) == 3 { // both, and the end
+		return nil
 	}
-	changes := limitsOf(limits, now.InForce.TotalActiveUsers, now.InForce.NewUsersPerMinute)
-	if err := c.ask.limits(cl, "room "+r.Name, changes); err != nil || now.Limits == nil {
+	now, err := call[api.Controls](c, http.MethodGet, ofOurs("rooms", r.Id, "controls"), nil)
+	if err != nil || now.Limits == nil {
 		return err
 	}
 	for key, n := range map[string]*int{
@@ -260,6 +257,5 @@ the one that is not given keeps its value, until the new end. Without flags: sho
 	cmd.Flags().IntVar(&total, "total", 0, "total_active_users")
 	cmd.Flags().IntVar(&rate, "per-minute", 0, "new_users_per_minute")
 	cmd.Flags().BoolVar(&clear, "clear", false, "return to the room's own limits")
-	flags.ask.addTo(cmd, withoutAsking)
 	return cmd
 }
