@@ -225,7 +225,14 @@ func (d *chartsData) after(at int64) *chartsData {
 // table is the table behind a chart.
 type table struct {
 	chartData
-	Rows [][]string // the time, and a value for each series
+	Rows []tableRow
+}
+
+// tableRow is a row of a table.
+type tableRow struct {
+	At     int64    // Unix time
+	Time   string   // in UTC
+	Values []string // one for each series
 }
 
 // tables returns the tables of charts, the newest row first: a row for each step of so many seconds.
@@ -238,9 +245,9 @@ func (d *chartsData) tables(step int) []table {
 	for _, c := range d.Charts {
 		t := table{chartData: c}
 		for i := len(d.Times) - 1; i >= 0; i -= every {
-			row := []string{time.Unix(d.Times[i], 0).UTC().Format(form)}
+			row := tableRow{At: d.Times[i], Time: time.Unix(d.Times[i], 0).UTC().Format(form)}
 			for _, line := range c.Series {
-				row = append(row, report.Value(line.Values[i]))
+				row.Values = append(row.Values, report.Value(line.Values[i]))
 			}
 			t.Rows = append(t.Rows, row)
 		}

@@ -89,6 +89,10 @@ func (f *field) words() string {
 		}
 	case f.Value == "":
 		return "empty"
+	case f.Kind == "time":
+		if at, err := time.Parse(timeForm, f.Value); err == nil {
+			return at.Format(stampForm)
+		}
 	}
 	return "“" + f.Value + "”"
 }
@@ -106,6 +110,9 @@ func (v *formView) take(form url.Values) {
 
 // timeForm is the value of an input of kind datetime-local, here in UTC.
 const timeForm = "2006-01-02T15:04:05"
+
+// stampForm is a time in text. The script adds the zone of the browser to each "UTC" of a page.
+const stampForm = "2 Jan 2006, 15:04:05 UTC"
 
 // body returns the fields as a body of the API. An empty field is null. Faults are recorded in their fields.
 func (v *formView) body() (body map[string]any, ok bool) {

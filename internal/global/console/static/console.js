@@ -10,9 +10,69 @@ for (const element of document.querySelectorAll("[data-key]")) {
   keyed.set(element.dataset.key, [...list, element]);
 }
 
+// The server writes times in UTC. Only the browser knows its time zone: this adds the same moment in it, in brackets.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const abroad = !/^(Etc\/)?(UTC|GMT|UCT|Zulu|Universal|Greenwich)$/.test(zone);
+const clocks = new Map(); // formats of times
+function clock(date, options) {
+  const key = JSON.stringify(options);
+  if (!clocks.has(key)) clocks.set(key, new Intl.DateTimeFormat("en-GB", options));
+  return clocks.get(key).format(date);
+}
+const utc = { timeZone: "UTC" }, day = { day: "numeric", month: "short" };
+const minute = { hour: "2-digit", minute: "2-digit" }, second = { ...minute, second: "2-digit" };
+
+// The time of a date in the zone of the browser, with its day if that is another one than in UTC.
+function here(date, form) {
+  const other = clock(date, day) !== clock(date, { ...utc, ...day });
+  return clock(date, { ...(other ? day : {}), ...form, timeZoneName: "short" });
+}
+
+const times = /(?:(\d{4}-\d\d-\d\d |\d{1,2} [A-Z][a-z]{2} \d{4}, ))?\b\d\d:\d\d(:\d\d)? UTC|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|“[^”]*”/g;
+function beside(text) {
+  if (!abroad) return text;
+  return text.replace(times, (all, date, seconds) => {
+    if (all.startsWith("“")) return all; // words of a person
+    const now = Date.now(), whole = date || all.endsWith("Z");
+    let at = +new Date(whole ? all : `${new Date(now).toISOString().slice(0, 10)} ${all}`);
+    if (!whole) at -= Math.round((at - now) / 864e5) * 864e5; // the server leaves out the date within 12 hours
+    return isNaN(at) ? all : `${all} (${here(at, seconds || all.endsWith("Z") ? second : minute)})`;
+  });
+}
+
 function write(element, value) {
   if (element.tagName === "PROGRESS") element.value = Number(value);
-  else if (element.textContent !== value) element.textContent = value;
+  else if (element.textContent !== beside(value)) element.textContent = beside(value);
+}
+
+// A time that is typed, in UTC, is said in both zones below its field.
+function echo(input) {
+  const output = document.createElement("output");
+  output.className = "hintline";
+  output.htmlFor = input.id;
+  output.id = `${input.id}-zones`;
+  input.after(output);
+  input.setAttribute("aria-describedby", `${input.getAttribute("aria-describedby") ?? ""} ${output.id}`.trim());
+  const say = () => {
+    const at = new Date(`${input.value}Z`);
+    output.textContent = isNaN(at) ? "" : beside(`${clock(at, { ...utc, ...day, year: "numeric", ...second })} UTC`);
+  };
+  input.addEventListener("input", say);
+  say();
+}
+
+if (abroad) {
+  for (const element of document.querySelectorAll("time[datetime]")) {
+    element.append(` (${here(new Date(element.dateTime), /:.*:/.test(element.textContent) ? second : minute)})`);
+  }
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT, (node) =>
+    node.parentElement.closest("time[datetime], q, code, pre, script, textarea, option") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode, both = beside(node.data);
+    if (both !== node.data) node.data = both;
+  }
+  document.querySelectorAll("input[type=datetime-local]").forEach(echo);
+  for (const head of document.querySelectorAll(".charts thead th:first-child")) head.textContent += ` (${zone})`;
 }
 
 // The page has parts that the stream does not send, such as forms and rows. It is loaded again once they differ,
@@ -68,9 +128,6 @@ if (document.body.dataset.stream) {
   });
 }
 
-// Times are in UTC; a pointer shows them in the time zone of the operator.
-for (const time of document.querySelectorAll("time[datetime]")) time.title = new Date(time.dateTime).toLocaleString();
-
 // Charts. The page names the address of their values; each has a table too.
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colours = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6"];
@@ -115,18 +172,22 @@ function axis(more) {
   };
 }
 
-const clocks = new Map(); // formats of times, in UTC as on the rest of the page
-function utc(seconds, options) {
-  const key = JSON.stringify(options);
-  if (!clocks.has(key)) clocks.set(key, new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options }));
-  return clocks.get(key).format(seconds * 1000);
-}
-const day = { day: "numeric", month: "short" };
-const minute = { hour: "2-digit", minute: "2-digit" };
-const second = { ...minute, second: "2-digit" };
+// The times of an axis are in UTC, and below that in the zone of the browser.
 function ticks(plot, splits, index, space, step) {
-  return splits.map((time) => utc(time, step >= 86400 || time % 86400 === 0 ? day : step < 60 ? second : minute));
+  return splits.map((time) => {
+    const date = time * 1000, form = step >= 86400 || time % 86400 === 0 ? day : step < 60 ? second : minute;
+    const here = clock(date, form === day && step < 86400 ? minute : form);
+    return clock(date, { ...utc, ...form }) + (abroad ? `\n${here}` : "");
+  });
 }
+function legendTime(plot, time) {
+  if (time == null) return "";
+  const form = { ...day, ...second };
+  return clock(time * 1000, { ...utc, ...form }) + (abroad ? ` (${here(time * 1000, second)})` : "");
+}
+
+const axisOfTime = abroad ?
+  { size: 50, label: `UTC, below it ${zone}`, labelSize: 20, labelFont: "12px system-ui, sans-serif" } : { size: 32 };
 
 // Without a cursor the legend has the newest values.
 function legend(plot) {
@@ -138,13 +199,13 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 function draw(element, chart, times) {
   const data = [times, ...chart.series.map((series) => series.values)];
   const plot = new uPlot({
-    width: element.clientWidth, height: 180,
+    width: element.clientWidth, height: abroad ? 216 : 180,
     cursor: { sync: { key: "room" }, y: false, drag: { x: false, y: false } },
     legend: { live: true },
     scales: { y: { range: (plot, min, max) => [0, max > 0 ? max * 1.08 : 1] } },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-    axes: [axis({ values: ticks, size: 32 }), axis({ size: 48, values: (plot, values) => values.map((value) => short.format(value)) })],
-    series: [{ label: "UTC", value: (plot, time) => (time == null ? "" : utc(time, { ...day, ...second })) }, ...chart.series.map(line)],
+    axes: [axis({ values: ticks, ...axisOfTime }), axis({ size: 48, values: (plot, values) => values.map((value) => short.format(value)) })],
+    series: [{ label: abroad ? `UTC (${zone})` : "UTC", value: legendTime }, ...chart.series.map(line)],
     hooks: { draw: [drawMarks], setCursor: [legend], setData: [legend], ready: [legend] },
   }, data, element);
   drawn.set(chart.id, { plot, data });
