@@ -61,7 +61,7 @@ type client struct {
 type clientFlags struct {
 	profile, server, output, reason string
 
-	fleet   string // the profile that was chosen among several, "" if there is no choice
+	fleet   string // the profile with the address, among several; "" if there is no choice
 	timeout time.Duration
 }
 

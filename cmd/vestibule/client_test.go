@@ -182,6 +182,52 @@ func TestTheClientsExitCodes(t *testing.T) {
 	}
 }
 
+// TestAnswersNameTheFleet: with more than one profile each command says to which fleet it speaks, on standard error.
+func TestAnswersNameTheFleet(t *testing.T) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/verify"):
+			answer(w, `{"id":"i","status":"active","role":"admin"}`)
+		case strings.HasSuffix(r.URL.Path, "/controls"):
+			answer(w, `{"room":"shop","version":1,"in_force":{"total_active_users":7,"new_users_per_minute":8,"queue_all":false}}`)
+		default:
+			answer(w, `[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]`)
+		}
+	})
+	other := httptest.NewServer(api.Config.Handler) // the same program at another address
+	t.Cleanup(other.Close)
+	first, second := strings.TrimSuffix(api.URL, control.Prefix), other.URL
+	for _, login := range []string{first + " --profile live", second + " --profile trial"} {
+		if code, out := told(t.Context(), "limits", "shop", "--server", first); code != 0 || strings.Contains(out, "fleet") {
+			t.Errorf("with one profile at most: %d %s", code, out)
+		}
+		if code, out := told(t.Context(), append([]string{"login"}, strings.Fields(login)...)...); code != 0 {
+			t.Fatalf("%d %s", code, out)
+		}
+	}
+	const token, server = "VESTIBULE_TOKEN", "VESTIBULE_SERVER"
+	for _, c := range []struct {
+		args, token, server, want string
+	}{
+		{"limits shop", "", "", "fleet trial at " + second}, // the last login
+		{"rooms list", "", "", "fleet trial at " + second},
+		{"limits shop", "good", "", "fleet trial at " + second}, // another token
+		{"limits shop --profile live", "", "", "fleet live at " + first},
+		{"limits shop", "good", first, "fleet live at " + first},
+		{"limits shop --server " + first, "good", "", "fleet live at " + first},
+		{"limits shop --output json --server " + second + "/", "good", "", "fleet trial at " + second},
+		{"rooms list --server " + strings.Replace(first, "127.0.0.1", "localhost", 1), "good", "", "fleet without a profile at http://localhost"},
+	} {
+		t.Setenv(token, c.token)
+		t.Setenv(server, c.server)
+		var out, notes bytes.Buffer
+		code := run(t.Context(), strings.Fields(c.args), &out, &notes)
+		if code != 0 || !strings.HasPrefix(notes.String(), c.want) || strings.Contains(out.String(), "fleet") {
+			t.Errorf("%s: %d, %q, want %q\n%s", c.args, code, notes.String(), c.want, out.String())
+		}
+	}
+}
+
 // TestTextsThatLookLikeJSON: the value of each setting with a text is sent as text, other values as they are.
 func TestTextsThatLookLikeJSON(t *testing.T) {
 	for i := range room.Schema {

@@ -84,7 +84,6 @@ func (c *clientFlags) find() (login, error) {
 		return login{}, err
 	}
 	name := cmp.Or(c.profile, os.Getenv("VESTIBULE_PROFILE"))
-	several := len(stored.Profiles) > 1
 	kept, known := stored.Profiles[cmp.Or(name, stored.Profile)]
 	if name != "" && !known {
 		names := strings.Join(slices.Sorted(maps.Keys(stored.Profiles)), ", ")
@@ -96,10 +95,21 @@ func (c *clientFlags) find() (login, error) {
 		env = login{}
 	}
 	at, err := c.choose(env, kept)
-	if err == nil && several && at == (login{strings.Join(addresses(kept.Server), ","), kept.Token}) {
-		c.fleet = cmp.Or(name, stored.Profile)
+	if err == nil && len(stored.Profiles) > 1 {
+		c.fleet = stored.fleet(at, cmp.Or(name, stored.Profile))
 	}
 	return at, err
+}
+
+// fleet returns the profile that has an address of a login, or "without a profile". The chosen one is taken first.
+func (p *profiles) fleet(at login, chosen string) string {
+	for _, name := range append([]string{chosen}, slices.Sorted(maps.Keys(p.Profiles))...) {
+		known := addresses(p.Profiles[name].Server)
+		if slices.ContainsFunc(addresses(at.Server), func(a string) bool { return slices.Contains(known, a) }) {
+			return name
+		}
+	}
+	return "without a profile"
 }
 
 const errNoServer = usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")

@@ -1,6 +1,7 @@
 package global
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -155,14 +156,17 @@ func TestWhereASiteIsDown(t *testing.T) {
 		reports map[string]*centreReport
 	}{
 		"": {map[string]uint64{}, map[string]*centreReport{"dublin": alive(2), "lima": alive(1)}},
-		"the site does not answer 2 of 3 edges in dublin: they admit nobody until it does": {
+		"the site does not answer 2 of 3 edges in dublin (edge-0, edge-1): they admit nobody until it does": {
 			map[string]uint64{"dublin": 2}, map[string]*centreReport{"dublin": alive(3), "lima": alive(1)},
 		},
-		"the site does not answer 3 of 3 edges in dublin: they admit nobody until it does": {
+		"the site does not answer 3 of 3 edges in dublin (edge-0, edge-1, edge-2): they admit nobody until it does": {
 			map[string]uint64{"dublin": 3}, map[string]*centreReport{"dublin": alive(3, region.Dead), "lima": alive(1)},
 		},
-		"the site does not answer 1 edge in lima: it admits nobody until the site does; the site does not answer 3 edges in dublin: they admit nobody until it does": {
-			map[string]uint64{"dublin": 3, "lima": 1}, map[string]*centreReport{"lima": alive(1)},
+		"the site does not answer 5 edges in dublin (edge-0, edge-1, edge-2 and 2 more): they admit nobody until it does; the site does not answer edge edge-0 in lima: it admits nobody until the site does": {
+			map[string]uint64{"dublin": 5, "lima": 1}, map[string]*centreReport{"lima": alive(1)},
+		},
+		"the site does not answer 1 edge in lima: it admits nobody until the site does; the site does not answer 9 edges in dublin: they admit nobody until it does": {
+			map[string]uint64{"dublin": 9, "lima": 1}, map[string]*centreReport{"lima": alive(1)},
 		},
 		"the site does not answer: nobody is admitted until it does": {
 			map[string]uint64{"dublin": 3, "lima": 1}, map[string]*centreReport{"dublin": alive(3, region.Dead), "lima": alive(1)},
@@ -175,9 +179,15 @@ func TestWhereASiteIsDown(t *testing.T) {
 		l.alloc.SetTime(now, fleettime.TimeOf(time.Now()))
 		for seq := range uint64(2) {
 			for _, dc := range []string{"dublin", "lima"} {
+				var names []string // of regionals of this build
+				for i := range c.down[dc] {
+					if c.down["dublin"] != 9 && i < wire.MaxNamed {
+						names = append(names, fmt.Sprintf("edge-%d", i))
+					}
+				}
 				l.alloc.Observe(now, wire.Report{
 					From: dc, Instance: 1, Seq: seq + 1, Parts: 1, Sent: now, Seen: term, Join: seq == 0,
-					Rooms: []wire.RoomReport{{Room: sale, SiteDown: c.down[dc]}},
+					Rooms: []wire.RoomReport{{Room: sale, SiteDown: c.down[dc], SiteDownAt: names}},
 				})
 			}
 			l.alloc.Grants(now)

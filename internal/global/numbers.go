@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,15 +163,17 @@ func (l *leadership) siteDown(id room.ID, name string) (out []stop.Stop) {
 	whole, all := true, 0
 	for _, d := range l.alloc.Centres(l.s.Clock.Now()) {
 		edges, told := l.reports[d.Name].alive()
-		if n := down[d.Name]; n > 0 {
-			s := stop.Stop{Reason: stop.SiteDown, Room: name, Centre: d.Name, Edges: n}
+		if n := down[d.Name].Edges; n > 0 {
+			s := stop.Stop{
+				Reason: stop.SiteDown, Room: name, Centre: d.Name, Edges: n, First: strings.Join(down[d.Name].First, ", "),
+			}
 			if edges >= n {
 				s.Of = edges
 			}
 			out = append(out, s)
 			all += n
 		}
-		whole = whole && (told && down[d.Name] >= edges || !d.Reporting)
+		whole = whole && (told && down[d.Name].Edges >= edges || !d.Reporting)
 	}
 	if whole {
 		return []stop.Stop{{Reason: stop.SiteDown, Room: name, Edges: all}}

@@ -55,13 +55,14 @@ type Demand struct {
 	Movers     uint64           // visitors inside that wait to move their session here
 	Overdue    int64            // called visitors that do not ask; see wire.RoomReport
 	SiteDown   uint64           // edges at which the site does not answer
+	SiteDownAt []string         // the first of them by name, from a regional
 }
 
 // DemandOf returns the demand of a report.
 func DemandOf(r *wire.RoomReport) Demand {
 	return Demand{
 		Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers, Overdue: r.Overdue,
-		SiteDown: r.SiteDown,
+		SiteDown: r.SiteDown, SiteDownAt: r.SiteDownAt,
 	}
 }
 

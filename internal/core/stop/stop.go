@@ -6,6 +6,7 @@ package stop
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -67,6 +68,7 @@ type Stop struct {
 	Ended  bool   `json:",omitempty"`
 	Edges  int    `json:",omitempty"` // number of edges at which the site does not answer
 	Of     int    `json:",omitempty"` // edges of the data centre; 0 for unknown
+	First  string `json:",omitempty"` // the names of the first of Edges, with commas; "" for unknown
 	Room   string `json:",omitempty"` // the room; "" for all
 	Text   string `json:",omitempty"` // the operator's reason, or the name of an event
 	ForNow bool   `json:",omitempty"` // of QueueAll: by a control, which a change of the room does not end
@@ -178,10 +180,12 @@ func (s Stop) String() string {
 		switch n := max(1, s.Edges); {
 		case s.Centre == "":
 			return "the site does not answer: nobody is admitted until it does"
+		case n == 1 && s.First != "":
+			return fmt.Sprintf("the site does not answer edge %s %s: it admits nobody until the site does", s.First, s.place())
 		case s.Of >= n && s.Of > 1:
-			return fmt.Sprintf("the site does not answer %d of %d edges %s: they admit nobody until it does", n, s.Of, s.place())
+			return fmt.Sprintf("the site does not answer %d of %d edges %s%s: they admit nobody until it does", n, s.Of, s.place(), s.which())
 		case n > 1:
-			return fmt.Sprintf("the site does not answer %d edges %s: they admit nobody until it does", n, s.place())
+			return fmt.Sprintf("the site does not answer %d edges %s%s: they admit nobody until it does", n, s.place(), s.which())
 		}
 		return "the site does not answer 1 edge " + s.place() + ": it admits nobody until the site does"
 	case Draining:
@@ -323,6 +327,17 @@ type Memory map[memoryKey]fleettime.Time
 type memoryKey struct {
 	room, centre, edge string
 	reason             Reason
+}
+
+// which names the edges at which the site does not answer, in brackets after a space; "" for unknown.
+func (s Stop) which() string {
+	if s.First == "" {
+		return ""
+	}
+	if more := s.Edges - strings.Count(s.First, ",") - 1; more > 0 {
+		return fmt.Sprintf(" (%s and %d more)", s.First, more)
+	}
+	return fmt.Sprintf(" (%s)", s.First)
 }
 
 // Note fills in Since of all current stops, and forgets the others.

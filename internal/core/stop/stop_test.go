@@ -101,6 +101,15 @@ func TestAdvice(t *testing.T) {
 		"the site does not answer 1 edge in dublin: it admits nobody until the site does": {
 			Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 1, Of: 1,
 		},
+		"the site does not answer edge edge-3 in dublin: it admits nobody until the site does": {
+			Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 1, Of: 4, First: "edge-3",
+		},
+		"the site does not answer 2 of 4 edges in dublin (edge-3, edge-4): they admit nobody until it does": {
+			Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 2, Of: 4, First: "edge-3, edge-4",
+		},
+		"the site does not answer 5 edges in dublin (edge-1, edge-2, edge-3 and 2 more): they admit nobody until it does": {
+			Reason: SiteDown, Room: "shop", Centre: "dublin", Edges: 5, First: "edge-1, edge-2, edge-3",
+		},
 		"the site does not answer: nobody is admitted until it does": {Reason: SiteDown, Room: "shop", Edges: 5},
 	} {
 		if got := s.Advice(); got != want {

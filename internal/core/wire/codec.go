@@ -149,6 +149,22 @@ func text[M any](number protowire.Number, at func(*M) *string) pb.Field[M] {
 	})
 }
 
+// texts is a list of texts for display, cut at most.
+func texts[M any](number protowire.Number, most int, at func(*M) *[]string) pb.Field[M] {
+	return pb.Custom(number, func(b []byte, m *M) []byte {
+		all := *at(m)
+		for _, s := range all[:min(len(all), most)] {
+			b = protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), shown(s))
+		}
+		return b
+	}, func(m *M, data []byte) error {
+		if all := at(m); len(*all) < most {
+			*all = append(*all, shown(string(data)))
+		}
+		return nil
+	})
+}
+
 // shown returns a text for display, or "" if it is not printable: a bad text is no reason to refuse a report.
 func shown(s string) string {
 	if s = s[:min(len(s), maxShown)]; strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -348,4 +364,5 @@ var roomReportFields = pb.Message[roomReport]{
 	pb.Bool(53, func(r *roomReport) *bool { return &r.Removed }),
 	pb.Int(54, func(r *roomReport) *int64 { return &r.Uncovered.Sessions }),
 	pb.Int(55, func(r *roomReport) *int64 { return &r.Uncovered.Rate }),
+	texts(60, MaxNamed, func(r *roomReport) *[]string { return &r.SiteDownAt }),
 }

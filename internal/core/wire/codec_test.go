@@ -76,7 +76,7 @@ var goldenReport = Report{
 			{ID: 81, Home: 7, Until: 1622133300, Kind: Left},
 		},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
-		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Uncovered: PermitCounts{Sessions: 6, Rate: 2}, Callable: 3, SiteDown: 2, Removed: true,
+		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Uncovered: PermitCounts{Sessions: 6, Rate: 2}, Callable: 3, SiteDown: 2, SiteDownAt: []string{"edge-3", "edge-4"}, Removed: true,
 		Passes:   Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4,
 		Forwarded: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
@@ -251,13 +251,17 @@ func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 		edges += fmt.Sprintf(` edges { name: "more-%d" }`, i)
 	}
 	p := golden(t, "Report", func(string) string {
-		return fmt.Sprintf(`version: 1 from: "dublin" parts: 1 build: %q %s`, strings.Repeat("v", 100), edges)
+		return fmt.Sprintf(`version: 1 from: "dublin" parts: 1 build: %q %s rooms { room: 9 %s }`, strings.Repeat("v", 100), edges,
+			strings.Repeat(`site_down_at: "e\033" `, MaxNamed+2))
 	})
 	data := testkit.Must(proto.MarshalOptions{Deterministic: true}.Marshal(p))(t)
 	m, err := DecodeReport(data)
 	if err != nil || len(m.Build) != maxShown || len(m.Edges) != MaxReportedEdges-1 ||
 		m.Edges[0] != (EdgeStatus{Name: "edge-1", State: "alive", Heard: 7 * time.Millisecond}) {
 		t.Fatalf("%v: %+v", err, m)
+	}
+	if at := m.Rooms[0].SiteDownAt; len(at) != MaxNamed || at[0] != "" {
+		t.Errorf("edges without their site: %q", at)
 	}
 }
 

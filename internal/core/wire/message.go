@@ -165,6 +165,7 @@ type RoomReport struct {
 	Callable   uint64           // long-polled visitors of a paused room that a pass would admit
 	Overdue    int64            // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
 	SiteDown   uint64           // edges at which the site does not answer
+	SiteDownAt []string         // the first of them by name, at most MaxNamed (regionals)
 
 	Passes Passes // zero under a parent that has granted none
 
@@ -214,6 +215,7 @@ const (
 	// MaxReportedEdges bounds the listed edges of a report. They add at most a tenth of MaxMessage.
 	MaxReportedEdges = 100
 
+	MaxNamed = 3  // edges that a report names of those at which a site does not answer
 	maxShown = 64 // bytes of a text for display
 )
 

@@ -2,6 +2,7 @@ package region_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,6 +200,38 @@ func TestVisitorsThatLeaveTheDataCentreAreReported(t *testing.T) {
 	}
 	if !slices.Equal(waiting, line) || agg.Ledger(sale).Waiting != 3 {
 		t.Errorf("global gets %v, and %v wait here, want %v and 3", waiting, agg.Ledger(sale).Waiting, line)
+	}
+}
+
+// TestARegionalNamesTheEdgesWithoutTheirSite: the first by name, and as many as it counts.
+func TestARegionalNamesTheEdgesWithoutTheirSite(t *testing.T) {
+	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	agg := lead(now, region.Config{Term: term, Bootstrap: true}, wire.Durable{})
+	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute}})
+	for _, down := range []string{"", "d5", "d1 d5", "d1 d2 d4 d5", "d2"} {
+		for seq := range uint64(2) {
+			for _, edge := range []string{"d5", "d4", "d3", "d2", "d1"} {
+				r := wire.RoomReport{Room: sale}
+				if slices.Contains(strings.Fields(down), edge) {
+					r.SiteDown = 1
+				}
+				agg.Observe(now, joining(edge, 7, uint64(now)+seq, term, r))
+				save(agg, now)
+			}
+			agg.Grants(now)
+		}
+		now = now.Add(time.Second)
+		var got []string
+		n := uint64(0)
+		for _, m := range agg.Report(now) {
+			for _, r := range m.Rooms {
+				got, n = r.SiteDownAt, r.SiteDown
+			}
+		}
+		want := strings.Fields(down)
+		if n != uint64(len(want)) || !slices.Equal(got, want[:min(len(want), wire.MaxNamed)]) {
+			t.Errorf("without a site: %q: it reports %d, %q", down, n, got)
+		}
 	}
 }
 

@@ -47,7 +47,10 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 		r.HeldPeople += acc.demand.HeldPeople
 		r.Movers += acc.demand.Movers
 		r.Overdue += acc.demand.Overdue
-		r.SiteDown += acc.demand.SiteDown
+		if n := acc.demand.SiteDown; n > 0 {
+			r.SiteDown += n
+			r.SiteDownAt = append(r.SiteDownAt, acc.edge.name)
+		}
 		pending = append(pending, acc.pending())
 		heldJoined = append(heldJoined, acc.demand.HeldJoined)
 		if acc.report != nil {
@@ -57,6 +60,8 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 			}
 		}
 	}
+	slices.Sort(r.SiteDownAt)
+	r.SiteDownAt = r.SiteDownAt[:min(len(r.SiteDownAt), wire.MaxNamed)]
 	r.HeldJoined = share.MergeTimes(heldJoined, wire.MaxHeld)
 	r.Pending = estimate.Sum(pending...).Compact(wire.MaxSlices)
 	if some { // otherwise no edge here can admit visitors

@@ -192,8 +192,15 @@ func (f *fleet) CentreStop(now fleettime.Mono, t *CentreTotals, own stop.Stop) (
 	return s
 }
 
-// SitesDown returns the number of edges of each data centre at which the site of a room does not answer, without zeros.
-func (f *fleet) SitesDown(id room.ID) (out map[string]int) {
+// SiteDown tells at which edges of a data centre the site of a room does not answer.
+type SiteDown struct {
+	Edges int      // their number
+	First []string // the first of them by name, at most wire.MaxNamed; none from a regional of an older build
+}
+
+// SitesDown returns the edges of each data centre at which the site of a room does not answer, without the data centres
+// that have none.
+func (f *fleet) SitesDown(id room.ID) (out map[string]SiteDown) {
 	p := f.pools.byID[id]
 	if p == nil {
 		return nil
@@ -201,9 +208,9 @@ func (f *fleet) SitesDown(id room.ID) (out map[string]int) {
 	for d, l := range p.loans {
 		if l.demand.SiteDown > 0 && d.heard {
 			if out == nil {
-				out = map[string]int{}
+				out = map[string]SiteDown{}
 			}
-			out[d.name] += int(l.demand.SiteDown)
+			out[d.name] = SiteDown{int(l.demand.SiteDown), l.demand.SiteDownAt}
 		}
 	}
 	return out

@@ -74,13 +74,13 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 	}
 }
 
-// TestEdgesWithoutTheirSite: they are counted by data centre.
+// TestEdgesWithoutTheirSite: they are counted, and the first are named, by data centre.
 func TestEdgesWithoutTheirSite(t *testing.T) {
 	l := newLender(t, "12:00:00", 100, 100)
 	for _, c := range []struct {
 		n    uint64
 		want string
-	}{{2, "map[dublin:2]"}, {0, "map[]"}} {
+	}{{2, "map[dublin:{2 [edge-3 edge-4]}]"}, {0, "map[]"}} {
 		n, want := c.n, c.want
 		for range 2 {
 			for dc, down := range map[string]uint64{"dublin": n, "nairobi": 0} {
@@ -88,7 +88,7 @@ func TestEdgesWithoutTheirSite(t *testing.T) {
 				l.root.Observe(l.now, wire.Report{
 					From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
 					Join:  l.seq[dc] == 1,
-					Rooms: []wire.RoomReport{{Room: sale, SiteDown: down}},
+					Rooms: []wire.RoomReport{{Room: sale, SiteDown: down, SiteDownAt: []string{"edge-3", "edge-4"}}},
 				})
 			}
 			l.grants()
