@@ -65,7 +65,10 @@ func (f *fleet) path(name ...string) string {
 	return filepath.Join(append([]string{f.o.dir}, name...)...)
 }
 
-const host = "shop.example" // of the room
+const (
+	shop = "shop"         // the room with visitors
+	host = "shop.example" // of it
+)
 
 // deploy starts all processes in a network of their own, and waits until all edges can admit.
 func deploy(ctx context.Context, o options, out io.Writer) (*deployment, error) {

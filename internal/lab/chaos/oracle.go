@@ -27,9 +27,9 @@ type request struct {
 	received time.Duration // time of the answer, or of the failure
 	arrived  time.Duration // at the site, 0 for never
 	outcome  outcome
-	detail   string // of a failure
-	maxAge   int    // Max-Age of the cookie in the answer, in seconds, 0 for none
-	gaveUp   bool   // the visitor stopped waiting for the answer
+	detail   string        // of a failure
+	until    time.Duration // end of the session by the ticket in the answer, 0 for none
+	gaveUp   bool          // the visitor stopped waiting for the answer
 
 	joined time.Time // as a waiting page shows it; zero for none
 }
@@ -40,7 +40,6 @@ type stay struct{ requests []request }
 // oracle is the oracle's knowledge beside the requests.
 type oracle struct {
 	total, rate int
-	wall        time.Time      // at offset zero
 	outages     [][]judge.Span // of each edge: killed, stopped, or behind a slow link
 	stalls      []judge.Span   // stalls of the machine
 	planned     time.Duration  // until then nodes are only replaced, and no visitor may notice
@@ -87,7 +86,7 @@ func (v *verdict) breaks(format string, args ...any) {
 }
 
 // judge checks the requests against the promises. It counts only certain facts: a session from the arrival of its first
-// request at the site until the second of its cookie, and an admission in a window only if both request and arrival
+// request at the site until the second in its ticket, and an admission in a window only if both request and arrival
 // are. So a reported fault is real.
 func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 	v := verdict{errors: map[string]int{}, sessions: map[int][]judge.Span{}}
@@ -146,8 +145,8 @@ func (c *stayCheck) see(r *request) {
 	switch r.outcome {
 	case page:
 		c.verdict.pages++
-		if r.maxAge > 0 {
-			c.known = max(c.known, c.oracle.expiry(earliest, r.maxAge))
+		if r.until > 0 {
+			c.known = max(c.known, r.until-clockError)
 		}
 		c.valid = append(c.valid, judge.Span{From: r.arrived, To: c.known})
 		c.last = max(c.last, r.sent)
@@ -228,13 +227,6 @@ func (c *oracle) decided(r *request) time.Duration {
 		return r.sent
 	}
 	return max(r.sent, r.arrived-transit)
-}
-
-// expiry returns the certain end of a session with the given earliest time of its cookie and its Max-Age: it ends on a
-// whole second of fleet time.
-func (c *oracle) expiry(decided time.Duration, maxAge int) time.Duration {
-	second := c.wall.Add(decided - clockError).Truncate(time.Second)
-	return second.Add(time.Duration(maxAge)*time.Second).Sub(c.wall) - clockError
 }
 
 // unwell reports whether an edge was killed, stopped or behind a slow link in an interval.

@@ -5,21 +5,29 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/judge"
+	"vestibule/internal/lab/testkit"
 )
 
 // at returns a time in seconds.
 func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// asked is a request to edge 0, answered within 20 ms.
-func asked(o outcome, seconds float64, maxAge int) request {
-	r := request{outcome: o, sent: at(seconds), received: at(seconds + .02), maxAge: maxAge}
+// asked is a request to edge 0, answered within 20 ms, with a ticket of a length in seconds, 0 for none.
+func asked(o outcome, seconds, life float64) request {
+	r := request{outcome: o, sent: at(seconds), received: at(seconds + .02)}
+	if life > 0 {
+		r.until = at(seconds + life).Truncate(time.Second)
+	}
 	if o == page {
 		r.arrived = at(seconds + .01)
 	}
@@ -183,7 +191,7 @@ func TestJudge(t *testing.T) {
 				planned = math.MaxInt64
 			}
 			o := oracle{
-				total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]judge.Span{c.outages, nil}, stalls: c.stalls,
+				total: 2, rate: 3, outages: [][]judge.Span{c.outages, nil}, stalls: c.stalls,
 				planned: planned,
 			}
 			v := o.judge(c.stays, 10*time.Second)
@@ -199,6 +207,34 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%+v", v)
 			}
 		})
+	}
+}
+
+// TestTheEndOfASessionIsInItsTicket: the browser keeps the cookie of a session that changes data centre for longer.
+func TestTheEndOfASessionIsInItsTicket(t *testing.T) {
+	c := crowdOfPeople{d: &deployment{bus: bus{fleet: &fleet{zero: time.Unix(1_600_000_000, 0)}}}}
+	c.keys = testkit.Must(ticket.Keyring{}.Rotate(0, ticket.MinRotation, rand.NewChaCha8([32]byte{})))(t)
+	codec := testkit.Must(ticket.NewCodec(c.keys, room.IDOf(shop), ticket.CookieName(shop, false)))(t)
+	set := func(x ticket.Ticket, maxAge uint32) *http.Cookie {
+		value := codec.Seal(nil, fleettime.Time(1<<50), &x, ticket.NewScratch([32]byte{}))
+		return &http.Cookie{Name: ticket.CookieName(shop, false), Value: string(value), MaxAge: int(maxAge)}
+	}
+	session := ticket.Ticket{ID: 7, Admitted: 1_600_000_001, Until: 1_600_000_020}
+	for name, x := range map[string]struct {
+		cookie *http.Cookie
+		want   time.Duration
+	}{
+		"a session":                 {set(session, 20), at(20)},
+		"one that changes place":    {set(session, 35), at(20)},
+		"a place":                   {set(ticket.Ticket{ID: 7}, 60), 0},
+		"an answer without cookies": {nil, 0},
+	} {
+		if got := c.end(nil, x.cookie); got != x.want {
+			t.Errorf("%s: it ends at %v, want %v", name, got, x.want)
+		}
+	}
+	if c.keys = (ticket.Keyring{}); c.end(nil, set(session, 20)) != 0 || c.unopened.Load() != 1 {
+		t.Errorf("%d tickets are under unknown keys, want 1", c.unopened.Load())
 	}
 }
 

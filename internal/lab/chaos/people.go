@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/lab/visitor"
 )
 
@@ -28,9 +30,12 @@ type crowdOfPeople struct {
 
 	scripts, scriptless atomic.Int64 // asked for by pages, and not answered
 
+	unopened atomic.Int64 // tickets that no node's keys open
+
 	mu     sync.Mutex
 	stays  []*stay
 	newest map[string][]time.Duration // admission times, by data centre
+	keys   ticket.Keyring             // all that edges have had
 }
 
 // invite starts the visitors of a run, each within 10 s. They keep visiting until come ends: with ctx, or by home,
@@ -91,6 +96,39 @@ func (c *crowdOfPeople) newStay() (int, *stay) {
 	return len(c.stays) - 1, s
 }
 
+// end returns the end of the session by the ticket that an edge has set, 0 for none. The cookie may outlive the ticket:
+// its Max-Age does not tell.
+func (c *crowdOfPeople) end(e *node, set *http.Cookie) time.Duration {
+	if set == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var t ticket.Ticket
+	for _, n := range append([]*node{nil, e}, c.d.of("edge", "")...) {
+		if n != nil {
+			keys, err := n.keys()
+			if err != nil {
+				continue // the folder of a killed edge may be gone
+			}
+			for _, k := range keys {
+				if !slices.ContainsFunc(c.keys.Keys, func(o ticket.Key) bool { return o.ID == k.ID }) {
+					c.keys.Keys = append(c.keys.Keys, k)
+				}
+			}
+		}
+		codec, err := ticket.NewCodec(c.keys, room.IDOf(shop), set.Name)
+		if err == nil && codec.Open(&t, set.Value, &ticket.Scratch{}) == nil {
+			if !t.IsAdmitted() {
+				return 0
+			}
+			return time.Unix(int64(t.Until), 0).Sub(c.d.zero)
+		}
+	}
+	c.unopened.Add(1)
+	return 0
+}
+
 // person is a visitor with a browser that keeps cookies and connections.
 type person struct {
 	visitor.Visitor
@@ -140,15 +178,15 @@ func (p *person) visit(ctx context.Context) {
 			p.pause(ctx, 50*time.Millisecond, 300*time.Millisecond)
 			continue
 		}
-		r := p.ask(ctx, p.impatient(sure > 0))
+		r, retry := p.ask(ctx, p.impatient(sure > 0))
 		now := p.c.d.since()
 		switch r.outcome {
 		case page:
 			if sure == 0 {
 				p.c.enters(p.edge.place, now)
 			}
-			if r.maxAge > 0 {
-				sure = r.sent + time.Duration(r.maxAge)*time.Second
+			if r.until > 0 {
+				sure = r.until
 			}
 			if left--; left <= 0 {
 				if p.rng.IntN(4) == 0 {
@@ -171,8 +209,7 @@ func (p *person) visit(ctx context.Context) {
 			if p.rng.IntN(20) == 0 {
 				return // abandons
 			}
-			d := time.Duration(r.maxAge) * time.Second // see ask
-			p.pause(ctx, d, d+time.Second)
+			p.pause(ctx, retry, retry+time.Second)
 		case failed:
 			p.edge = nil
 			p.pause(ctx, 50*time.Millisecond, 300*time.Millisecond)
@@ -241,19 +278,16 @@ func (p *person) impatient(in bool) time.Duration {
 	return 0
 }
 
-// ask requests a page and records the result.
-func (p *person) ask(ctx context.Context, patience time.Duration) request {
+// ask requests a page and records the result. It returns the retry time of a waiting page too.
+func (p *person) ask(ctx context.Context, patience time.Duration) (r request, retry time.Duration) {
 	own, cancel := ctx, context.CancelFunc(func() {})
 	if patience > 0 {
 		own, cancel = context.WithTimeout(ctx, patience)
 	}
 	defer cancel()
-	r, retry := p.send(p.next(own, len(p.stay.requests), p.edge))
+	r, retry = p.send(p.next(own, len(p.stay.requests), p.edge))
 	p.stay.requests = append(p.stay.requests, r)
-	if r.outcome == waiting {
-		r.maxAge = retry
-	}
-	return r
+	return r, retry
 }
 
 // burst requests the subresources of a page: several parallel requests with the same cookies, at all edges of the data
@@ -296,8 +330,8 @@ func (p *person) next(ctx context.Context, n int, e *node) pending {
 	return pending{e, req, nil}
 }
 
-// send sends a request. It returns its record, and the retry time of a waiting page in seconds.
-func (p *person) send(q pending) (r request, retry int) {
+// send sends a request. It returns its record, and the retry time of a waiting page.
+func (p *person) send(q pending) (r request, retry time.Duration) {
 	r = request{edge: q.edge.number, sent: p.c.d.since()}
 	var a visitor.Answer
 	err := q.err
@@ -307,7 +341,7 @@ func (p *person) send(q pending) (r request, retry int) {
 	r.received = p.c.d.since()
 	switch {
 	case a.Inside:
-		r.outcome, r.maxAge = page, a.MaxAge
+		r.outcome, r.until = page, p.c.end(q.edge, a.Cookie)
 	case a.Waiting():
 		r.outcome, r.joined = waiting, a.Shown.JoinedAt
 	case a.Status != 0:
@@ -319,7 +353,7 @@ func (p *person) send(q pending) (r request, retry int) {
 		p.script(q.req.Context(), a.Script)
 	}
 	r.gaveUp = r.outcome == failed && q.req != nil && q.req.Context().Err() != nil
-	return r, int(a.Retry / time.Second)
+	return r, a.Retry
 }
 
 // script asks for the script of a page at any edge of the data centre, as a browser behind a load balancer does.

@@ -151,7 +151,7 @@ const enough = 5
 
 // verdict judges the requests of all visitors.
 func (t *trial) verdict(stood []judge.Span) verdict {
-	c := oracle{total: t.o.total, rate: t.o.rate, wall: t.zero, stalls: stood, planned: t.planned, returns: t.returns}
+	c := oracle{total: t.o.total, rate: t.o.rate, stalls: stood, planned: t.planned, returns: t.returns}
 	for _, e := range t.edgesEver() {
 		c.outages = append(c.outages, slices.Concat(e.outages, t.in.links.narrowed[e.place]))
 	}
@@ -163,7 +163,11 @@ func (t *trial) verdict(stood []judge.Span) verdict {
 			r.arrived = t.site.arrived(requestID(i, k))
 		}
 	}
-	return c.judge(stays, t.o.session)
+	v := c.judge(stays, t.o.session)
+	if n := t.people.unopened.Load(); n > 0 {
+		v.breaks("%d tickets are sealed with keys that no edge has stored", n)
+	}
+	return v
 }
 
 // row prints a figure.

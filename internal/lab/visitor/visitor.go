@@ -37,7 +37,7 @@ type Answer struct {
 	Inside bool          // the site answered
 	Retry  time.Duration // from its header, negative for none
 	Shown  Shown         // of a waiting page
-	MaxAge int           // of the newest cookie that was set, in seconds
+	Cookie *http.Cookie  // newest one that was set, nil for none
 	Script string        // path of the script of a waiting page, "" for one that is in the page
 }
 
@@ -130,7 +130,7 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 			v.cookies = map[string]string{}
 		}
 		v.cookies[c.Name] = c.Value
-		a.MaxAge = c.MaxAge
+		a.Cookie = c
 	}
 	v.mu.Unlock()
 	if a.Inside = resp.StatusCode == http.StatusOK && resp.Header.Get(v.Site) != ""; a.Inside {
