@@ -31,7 +31,8 @@ type account struct {
 	tickets tickets               // of sessions; bounded memory
 	ended   ended                 // sessions revoked before their tickets expire: from grants, quit and moveIn
 	ends    wire.Outbox[wire.End] // those revoked here, until the regional acknowledges them
-	movers  movers                // written by moveIn and roomState.prepare
+	movers  movers                // written by moveIn, ask and prepare, and by grants
+	stays   stays                 // from grants
 	alone   isolation             // of an edge without a lease
 	tally   tally
 	changed bool // changes to report
@@ -47,7 +48,7 @@ type isolation struct {
 // charge takes an unspent permit of T, one of R and, in a paused room, a pass, for a ticket that is stamped now. All
 // counts of the session change in this one step.
 func (a *account) charge(m moment, t *ticket.Ticket) bool {
-	if a.settings.gone || a.permits.credit() <= uint64(len(a.movers)) || a.permits.rate.idle(m.now) == 0 {
+	if a.settings.gone || a.permits.credit() <= uint64(a.movers.long) || a.permits.rate.idle(m.now) == 0 {
 		return false
 	}
 	if a.settings.queuedAll() && a.passes.Unused() == 0 {
@@ -87,6 +88,12 @@ func (a *account) applyTicketFacts(now fleettime.Mono, g *wire.RoomGrant) {
 	for _, end := range g.Ends {
 		a.ended.note(end)
 	}
+	for _, s := range g.Stays {
+		a.stay(s)
+	}
+	if len(g.Stays) > 0 {
+		a.edge.reportSoon(now) // the regional waits for the acknowledgement
+	}
 	for _, o := range g.Lines {
 		m := a.edge.clock.at(now)
 		a.tickets.lines.Decide(m.second(), o.ID, o.Stamp, g.Life)
@@ -101,6 +108,7 @@ func (a *account) forget(watermark fleettime.Time) {
 	a.ends.Acked(acked)
 	a.tickets.found.Acked(acked)
 	a.ended.forget(watermark)
+	a.stays.forget(watermark)
 }
 
 // restart clears the counts of an instance that the regional has forgotten.
@@ -115,15 +123,15 @@ func (a *account) restart(now fleettime.Mono) {
 // empty reports whether nothing of the sessions and permits of a removed room is left.
 func (a *account) empty(now fleettime.Mono) bool {
 	p := &a.permits
-	return len(a.movers) == 0 && p.credit() == 0 && p.rate.Held() == 0 && p.past.owed(now) == 0 &&
+	return len(a.movers.byID) == 0 && p.credit() == 0 && p.rate.Held() == 0 && p.past.owed(now) == 0 &&
 		a.passes.Unused() == 0 && a.sessions.ring == nil && len(a.moves.list) == 0 &&
-		a.ends.Len()+a.tickets.found.Len() == 0 && len(a.ended.marks) == 0 && a.alone.letInNow == 0
+		a.ends.Len()+a.tickets.found.Len() == 0 && len(a.ended.marks)+len(a.stays.byID) == 0 && a.alone.letInNow == 0
 }
 
 // prepare advances the account to now and returns the permits above the idle target of the regional, or all with
 // none.
 func (a *account) prepare(now fleettime.Mono, ft fleettime.Time, leased, none bool) {
-	a.changed = a.movers.prune(now, ft) || a.changed
+	a.changed = a.movers.prune(now, ft, a.askWait()) || a.changed
 	a.changed = a.permits.wants(now, &a.edge.cfg.Params) || a.changed
 	if (none || leased) && a.permits.giveBack(now, none) { // without any lease there is nothing to return
 		a.changed = true
@@ -148,15 +156,17 @@ func (a *account) addToReport(now fleettime.Mono, out *wire.RoomReport) {
 	out.Sessions = a.sessions.report(nil)
 	out.Ends = a.ends.Take(l.seq, l.acked)
 	out.Copied = a.tickets.found.Take(l.seq, l.acked)
-	out.Movers, out.Active = uint64(len(a.movers)), uint64(max(0, a.sessions.live))
+	out.Movers, out.Active = uint64(a.movers.long), uint64(max(0, a.sessions.live))
 	out.Admitted, out.Entered, out.Outcomes = a.tally.admitted, a.tally.entered, a.tally.outcomes.Outcomes()
 	out.Counts = a.tally.all(&a.edge.cfg, a.settings.ID, nil)
 	out.FirstMove, out.Moves = a.moves.unacknowledged(l.seq)
 	out.Passes = a.passes.Tell(l.seen)
+	out.Asks = a.movers.asks(a.edge.home)
 	if !l.joined { // a new regional learns them only from its edges
 		out.Ends = a.ended.list(out.Ends, wire.MaxEnds)
 		m := a.edge.clock.at(now)
 		out.Copied = a.tickets.decided(m.second(), out.Copied)
+		out.Stays = a.stays.list(nil)
 		out.RateUsed = a.permits.rate.ages(now, nil)
 	}
 }
@@ -181,7 +191,7 @@ func (a *account) snapshot(now fleettime.Mono, held int, p *wire.RoomPast) bool 
 		Spent: k.spent, RateIdle: k.rate.idle(now), RateOwed: k.past.owed(now),
 		RateUsed: k.rate.ages(now, was.RateUsed[:0]), Renewed: k.renewed, RenewCeil: k.renewCeil,
 		Sessions: a.sessions.report(was.Sessions[:0]), FirstMove: a.moves.first + uint64(len(a.moves.list)),
-		Ends: a.ended.list(was.Ends[:0], wire.MaxEnds), Passes: a.passes.Tell(a.edge.up.seen),
+		Ends: a.ended.list(was.Ends[:0], wire.MaxEnds), Stays: a.stays.list(was.Stays[:0]), Passes: a.passes.Tell(a.edge.up.seen),
 		Admitted: a.tally.admitted, Entered: a.tally.entered, Outcomes: a.tally.outcomes.Outcomes(),
 		Counts: a.tally.all(&a.edge.cfg, a.settings.ID, was.Counts[:0]),
 	}}

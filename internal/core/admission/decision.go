@@ -103,6 +103,7 @@ type Decision struct {
 	Reseal    bool          // Ticket differs from the one brought
 	Unrenewed bool          // a session's renewal is due and not allowed: the ticket stays as it is
 	Brief     bool          // it may end before its duration, and may be renewed in a moment
+	Moving    bool          // it is to come here from another data centre: its ticket serves beyond its expiry then
 	Ticket    ticket.Ticket // the visitor's ticket from now on
 
 	// For visitors that wait.

@@ -132,6 +132,14 @@ func (l life) until(m moment, t *ticket.Ticket) uint32 {
 	return until
 }
 
+// bound returns the expiry second of a ticket of the session of t, which counts until second until elsewhere.
+func (l life) bound(t *ticket.Ticket, until uint32) uint32 {
+	if l.fixed > 0 {
+		return min(until, t.Admitted+1+l.fixed)
+	}
+	return until
+}
+
 // due reports whether a session's ticket is old enough for a renewal.
 func (l life) due(m moment, t *ticket.Ticket) bool {
 	return l.full != 0 && l.until(m, t) >= t.Until+wire.RenewAfter(l.full) && m.synced()

@@ -11,7 +11,7 @@ import (
 func (a *account) inside(m moment, t *ticket.Ticket) Decision {
 	end := a.ended.of(t)
 	home := t.Home
-	if end == wire.Moved {
+	if end == wire.Moved || t.Home == a.edge.home && a.stays.marks(t.ID, t.Until) {
 		home = ticket.Nobody // its permit is elsewhere: nobody waits for us to forget it
 	}
 	switch {
@@ -21,6 +21,13 @@ func (a *account) inside(m moment, t *ticket.Ticket) Decision {
 		return Decision{Fresh: Void}
 	case end == wire.Left:
 		return Decision{Fresh: Gone}
+	case a.away(m, t):
+		d := a.serve(m, *t)
+		if d.Enters() && !d.Reseal { // so that every data centre serves it
+			d.Ticket.Seen, d.Reseal = m.second(), true
+			descend(a.edge.cfg.Rand, &d.Ticket)
+		}
+		return d
 	case t.Valid(a.edge.expiryTime(m, home)):
 		return a.serve(m, *t)
 	case a.sessionExpiry(m, t.ID) != 0 && a.tickets.kept(m.time, t, a.life.full):
@@ -56,11 +63,16 @@ func (a *account) again(m moment, t ticket.Ticket) Decision {
 // but for Fresh like that of serve.
 func (a *account) repeat(m moment, t ticket.Ticket) Decision {
 	s := a.tickets.recent.Get(t.ID)
+	if t.IsAdmitted() && s.since == 0 { // it came from another data centre
+		s.net = t.Net
+	}
 	if elsewhere(&t, s.net) {
 		return Decision{Fresh: Elsewhere}
 	}
 	t.Until, t.Home, t.Net = s.until, a.edge.home, s.net
-	if t.Admitted == 0 {
+	if t.Admitted != 0 {
+		t.Until = a.life.bound(&t, t.Until)
+	} else {
 		t.Admitted = m.second()
 		if a.life.fixed > 0 {
 			t.Admitted = s.until - 1 - a.life.fixed // the place can be presented again and again
@@ -122,17 +134,28 @@ func (a *account) renew(m moment, t ticket.Ticket) Decision {
 		return d
 	}
 	until := a.life.until(m, &t)
+	came := false
 	if !a.edge.owns(t.Home) {
-		if t.Home != a.edge.home && a.life.firm(m) {
-			a.moveIn(m, until, &d)
+		if t.Home == a.edge.home || !a.life.firm(m) {
+			return d
 		}
-		return d
+		known := a.sessionExpiry(m, t.ID)
+		if came = known >= t.Until; !came {
+			a.moveIn(m, until, &d)
+			return d
+		}
+		t.Home, t.Until = a.edge.home, a.life.bound(&t, known)
+		d.Ticket = t
 	}
 	if a.ended.of(&t) == wire.Moved {
+		a.ask(m, &d, until)
 		return d
 	}
-	from := t.Until
-	known := a.tickets.recent.Get(t.ID).until
+	from, known := t.Until, a.tickets.recent.Get(t.ID).until
+	if a.stays.marks(t.ID, max(from, known)) {
+		a.ask(m, &d, until)
+		return d
+	}
 	if known > from {
 		// The same old ticket again: its newest stamp is already counted.
 		from = known
@@ -164,7 +187,7 @@ func (a *account) renew(m moment, t ticket.Ticket) Decision {
 			a.edge.reportSoon(m.now)
 		}
 	}
-	if from == t.Until {
+	if from == t.Until && !came {
 		return d
 	}
 	d.Ticket.Until = from
@@ -179,38 +202,24 @@ func (a *account) brief(m moment, t *ticket.Ticket) bool {
 	return t.Home == a.edge.home && !a.settings.NoRenewal && (fleettime.Time(t.Until)*1000).Sub(m.time) < a.settings.Session
 }
 
-// moveIn migrates the session of another data centre, as soon as a permit is free, with a ticket until second
-// until. The session is then counted here, and there until the old ticket expires or its edges know not to renew
-// it. So it is counted twice for a while and never zero times: migration cannot exceed the limit in any place.
+// moveIn asks for the session of another data centre, which is to get a ticket until second until. If its home does not
+// answer, the session takes a free permit: it is then counted here, and there until
+// the old ticket expires or its edges know not to renew it. So it is counted twice for a while and never zero times.
 func (a *account) moveIn(m moment, until uint32, d *Decision) {
 	t := &d.Ticket
 	home := a.edge.home
-	if known := a.sessionExpiry(m, t.ID); known >= t.Until {
-		// A repeated request: it migrated just before, and the response was lost or is on its way.
-		t.Home, t.Until, t.Seen = home, known, m.second()
-		d.Reseal = true
-		descend(a.edge.cfg.Rand, t)
-		return
-	}
 	if !a.edge.up.check(m.now) || a.settings.gone || a.ended.covers(t.ID, home, until) != 0 {
 		return
 	}
-	if a.permits.credit() == 0 || !a.ceiling.may(&a.edge.snapshots, m, a.life.full) || !a.sessions.issue(until) {
-		if _, ok := a.movers[t.ID]; !ok && len(a.movers) < maxMovers {
-			if a.movers == nil {
-				a.movers = movers{}
-			}
-			a.changed = true
-			a.edge.reportSoon(m.now)
-		} else if !ok {
-			return
-		}
-		a.movers[t.ID] = mover{m.now, t.Until}
+	until = max(until, t.Until) // otherwise the old ticket would outlive the count
+	if !a.movers.mayTake(m.now, t.ID, a.askWait()) || a.permits.credit() == 0 || !a.ceiling.may(&a.edge.snapshots, m, a.life.full) || !a.sessions.issue(until) {
+		a.ask(m, d, until)
 		return
 	}
 	a.permits.spent++
 	a.ceiling.stamp(&a.edge.snapshots)
-	delete(a.movers, t.ID)
+	a.movers.remove(t.ID)
+	a.stays.remove(t.ID)
 	a.moves.add(wire.Move{ID: t.ID, Until: until})
 	a.tickets.remember(m.second(), t, until)
 	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Moved}
@@ -222,6 +231,57 @@ func (a *account) moveIn(m moment, until uint32, d *Decision) {
 	descend(a.edge.cfg.Rand, t)
 	if a.permits.low() {
 		a.edge.reportSoon(m.now)
+	}
+}
+
+// ask records that the visitor of a session that is counted elsewhere is here: the session is to come here, and to last
+// until second until.
+func (a *account) ask(m moment, d *Decision, until uint32) {
+	t, wait := &d.Ticket, a.askWait()
+	fresh, ok := a.movers.add(t.ID, mover{seen: m.now, home: t.Home, shown: t.Until, until: max(until, t.Until)}, wait)
+	a.changed = a.changed || ok
+	d.Moving = ok && wait > 0
+	if fresh {
+		a.edge.reportSoon(m.now)
+	}
+}
+
+// arrived reports whether the session of a ticket, which was asked for, is here.
+func (a *account) arrived(m moment, t *ticket.Ticket) bool {
+	return a.sessionExpiry(m, t.ID) >= t.Until && !a.stays.marks(t.ID, t.Until)
+}
+
+// away reports whether the session of a ticket left this data centre and is counted elsewhere beyond the expiry of the
+// ticket: another page, or a copy, is served there. It then sets the home and the end of the session.
+func (a *account) away(m moment, t *ticket.Ticket) bool {
+	home, until := a.stays.elsewhere(t.ID)
+	if until <= t.Until || !t.IsAdmitted() || m.time.Second() >= int64(t.Until+a.life.full) {
+		return false
+	}
+	moved := *t
+	moved.Home, moved.Until = home, a.life.bound(t, until)
+	if a.ended.of(&moved) == wire.Left || !moved.Valid(a.edge.expiryTime(m, ticket.Nobody)) {
+		return false
+	}
+	*t = moved
+	return true
+}
+
+// stay applies what the regional says of a session.
+func (a *account) stay(s wire.Stay) {
+	if ticket.DC(s.Home) != a.edge.home || s.Marked != 0 {
+		a.stays.put(s)
+		return
+	}
+	if a.stays.marks(s.ID, s.Until) {
+		return // it has left since
+	}
+	a.stays.remove(s.ID)
+	a.movers.remove(s.ID)
+	a.changed = true
+	if r := a.tickets.recent.Get(s.ID); r.until != over && r.until < s.Until {
+		r.until = s.Until
+		a.tickets.recent.Put(s.ID, r)
 	}
 }
 

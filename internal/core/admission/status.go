@@ -171,11 +171,18 @@ func (s *Rooms) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 	return r.account.ended.of(&t)
 }
 
+// Arrived reports whether a session with [Decision.Moving] has come to this data centre.
+func (s *Rooms) Arrived(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
+	r := s.byID[id]
+	return r != nil && r.account.arrived(s.edge.clock.at(now), &t)
+}
+
 // AllEnded returns all known revocations.
 func (s *Rooms) AllEnded() Ended {
 	out := Ended{}
 	for _, r := range s.order {
-		if ends := r.account.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
+		ends := r.account.ended.list(nil, wire.MaxEnds)
+		if ends = r.account.stays.asEnds(ends, s.edge.home); len(ends) > 0 {
 			out[r.settings.ID] = ends
 		}
 	}

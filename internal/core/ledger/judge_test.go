@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
@@ -34,6 +35,7 @@ func (o *oracle) judge() {
 		}
 	}
 	o.listen()
+	o.followTransfers()
 	for _, r := range o.w.rooms.all {
 		o.judgeLimits(r)
 		o.judgeRoom(r)
@@ -129,6 +131,48 @@ func (o *oracle) watchGrant(n *aggProc, g wire.Grant) {
 func (o *oracle) watchReport(n *aggProc, m wire.Report) {
 	if n.dc.owner == n.term && n.dc.stored.Promise.N < m.Seen.N {
 		o.fail("%s/%d follows term %d, and the store says %d", n.dc.name, n.term, m.Seen.N, n.dc.stored.Promise.N)
+	}
+	if n.dc.owner != n.term {
+		return
+	}
+	for i := range m.Rooms {
+		r := o.roomOf(m.Rooms[i].Room)
+		for _, t := range m.Rooms[i].Transfers {
+			if r == nil || r.quit[t.ID] != 0 || t.Until <= r.until[t.ID] {
+				continue
+			}
+			r.until[t.ID], r.home[t.ID] = t.Until, nil // on its way
+			if r.going == nil {
+				r.going = map[uint64]wire.Transfer{}
+			}
+			r.going[t.ID] = t
+		}
+	}
+}
+
+// roomOf returns the truth of a room, or nil.
+func (o *oracle) roomOf(id room.ID) *roomTruth {
+	for _, r := range o.w.rooms.all {
+		if r.id == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// followTransfers finds the sessions that have arrived: their new home counts them.
+func (o *oracle) followTransfers() {
+	for _, r := range o.w.rooms.all {
+		for id, t := range r.going {
+			if r.until[id] > t.Until {
+				delete(r.going, id)
+				continue
+			}
+			if s := o.centreOf(ticket.DC(t.To)); s != nil && s.newest().core.Took(r.id, t) {
+				r.home[id] = s
+				delete(r.going, id)
+			}
+		}
 	}
 }
 

@@ -203,9 +203,11 @@ func TestRule7MovesAndGoodbyes(t *testing.T) {
 			advance 2s
 			arrive d1 ann bob
 			advance 10s
+			cut dublin # its home does not answer
 			click ann at=n1
-			advance 1s
-			click ann`,
+			advance 6s
+			click ann
+			advance 1s`,
 		"the old home forgets when its edges know": `
 			fleet total=4 rate=60 session=1m edges=2 centres=dublin,nairobi policy=cap
 			advance 2s
@@ -221,6 +223,34 @@ func TestRule7MovesAndGoodbyes(t *testing.T) {
 			advance 10ms
 			click ann at=d2
 			advance 1s`,
+		"its old home does not renew it on its way": `
+			fleet total=2 rate=60 session=1m edges=2 centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 ann bob
+			advance 10s
+			cut nairobi down # its asks are heard
+			click ann at=n1
+			advance 3s
+			click ann at=d2
+			advance 2s
+			mend nairobi down
+			advance 3s`,
+		"its old home forgets everything": `
+			fleet total=2 rate=60 session=1m edges=2 centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 ann bob
+			advance 10s
+			click ann at=n1
+			advance 5s
+			crash d1
+			crash d2
+			start dublin
+			advance 100ms
+			start d1 empty
+			start d2 empty
+			advance 9s
+			click ann at=d1 # with her old ticket
+			advance 2s`,
 		"who left is accepted nowhere": `
 			fleet total=2 rate=60 session=1m centres=dublin,nairobi policy=cap
 			advance 2s

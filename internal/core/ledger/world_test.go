@@ -179,6 +179,7 @@ type roomTruth struct {
 	until    map[uint64]uint32 // newest expiry second of every ticket
 	home     map[uint64]*dataCentre
 	stamped  map[uint64]map[ticket.DC]uint32 // newest expiry second by home
+	going    map[uint64]wire.Transfer        // sessions on their way to another data centre
 	quit     map[uint64]int64                // when sessions ended by a goodbye
 	admitted []int64                         // times of admissions
 	where    []*dataCentre

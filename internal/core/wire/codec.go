@@ -364,5 +364,9 @@ var roomReportFields = pb.Message[roomReport]{
 	pb.Bool(53, func(r *roomReport) *bool { return &r.Removed }),
 	pb.Int(54, func(r *roomReport) *int64 { return &r.Uncovered.Sessions }),
 	pb.Int(55, func(r *roomReport) *int64 { return &r.Uncovered.Rate }),
+	pb.Repeated(56, "asks", MaxAsks, askFields, func(r *roomReport) *[]Ask { return &r.Asks }),
+	pb.Repeated(57, "stays", MaxAsks, stayFields, func(r *roomReport) *[]Stay { return &r.Stays }),
+	pb.Repeated(58, "transfers", MaxAsks, transferFields, func(r *roomReport) *[]Transfer { return &r.Transfers }),
+	pb.Repeated(59, "taken", MaxTaken, takenFields, func(r *roomReport) *[]Taken { return &r.Taken }),
 	texts(60, MaxNamed, func(r *roomReport) *[]string { return &r.SiteDownAt }),
 }

@@ -91,6 +91,10 @@ var roomGrantFields = pb.Message[RoomGrant]{
 	pb.Int(30, func(r *RoomGrant) *int64 { return &r.Bound.Sessions }),
 	pb.Int(31, func(r *RoomGrant) *int64 { return &r.Bound.Rate }),
 	pb.Bool(32, func(r *RoomGrant) *bool { return &r.Drop }),
+	pb.Repeated(33, "asks", MaxAsks, askFields, func(r *RoomGrant) *[]Ask { return &r.Asks }),
+	pb.Repeated(34, "stays", MaxAsks, stayFields, func(r *RoomGrant) *[]Stay { return &r.Stays }),
+	pb.Repeated(35, "transfers", 2*MaxAsks, transferFields, func(r *RoomGrant) *[]Transfer { return &r.Transfers }),
+	pb.Repeated(36, "taken", 2*MaxTaken, takenFields, func(r *RoomGrant) *[]Taken { return &r.Taken }),
 }
 
 // viewMessage is a View as encoded: with lists as columns.

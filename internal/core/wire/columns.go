@@ -266,6 +266,38 @@ func unpackEnds(p *endColumns) ([]End, error) {
 	return out, nil
 }
 
+// The lists of sessions that change data centres. Unlike columns they can gain fields.
+var askFields = pb.Message[Ask]{
+	pb.Fixed(1, func(a *Ask) *uint64 { return &a.ID }),
+	pb.Int(2, func(a *Ask) *uint32 { return &a.Home }),
+	pb.Int(3, func(a *Ask) *uint32 { return &a.For }),
+	pb.Int(4, func(a *Ask) *uint32 { return &a.Shown }),
+	pb.Int(5, func(a *Ask) *uint32 { return &a.Until }),
+}
+
+var transferFields = pb.Message[Transfer]{
+	pb.Fixed(1, func(t *Transfer) *uint64 { return &t.ID }),
+	pb.Int(2, func(t *Transfer) *uint32 { return &t.From }),
+	pb.Int(3, func(t *Transfer) *uint32 { return &t.To }),
+	pb.Int(4, func(t *Transfer) *uint64 { return &t.Tag }),
+	pb.Int(5, func(t *Transfer) *uint64 { return &t.N }),
+	pb.Int(6, func(t *Transfer) *uint32 { return &t.Until }),
+}
+
+var takenFields = pb.Message[Taken]{
+	pb.Int(1, func(t *Taken) *uint32 { return &t.From }),
+	pb.Int(2, func(t *Taken) *uint32 { return &t.To }),
+	pb.Int(3, func(t *Taken) *uint64 { return &t.Tag }),
+	pb.Int(4, func(t *Taken) *uint64 { return &t.N }),
+}
+
+var stayFields = pb.Message[Stay]{
+	pb.Fixed(1, func(s *Stay) *uint64 { return &s.ID }),
+	pb.Int(2, func(s *Stay) *uint32 { return &s.Home }),
+	pb.Int(3, func(s *Stay) *uint32 { return &s.Until }),
+	pb.Int(4, func(s *Stay) *uint32 { return &s.Marked }),
+}
+
 func histogram[M any](number protowire.Number, name string, at func(*M) *estimate.Histogram) pb.Field[M] {
 	return columns(number, name, histogramFields, packHistogram, unpackHistogram, at)
 }

@@ -126,14 +126,21 @@ type RosterRoom struct {
 	// Rates are those of ReservedRate with a known end; at most MaxRates.
 	Rates []RosterRate
 
+	// Left are the sessions that left the data centre, or may have: no edge renews their old tickets. Only the entry of the
+	// data centre's moves has them; at most MaxLeft.
+	Left []Stay
+
 	Unknown []byte
 }
 
 // RosterRate is a number of permits of R that count until a Unix second.
 type RosterRate struct{ Until, N int64 }
 
-// MaxRates bounds RosterRoom.Rates.
-const MaxRates = 64
+// Bounds of RosterRoom.
+const (
+	MaxRates = 64
+	MaxLeft  = 1 << 14 // so that a section has space for them
+)
 
 // Clone returns a copy with a roster that may be changed.
 func (d Durable) Clone() Durable {

@@ -20,6 +20,9 @@ const (
 	// under any membership.
 	Memberships
 
+	// Moves are sessions that change data centres with their permits: marks and transfers.
+	Moves
+
 	formsEnd
 )
 
@@ -44,3 +47,7 @@ func (r *Reader) Said(now fleettime.Mono, f Forms) { r.forms, r.at = f, now }
 func (r *Reader) Reads(now fleettime.Mono, f Forms) bool {
 	return r.forms&f == f && now.Sub(r.at) <= FormsFor
 }
+
+// Names reports whether the receiver named a form when it was last heard: for a message that no other process acts on,
+// since it names the instance or the term.
+func (r *Reader) Names(f Forms) bool { return r.forms&f == f }

@@ -157,6 +157,12 @@ type RoomReport struct {
 	Ends      []End  // repeated until acknowledged
 	Copied    []Line // copied tickets, and the version that continues; repeated until acknowledged
 
+	// Sessions that change data centres: see package region. They are complete lists, at most MaxAsks each.
+	Asks      []Ask      // visitors inside whose session is counted elsewhere
+	Stays     []Stay     // edges that join: the marks that they know
+	Transfers []Transfer // regionals: sessions that left with their permits, and are not known to have arrived
+	Taken     []Taken    // regionals: the transfers that arrived
+
 	// Policy: demand.
 	Movers     uint64           // visitors with a session of another data centre that wait for a permit here
 	Want       uint64           // permits needed for the demand of the next interval
@@ -207,6 +213,8 @@ const (
 	MaxSlices   = 256  // slices of a line in a report or view
 	MaxEnds     = 4096 // ends of a room in a report or grant, and remembered ends
 	MaxMinutes  = 5
+	MaxAsks     = 2048 // asks, stays or transfers of a room in a message
+	MaxTaken    = 256  // streams of transfers of a room in a message
 	MaxSucceeds = fleettime.MaxLives
 
 	// MaxMessage bounds an encoded message, in bytes; a larger report or grant is sent in parts.
@@ -239,6 +247,42 @@ type Move struct {
 type Line struct {
 	ID    uint64
 	Stamp uint32
+}
+
+// Ask says that the visitor of a session is in another data centre than the session. The home is to send the session
+// there. It is repeated until the session has arrived, or Until is over.
+type Ask struct {
+	ID    uint64
+	Home  uint32 // ticket.DC that is asked
+	For   uint32 // ticket.DC of the visitor
+	Shown uint32 // expiry second of the ticket that the visitor presented
+	Until uint32 // Unix second until which the session is to last: as if the request had renewed it
+}
+
+// Transfer is a session that left its home with its session permit. From and To number the transfers between them in a
+// stream, which Tag names. The session counts until Until, which is later than the expiry of all of its tickets.
+type Transfer struct {
+	ID       uint64
+	From, To uint32 // ticket.DC
+	Tag, N   uint64 // a higher Tag starts the numbers anew; N is at least 1
+	Until    uint32 // Unix second
+}
+
+// Taken says that all transfers of a stream up to N have arrived, or are over.
+type Taken struct {
+	From, To uint32
+	Tag, N   uint64
+}
+
+// Stay tells an edge where a session is counted.
+type Stay struct {
+	ID    uint64
+	Home  uint32 // ticket.DC
+	Until uint32 // Unix second until which it is counted there; 0 for unknown
+
+	// Marked: tickets of the data centre that receives the message that expire then or earlier are not renewed. 0 if it
+	// has the session.
+	Marked uint32
 }
 
 // EndMargin is how long every node keeps an End after its tickets expired, to cover clock errors.
@@ -387,6 +431,14 @@ type RoomGrant struct {
 
 	Ends  []End  // repeated until acknowledged
 	Lines []Line // of copied tickets, to edges: other copies are refused; repeated until acknowledged
+
+	// Sessions that change data centres. To edges: Stays, repeated until acknowledged. To regionals: what others ask of
+	// this data centre, the transfers to it, and what became of its own. A blank regional also gets its own transfers
+	// and what it had taken.
+	Asks      []Ask
+	Stays     []Stay
+	Transfers []Transfer
+	Taken     []Taken
 
 	Passes Passes // of the newest release; zero for none
 

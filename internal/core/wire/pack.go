@@ -47,7 +47,7 @@ func (p *ReportPacker) Reports() []Report {
 func reportSize(r *RoomReport) int {
 	size := 180 + 3*len(r.Outcomes) + 3*len(r.Counts) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) +
 		24*(len(r.Waiting)+len(r.Pending)) +
-		12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied) + 3*len(r.RateUsed)
+		12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied) + 3*len(r.RateUsed) + movesSize(r.Asks, r.Stays, r.Transfers, r.Taken)
 	if r.Forwarded != nil {
 		size += 40 + 3*len(r.Forwarded.Counts)
 	}
@@ -62,7 +62,7 @@ func NewGrantPacker(head Grant) *GrantPacker { return &GrantPacker{packer[Grant]
 
 // Add adds one room to the grant.
 func (p *GrantPacker) Add(r RoomGrant) {
-	size := 120 + 25*len(r.Ends) + 16*len(r.Lines)
+	size := 120 + 25*len(r.Ends) + 16*len(r.Lines) + movesSize(r.Asks, r.Stays, r.Transfers, r.Taken)
 	if r.View != nil {
 		size += 200 + 24*len(r.View.Line.Histogram()) + 16*len(r.View.Paces)
 	}
@@ -73,4 +73,9 @@ func (p *GrantPacker) Add(r RoomGrant) {
 // Grants returns the parts, at least one.
 func (p *GrantPacker) Grants() []Grant {
 	return p.parts(func(m *Grant, part, parts uint32) { m.Part, m.Parts = part, parts })
+}
+
+// movesSize returns an upper bound of the encoded size of the sessions that change data centres.
+func movesSize(asks []Ask, stays []Stay, transfers []Transfer, taken []Taken) int {
+	return 36*len(asks) + 30*len(stays) + 54*len(transfers) + 36*len(taken)
 }

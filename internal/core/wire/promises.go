@@ -358,6 +358,7 @@ var rosterRoomFields = pb.Message[rosterRoom]{
 	pb.Int(7, func(r *rosterRoom) *int64 { return &r.RateUntil }),
 	pb.List(8, pb.Varint, func(r *rosterRoom) *[]int64 { return &r.ratesUntil }),
 	pb.List(9, pb.Zigzag, func(r *rosterRoom) *[]int64 { return &r.ratesN }),
+	pb.Repeated(10, "left", MaxLeft, stayFields, func(r *rosterRoom) *[]Stay { return &r.Left }),
 	pb.Unknown(func(r *rosterRoom) *[]byte { return &r.Unknown }),
 }
 

@@ -45,6 +45,7 @@ var goldenPromises = Promises{
 				Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133310, Stamped: 9, Consumed: 1}},
 				Reserved: 4, ReservedUntil: 1622133540, Silent: true, ReservedRate: 2, RateUntil: 1622133270,
 				Rates: []RosterRate{{1622133240, 1}, {1622133270, 1}},
+				Left:  []Stay{{ID: 84, Home: 9, Until: 1622133420, Marked: 1622133410}, {ID: 85, Home: 7, Marked: 1622133411}},
 			}}},
 		},
 	},

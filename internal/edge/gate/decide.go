@@ -215,6 +215,9 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	if d.Brief {
 		d, now = g.Engine.renewed(ctx, rm.ID, b, from, d, now)
 	}
+	if d.Moving {
+		d, now = g.Engine.arrived(ctx, rm.ID, b, from, d, now)
+	}
 	if d.Verdict == admission.Hold {
 		fresh, asks := d.Fresh, r.Poll || r.wantsJSON()
 		most := r.Patience
@@ -244,7 +247,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return reply{what: moment, room: rm, status: rm.QueueingStatus}
 	}
 	if d.Reseal {
-		o.issued.seal(rm, now, &d.Ticket, b)
+		o.issued.seal(rm, now, &d.Ticket, b, 0)
 	}
 	status := rm.QueueingStatus
 	if d.Reason == admission.Closed {
@@ -282,8 +285,13 @@ func (g *Gate) lookOn(o *Outcome, rm *roomState, b *brought) reply {
 // goes.
 func (g *Gate) enters(o *Outcome, rm *roomState, now fleettime.Time, d *admission.Decision, b *brought) {
 	// A session that was brought without TLS goes on with it.
-	if d.Reseal || !b.byHeader && b.found[rm.index(o.Secure)][kindSession].ID != d.Ticket.ID {
-		o.issued.seal(rm, now, &d.Ticket, b)
+	keep := time.Duration(0)
+	if d.Moving {
+		keep = rm.SessionDuration // the browser shows the ticket after its expiry too: the session may be here then
+		d.Ticket.Seen = uint32(now.Second())
+	}
+	if d.Reseal || d.Moving || !b.byHeader && b.found[rm.index(o.Secure)][kindSession].ID != d.Ticket.ID {
+		o.issued.seal(rm, now, &d.Ticket, b, keep)
 	}
 	o.issued.takeBack(rm, b, kindPlace)
 	if b.push != "" || d.Verdict == admission.Admit {

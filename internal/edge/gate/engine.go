@@ -201,6 +201,40 @@ func (e *engine) renewed(
 	return d, now
 }
 
+// movesWithin is the rest of a ticket within which its session may not arrive from another data centre.
+const movesWithin = 3 * time.Second
+
+// arrived holds a request whose ticket ends before its session may have come to this data centre, until it is here. The
+// request was made in time: it is served in any case.
+func (e *engine) arrived(
+	ctx context.Context, id room.ID, b *brought, from netip.Prefix, d admission.Decision, now fleettime.Time,
+) (admission.Decision, fleettime.Time) {
+	if (fleettime.Time(d.Ticket.Until)*1000).Sub(now) > movesWithin || !e.held.Take(from) {
+		return d, now
+	}
+	defer e.held.Give(from)
+	e.wake()
+	for begun := e.clock.Now(); e.clock.Now().Sub(begun) < untilRenewed; {
+		timer := time.NewTimer(renewRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return d, now
+		}
+		here := false
+		e.With(func(m fleettime.Mono, eng *admission.Engine) { here = eng.Rooms.Arrived(m, id, d.Ticket) })
+		if here {
+			next, at, hurry := e.arrive(id, b, from, false)
+			if hurry {
+				e.wake()
+			}
+			return next, at
+		}
+	}
+	return d, now
+}
+
 // serve serves a request of a valid session, and decides nothing about others.
 func (e *engine) serve(id room.ID, session ticket.Ticket) (d admission.Decision, now fleettime.Time, hurry bool) {
 	m := e.lock()

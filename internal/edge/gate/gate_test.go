@@ -121,12 +121,12 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 		o := g.Begin()
 		o.Kind = Enters
 		o.issued.seal(rm, g.Engine.now(), &ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4},
-			&brought{byHeader: true})
+			&brought{byHeader: true}, 0)
 		if late {
 			o.issued.sealed[0].at = o.issued.sealed[0].at.Add(-inFlight - time.Second)
 		}
 		// Of another room, which held the visitor until now.
-		o.issued.seal(rm, g.Engine.now(), &ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, &brought{})
+		o.issued.seal(rm, g.Engine.now(), &ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, &brought{}, 0)
 		fields := o.Tickets()
 		value, _, _ := strings.Cut(strings.TrimPrefix(fields[0].Value, name+"="), ";")
 		var got ticket.Ticket

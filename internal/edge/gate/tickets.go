@@ -242,17 +242,18 @@ type issued struct {
 	cookie []byte
 }
 
-// seal stores a ticket for the response, or nothing without a sealing key.
-func (o *issued) seal(rm *roomState, now fleettime.Time, t *ticket.Ticket, from *brought) {
+// seal stores a ticket for the response, or nothing without a sealing key. The browser keeps it for keep beyond its
+// expiry.
+func (o *issued) seal(rm *roomState, now fleettime.Time, t *ticket.Ticket, from *brought, keep time.Duration) {
 	i := rm.index(o.secure)
-	cookie := o.appendCookie(rm, i, now, t)
+	cookie := o.appendCookie(rm, i, now, t, keep)
 	if len(cookie) == 0 {
 		return
 	}
-	s := sealed{room: rm, ticket: *t, cookie: string(cookie), byHeader: from.byHeader, at: o.engine.clock.Now()}
+	s := sealed{room: rm, ticket: *t, keep: keep, cookie: string(cookie), byHeader: from.byHeader, at: o.engine.clock.Now()}
 	// A visitor that comes over http and https has one ticket, so that neither is an old version of the other.
 	if i == 1 && from.found[0][kindOf(t)].ID == t.ID {
-		s.plain = string(o.appendCookie(rm, 0, now, t))
+		s.plain = string(o.appendCookie(rm, 0, now, t, keep))
 	}
 	o.sealed = append(o.sealed, s)
 }
@@ -263,7 +264,9 @@ const waitingAge = 24 * 60 * 60
 
 // appendCookie returns the Set-Cookie line of a ticket under the name with index i, valid until the next call, or
 // nothing without a sealing key.
-func (o *issued) appendCookie(rm *roomState, i int, now fleettime.Time, t *ticket.Ticket) []byte {
+func (o *issued) appendCookie(
+	rm *roomState, i int, now fleettime.Time, t *ticket.Ticket, keep time.Duration,
+) []byte {
 	dst := append(o.cookie[:0], rm.cookie[i][kindOf(t)]...)
 	dst = append(dst, '=')
 	n := len(dst)
@@ -276,7 +279,7 @@ func (o *issued) appendCookie(rm *roomState, i int, now fleettime.Time, t *ticke
 	}
 	age := int64(waitingAge)
 	if t.IsAdmitted() {
-		age = max(1, int64(t.Until)-now.Second())
+		age = max(1, int64(t.Until)-now.Second()+int64(keep/time.Second))
 		if rm.LongConnections == room.LongRenew {
 			age = max(age, waitingAge) // a connection may keep the session for longer than the ticket
 		}
@@ -321,9 +324,10 @@ func (rm *roomState) headerOf(cookie string) string {
 type sealed struct {
 	room     *roomState
 	ticket   ticket.Ticket
-	cookie   string // the Set-Cookie line
-	plain    string // that of the cookie without TLS, if the visitor has one too
-	byHeader bool   // the client uses TicketHeader
+	cookie   string        // the Set-Cookie line
+	plain    string        // that of the cookie without TLS, if the visitor has one too
+	byHeader bool          // the client uses TicketHeader
+	keep     time.Duration // see seal
 
 	at fleettime.Mono // time of the decision, after any hold
 }
@@ -376,11 +380,11 @@ func (o *issued) sealAgain() {
 		}
 		now := o.engine.now()
 		s.ticket.Seen = uint32(now.Second())
-		if cookie := o.appendCookie(s.room, s.room.index(o.secure), now, &s.ticket); len(cookie) > 0 {
+		if cookie := o.appendCookie(s.room, s.room.index(o.secure), now, &s.ticket, s.keep); len(cookie) > 0 {
 			s.cookie = string(cookie)
 		}
 		if s.plain != "" {
-			s.plain = string(o.appendCookie(s.room, 0, now, &s.ticket))
+			s.plain = string(o.appendCookie(s.room, 0, now, &s.ticket, s.keep))
 		}
 	}
 }

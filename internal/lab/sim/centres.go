@@ -17,9 +17,10 @@ type centres struct {
 	report func(n *regionProc, m *wire.Report) // delivers a report
 
 	all      []*dataCentre
-	aggs     []*regionProc // all aggregators ever, by number
-	copies   int           // copied data centres
-	rejoined int64         // when an operator last confirmed a data centre as the listed one
+	aggs     []*regionProc                              // all aggregators ever, by number
+	copies   int                                        // copied data centres
+	rejoined int64                                      // when an operator last confirmed a data centre as the listed one
+	sees     func(n *regionProc, reports []wire.Report) // is called with every report to the coordinator
 }
 
 // dataCentre is a data centre: its aggregators, newest last, and its store.
@@ -166,6 +167,7 @@ func (cs *centres) run(n *regionProc) {
 	}
 	if n.core.ReportDue() <= now {
 		reports := n.core.Report(now)
+		cs.sees(n, reports)
 		for k := range reports {
 			send(cs.net, &reports[k], cs.cfg.Network.WAN, r.cutUp, func(m *wire.Report) { cs.report(n, m) })
 		}

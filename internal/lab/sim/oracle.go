@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -47,6 +48,8 @@ type oracle struct {
 	seeDrawn    func(*draw.Notice, *ticket.Ticket) // called for admissions after a draw; may be nil
 	seeAdmitted func(*ticket.Ticket)               // called for admissions; may be nil
 
+	going map[uint64]*wire.Transfer // sessions on their way
+
 	lines []deed // per data centre, as of the last check
 	root  root.Ledger
 }
@@ -90,12 +93,13 @@ func (ts truths) of(home ticket.DC, centre int32) int {
 
 // held is a ticket, with its valid cookies and their origin.
 type held struct {
-	until []uint32  // newest expiry second by data centre, 0 for none
-	home  int       // data centre that accounts for the ticket: the home of its longest cookie; -1 before the first
-	edge  *edgeNode // that stamped the first cookie
-	away  bool      // one was stamped by an edge without a lease
-	moved bool      // they were stamped by more than one edge
-	fresh bool      // it was admitted in a data centre that is back
+	until []uint32       // newest expiry second by data centre, 0 for none
+	home  int            // data centre that accounts for the ticket: the home of its longest cookie; -1 before the first
+	edge  *edgeNode      // that stamped the first cookie
+	away  bool           // one was stamped by an edge without a lease
+	moved bool           // they were stamped by more than one edge
+	fresh bool           // it was admitted in a data centre that is back
+	going *wire.Transfer // on its way to another data centre: none accounts for it
 }
 
 // uncountable reports whether the ticket cannot be counted.
@@ -109,7 +113,7 @@ type deed struct {
 }
 
 func newOracle(fl *fleet) *oracle {
-	j := &oracle{fleet: fl, tickets: map[uint64]*held{}, releases: map[uint64]*releasing{}}
+	j := &oracle{fleet: fl, tickets: map[uint64]*held{}, releases: map[uint64]*releasing{}, going: map[uint64]*wire.Transfer{}}
 	for i := range j.cfg.Centres {
 		j.add(centreName(i))
 	}
@@ -176,7 +180,7 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	}
 	c, t := &j.centres[home], j.tickets[id]
 	if t == nil {
-		t = &held{until: make([]uint32, len(j.centres)), home: -1, edge: e}
+		t = &held{until: make([]uint32, len(j.centres)), home: -1, edge: e, going: j.going[id]}
 		own := &j.centres[e.centre.id]
 		t.fresh = d.Verdict == admission.Admit && own.forsaken && e.back
 	}
@@ -190,10 +194,17 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 	}
 	j.tickets[id] = t
 	c.bucket[int64(until)] = append(c.bucket[int64(until)], id)
-	if t.home < 0 || until > t.until[t.home] {
+	if t.going != nil {
+		if until > t.going.Until {
+			j.account(t, home)
+		}
+	} else if t.home < 0 || until > t.until[t.home] {
 		j.account(t, home)
 	}
 	t.until[home] = until
+	if t.going != nil && t.going.Until < until {
+		t.going = nil
+	}
 	j.follow(t, e)
 	total := j.limits.highest.total
 	if d.Verdict == admission.Admit {
@@ -213,6 +224,72 @@ func (j *oracle) issued(v *visitor, d admission.Decision) {
 			j.fail("%d sessions are valid, the limit is %d%s", active, total, beside(uncounted))
 		}
 	}
+}
+
+// transfer records the sessions that an aggregator sends to other data centres in a report.
+func (j *oracle) transfer(n *regionProc, reports []wire.Report) {
+	if n != j.fleet.centres.all[n.centre.id].newest() {
+		return
+	}
+	j.arrive()
+	for i := range reports {
+		for k := range reports[i].Rooms {
+			for _, x := range reports[i].Rooms[k].Transfers {
+				t, to := j.tickets[x.ID], slices.IndexFunc(j.centres, func(c truth) bool { return uint32(c.home) == x.To })
+				if old := j.going[x.ID]; to < 0 || old != nil && (*old == x || old.Until > x.Until) || t != nil && slices.Max(t.until) >= x.Until ||
+					int64(x.Until) <= j.centres[to].ended {
+					continue
+				}
+				if j.going[x.ID] = &x; t != nil { // otherwise an expired ticket may get it in
+					j.account(t, -1)
+					t.going = &x
+				}
+			}
+			j.comeBack(n, &reports[i], &reports[i].Rooms[k])
+		}
+	}
+}
+
+// comeBack makes a data centre account again for the sessions that a predecessor of its aggregator sent, if the coordinator
+// does not know of that.
+func (j *oracle) comeBack(n *regionProc, m *wire.Report, r *wire.RoomReport) {
+	home := int(n.centre.id)
+	if m.Blank || m.Join {
+		return
+	}
+	maps.DeleteFunc(j.going, func(id uint64, x *wire.Transfer) bool {
+		t := j.tickets[id]
+		if x.From != uint32(j.centres[home].home) || t == nil || t.going != x || home >= len(t.until) || t.until[home] == 0 ||
+			slices.ContainsFunc(r.Transfers, func(o wire.Transfer) bool { return o == *x }) {
+			return false
+		}
+		j.account(t, home)
+		t.going = nil
+		return true
+	})
+}
+
+// arrive makes the data centres account for the sessions that have come.
+func (j *oracle) arrive() {
+	maps.DeleteFunc(j.going, func(id uint64, x *wire.Transfer) bool {
+		to := slices.IndexFunc(j.centres, func(c truth) bool { return uint32(c.home) == x.To })
+		t := j.tickets[id]
+		if t != nil && t.going == nil || int64(x.Until) <= j.centres[to].ended {
+			return true
+		}
+		if !j.fleet.centres.all[to].newest().core.Took(j.room, *x) {
+			return false
+		}
+		if t == nil { // its tickets have expired, and get it in there
+			t = &held{home: -1}
+			j.tickets[id] = t
+		}
+		j.account(t, to)
+		t.until = append(t.until, make([]uint32, len(j.centres)-len(t.until))...)
+		t.until[to], t.going = x.Until, nil
+		j.centres[to].bucket[int64(x.Until)] = append(j.centres[to].bucket[int64(x.Until)], id)
+		return true
+	})
 }
 
 // account makes a data centre account for a ticket, in place of another; -1 for none.
@@ -358,7 +435,7 @@ func (j *oracle) expire(home int, s int64) {
 // was renewed there before all its edges knew that the session had moved.
 func (j *oracle) end(id uint64, home int) {
 	t := j.tickets[id]
-	if t.until[home] = 0; t.home != home {
+	if t.until[home] = 0; t.home != home && t.going == nil {
 		return
 	}
 	next, longest := -1, uint32(0)
@@ -367,7 +444,9 @@ func (j *oracle) end(id uint64, home int) {
 			next, longest = i, until
 		}
 	}
-	j.account(t, next)
+	if t.going == nil {
+		j.account(t, next)
+	}
 	switch {
 	case next < 0:
 		delete(j.tickets, id)
@@ -453,6 +532,7 @@ func (j *oracle) readmit() {
 // checkLedgers checks all ledgers.
 func (j *oracle) checkLedgers() {
 	j.readmit()
+	j.arrive()
 	for i := range j.fleet.centres.all {
 		j.checkCentre(i)
 	}
@@ -463,6 +543,7 @@ func (j *oracle) checkLedgers() {
 // sessions, unspent permits and free permits fit into its allocation. Ledgers under reconstruction after a takeover are
 // checked once complete.
 func (j *oracle) checkCentre(i int) {
+	j.arrive()
 	r := j.fleet.centres.all[i]
 	n := r.newest()
 	line := &j.lines[i]

@@ -411,8 +411,26 @@ func (vs *visitors) request(i int32) {
 		vs.edges.wake(n)
 		return
 	}
-	vs.answer(i, &d)
+	if d.Moving && int64(d.Ticket.Until)-vs.fleetTime().Second() <= 3 {
+		v.gen++
+		vs.awaitMove(i, v.gen, d, 20)
+	} else {
+		vs.answer(i, &d)
+	}
 	vs.edges.wake(n)
+}
+
+// awaitMove holds a request as package gate does, whose ticket ends before its session may have come to the data centre.
+func (vs *visitors) awaitMove(i int32, gen uint64, d admission.Decision, tries int) {
+	v := &vs.all[i]
+	if v.gen != gen {
+		return
+	}
+	if n := v.edge; tries > 0 && n.reachable(vs.now) && !n.core.Rooms.Arrived(n.clock.read(vs.now), vs.room, d.Ticket) {
+		vs.in(100*time.Millisecond, func() { vs.awaitMove(i, gen, d, tries-1) })
+		return
+	}
+	vs.answer(i, &d)
 }
 
 // dropHeld drops the connections of an edge's long-polled visitors, which ask again.

@@ -152,6 +152,7 @@ func New(cfg Config) *World {
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
 	})}
 	w.oracle = newOracle(w.fleet)
+	w.centres.sees = w.oracle.transfer
 	w.operator = &operator{fleet: w.fleet, roomDoc: w.doc, oracle: w.oracle}
 	w.members = &membership{fleet: w.fleet, memberList: w.list, oracle: w.oracle}
 	w.meters = &meters{kernel: w.kernel, doc: w.doc, oracle: w.oracle}

@@ -57,6 +57,10 @@ type account struct {
 	viewAt      uint64                 // the same for the room's view
 	ends        wire.Outbox[wire.End]  // sessions that ended
 	lines       wire.Outbox[wire.Line] // lines of copied tickets that stay valid
+	stays       wire.Outbox[wire.Stay] // of sessions that change data centres
+	marked      uint64                 // number of the newest stay when the edge began to report the room
+	told        map[uint64]uint32      // sessions that the edge asked for and was told to be here, until then
+	asks        bool                   // it asks for sessions of this data centre
 	changed     bool                   // set by markChanged
 	viewChanged bool                   // set by markViewChanged
 	queued      bool                   // set by edge.enqueue
@@ -67,6 +71,7 @@ func (a *account) close() {
 	same := func(o *account) bool { return o == a }
 	e, b := a.edge, a.ledger
 	e.accounts, b.accounts = slices.DeleteFunc(e.accounts, same), slices.DeleteFunc(b.accounts, same)
+	a.setAsks(nil)
 	if a.queued {
 		a.queued, e.changed = false, slices.DeleteFunc(e.changed, same)
 	}
@@ -102,7 +107,8 @@ func (a *account) idle() int64 { return max(0, a.credit()) }
 // counts reports whether sessions or permits of the edge still count.
 func (a *account) counts() bool {
 	c := &a.ledger.counts
-	return a.reserved.count(c) > 0 || a.sessions.live(c) || a.ledger.rates.of(a.edge.num) > 0
+	return a.reserved.count(c) > 0 || a.sessions.live(c) || a.ledger.rates.of(a.edge.num) > 0 ||
+		a.edge.name == movesName && len(a.ledger.moves.leaving) > 0
 }
 
 // pin counts a session as held by its silent edge, so that it does not expire.

@@ -21,6 +21,18 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 	over, looked := uint32(0), false
 	for _, b := range a.rooms.list {
 		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
+		if b.moves.any() {
+			if !looked {
+				ready := synced && !a.up.blank && a.member.standing(&a.up) != wire.Unlisted
+				over, looked = a.lifecycle.allExpired(now, ready), true
+			}
+			b.mark(now, ft, over)
+			known := a.roster.acknowledgedStays(b)
+			b.expireMoves(now, a.rooms.watermark, known)
+			if b.canDepart(known, a.stored.saved) {
+				a.up.reportSoon(now, 1)
+			}
+		}
 		if len(b.terminations.order) > 0 {
 			if !looked { // computed on demand: it visits all rooms
 				ready := synced && !a.up.blank && a.member.standing(&a.up) != wire.Unlisted
@@ -35,6 +47,7 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 		a.up.reportEnds(now, b)
 		b.stale = b.rates.expire(now, ft, held) || b.stale
 	}
+	a.storeMoves()
 }
 
 // advance updates the states of all edges to now; blank says that the permits of the data centre are unknown. It

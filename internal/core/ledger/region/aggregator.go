@@ -119,6 +119,8 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.rooms.pastLife = old.Life
 	// The predecessor and its edges may have continued for a while.
 	a.rooms.pastTill = now.Add(fleettime.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
+	a.rooms.moverEdge = func() *edge { return a.roster.movesEdge(now) }
+	a.rooms.lostStore = (own || old.Version == 0) && !cfg.Bootstrap
 	a.rooms.recall(&old)
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict

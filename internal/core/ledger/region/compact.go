@@ -42,7 +42,7 @@ func (g *compactor) compact(now fleettime.Mono) (sum *edge, folded []*edge) {
 	g.checkedAt = now
 	n := 0
 	for _, e := range g.roster.edges {
-		if e.state != left || e.name == wire.Gone {
+		if e.state != left || e.name == wire.Gone || e.name == movesName {
 			continue
 		}
 		for _, acc := range e.accounts {

@@ -73,7 +73,7 @@ func (e *edge) closeDropped() {
 func (c *centre) mayDrop(at *snapshot, b *roomLedger) bool {
 	none := wire.PermitCounts{}
 	h, ts := &b.loan, &b.terminations
-	return b.gone && !at.unknown() && !at.returning && len(b.accounts) == 0 && !c.roster.anyMissing() &&
+	return b.gone && b.moves.empty() && !at.unknown() && !at.returning && len(b.accounts) == 0 && !c.roster.anyMissing() &&
 		b.counts.sum == 0 && b.counts.total() == 0 && len(b.rates)+len(b.overcommit)+len(ts.order)+ts.up.Len() == 0 &&
 		int64(max(ts.movedIn, ts.dropped)) < max(b.counts.freed, 1) &&
 		!h.reconstructed && h.permits.Sessions.Held() == 0 && h.permits.Rate.Held() == 0 &&

@@ -53,6 +53,7 @@ func (e *edge) resendEnds() {
 	for _, acc := range e.changed {
 		acc.ends.Again()
 		acc.lines.Again()
+		acc.stays.Again()
 	}
 }
 

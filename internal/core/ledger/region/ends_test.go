@@ -98,3 +98,30 @@ func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
 		t.Errorf("%d sessions count once every edge refuses every ticket", n)
 	}
 }
+
+// TestRule7ASessionThatMovedAwayIsSubtractedOnce: a session left with its permit. Its entry in the table is dropped, as all that
+// count nothing, and the visitor ends the visit with the old ticket.
+func TestRule7ASessionThatMovedAwayIsSubtractedOnce(t *testing.T) {
+	const now, shown = int64(1_622_131_200), uint32(1_622_131_260)
+	for _, d := range []*departure{nil, {id: 5, marked: shown, to: 2, until: shown + 9}, {id: 5, marked: shown, doubt: true}} {
+		all := rooms{home: 1, byID: map[room.ID]*roomLedger{}}
+		b := all.open(7)
+		b.counts.start(fleettime.Time(now * 1000))
+		acc := b.account(&edge{name: "edge-1", instance: 1, num: 1, state: alive})
+		acc.sessions.applyReport(&b.counts, []wire.Expiry{{Until: shown, Stamped: 1}}) // of another session
+		if d != nil {
+			b.moves.keep(d)
+		}
+		b.recordEnd(wire.End{ID: 5, Home: 1, Until: shown, Shown: shown, Kind: wire.Left}, true)
+		at := closeConditions{watermark: fleettime.Time(now * 1000), expired: shown + 10, movedIn: 1}
+		for range 2 {
+			b.closeTerminations(at)
+			b.recordEnd(wire.End{ID: 5, Home: 1, Until: b.terminations.order[0].Until, Kind: wire.Cleared}, false)
+			at.known = b.terminations.n
+		}
+		b.closeTerminations(at)
+		if n, want := b.counts.total(), int64(min(1, len(b.moves.leaving))); n != want {
+			t.Errorf("departure %+v: %d sessions count, want %d", d, n, want)
+		}
+	}
+}

@@ -26,7 +26,15 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 		RateIdle:  uint64(max(0, rateFree) + ridle),
 		Active:    t.Active,
 		Admitted:  t.Admitted, Joined: t.Joined, Entered: t.Entered,
+		Taken: slices.Clone(b.moves.storedTaken()), Asks: b.asksUp(),
 		Overcommit: uint64(b.overcommit.sum()), Outcomes: t.Outcomes, Counts: t.Counts, Removed: b.removed,
+	}
+	if n := b.moves.unstored(); n > 0 { // a successor would not know that these permits are used
+		r.Permits.Sessions.Granted -= n
+		r.Idle -= min(r.Idle, n)
+	}
+	for _, s := range b.moves.sent {
+		r.Transfers = append(r.Transfers, s.Transfer)
 	}
 	var few struct { // avoids allocations with few edges
 		lines, pending [8]estimate.Histogram
@@ -91,7 +99,7 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 }
 
 // applyGrant applies a grant of global to the room. It reports whether global waits for a report.
-func (b *roomLedger) applyGrant(from wire.Term, g *wire.RoomGrant) (hurry bool) {
+func (b *roomLedger) applyGrant(now fleettime.Mono, from wire.Term, g *wire.RoomGrant) (hurry bool) {
 	if b.passes.applyGrant(from, &g.Passes, b.accounts) {
 		b.dirty, b.stale = true, true
 	}
@@ -100,10 +108,21 @@ func (b *roomLedger) applyGrant(from wire.Term, g *wire.RoomGrant) (hurry bool) 
 	if g.Gen < b.loan.gen {
 		return false // of an older generation
 	}
+	if g.Gen > b.loan.gen {
+		b.voidMoves()
+	}
 	news, hurry := b.loan.applyGrant(g)
 	b.dirty, b.stale = b.dirty || news, true
 	for _, end := range g.Ends {
 		b.recordEnd(end, false)
+	}
+	b.moves.asked = g.Asks
+	b.arrived(g.Taken)
+	for _, s := range g.Stays {
+		b.tellStay(s)
+	}
+	if b.takeTransfers(now, g.Transfers) {
+		hurry = true
 	}
 	if g.View != nil {
 		b.setView(g.View)
@@ -124,6 +143,7 @@ func (b *roomLedger) reconstruct() {
 	held.Rate.Granted = uint64(max(b.loan.sure.Rate, rate))
 	held.Sessions.Keep, held.Rate.Keep = held.Sessions.Granted, held.Rate.Granted // until global sets them
 	b.loan.reconstructed = true
+	b.moves.forgotten()
 	b.dirty, b.stale = true, true
 }
 

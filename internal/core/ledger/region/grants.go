@@ -86,6 +86,7 @@ func (e *edge) packChanges(pack *wire.GrantPacker, seq uint64) {
 		b := acc.ledger
 		acc.ends.Acked(e.ackedReported)
 		acc.lines.Acked(e.ackedReported)
+		acc.stays.Acked(e.ackedReported)
 		if acc.changed {
 			acc.changed, acc.changedAt = false, seq
 		}
@@ -95,13 +96,21 @@ func (e *edge) packChanges(pack *wire.GrantPacker, seq uint64) {
 		if acc.drops && acc.dropAt == 0 {
 			acc.dropAt = seq
 		}
+		if acc.stays.Unsent() {
+			acc.changedAt = seq
+		}
 		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
-			acc.queued = acc.ends.Len()+acc.lines.Len() > 0
+			acc.queued = acc.ends.Len()+acc.lines.Len()+acc.stays.Len() > 0
 			return !acc.queued
 		}
+		ceil := acc.renewCeil
+		if first, ok := acc.stays.First(); ok && first <= acc.marked && acc.stays.Len() > wire.MaxAsks {
+			ceil = acc.report.RenewCeil // until the edge knows all marks from before
+		}
 		g := wire.RoomGrant{
-			Room: b.ID, Permits: acc.permits.Offered(), RenewCeil: acc.renewCeil, Life: acc.life,
+			Room: b.ID, Permits: acc.permits.Offered(), RenewCeil: ceil, Life: acc.life,
 			Ends: acc.ends.Take(seq, e.ackedReported), Lines: acc.lines.Take(seq, e.ackedReported),
+			Stays:  acc.stays.TakeUpTo(wire.MaxAsks, seq, e.ackedReported),
 			Passes: acc.passes.Grant(&b.passes.toEdges), Drop: acc.drops,
 		}
 		if acc.viewAt > e.acked {

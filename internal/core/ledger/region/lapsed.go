@@ -171,8 +171,12 @@ func (a *account) reserveRateUses(end fleettime.Mono, exact bool) {
 func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRoom {
 	used := a.ledger.rates
 	rates, until := used.stored(a.edge.num, now, latest)
+	var left []wire.Stay
+	if a.edge.name == movesName {
+		left = a.ledger.moves.left(a.ledger.home)
+	}
 	return wire.RosterRoom{
-		Room: a.ledger.ID, Sessions: slices.Clone(a.sessions.expiries),
+		Room: a.ledger.ID, Sessions: slices.Clone(a.sessions.expiries), Left: left,
 		Reserved: a.reserved.sum() + a.reserved.fromLost, ReservedUntil: a.reserved.until, Silent: a.reserved.silent,
 		ReservedRate: used.of(a.edge.num), RateUntil: until, Rates: rates,
 	}
@@ -182,6 +186,7 @@ func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRo
 func (b *roomLedger) restore(now fleettime.Mono, e *edge, r *wire.RosterRoom, life int64) {
 	acc := b.account(e)
 	acc.sessions.applyReport(&b.counts, r.Sessions)
+	b.restoreLeft(r.Left)
 	p := &acc.reserved
 	p.spent, p.until, p.silent, p.stampLife = r.Reserved, r.ReservedUntil, r.Silent, life
 	// The window begins anew by the monotonic clock of this node. By fleet time, if known, it ends as stored.

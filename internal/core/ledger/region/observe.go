@@ -79,6 +79,9 @@ func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 		}
 		a.stored.raiseMovedIn(int64(b.terminations.movedIn))
 		a.up.reportEnds(now, b)
+		if len(r.Asks) > 0 {
+			a.up.reportSoon(now, endGap)
+		}
 	}
 }
 
@@ -106,6 +109,10 @@ func (b *roomLedger) applyReport(
 		acc.markViewChanged()
 		b.terminations.sendAllTo(acc) // before the edge can admit in the room
 		b.copies.sendAllTo(acc, m.latest)
+		b.sendStaysTo(acc)
+	}
+	if m.Join && !m.Settles { // a snapshot may lack the newest marks
+		b.learnStays(r)
 	}
 	acc.report = r
 	if first := b.progress.Add(&acc.progress, r); first {
@@ -116,6 +123,8 @@ func (b *roomLedger) applyReport(
 		acc.rateUses.record(now, wrote, int64(spent))
 	}
 	b.applyMoves(acc, r, m.earliest, m.latest)
+	acc.setAsks(r.Asks)
+	b.answerAsks(acc, r.Asks)
 	at := uint32(m.latest.Second())
 	for _, l := range r.Copied {
 		if b.copies.acceptReport(l, at, b.life.secs) {

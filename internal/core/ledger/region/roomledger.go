@@ -45,6 +45,8 @@ type roomLedger struct {
 	copied       uint64     // tickets seen in two places, cumulative
 	copies       copies
 	terminations terminations
+	moves        moves
+	moverEdge    func() *edge  // the pseudo-edge of sessions that moved
 	overcommit   overcommit    // sessions that may be valid beyond those counted
 	life         ticketLife    // from rooms.set
 	rates        reservedRates // permits of R that ended edges may have used

@@ -20,6 +20,8 @@ type rooms struct {
 	home uint32        // the data centre's number in tickets
 
 	watermark fleettime.Time // every edge has reported everything before it
+	moverEdge func() *edge   // see roomLedger
+	lostStore bool           // sessions that came with their permits may be counted nowhere: see moves.partial
 	passed    int64          // another aggregator may have freed seconds before this one; see counts.total
 	pastLife  uint32         // longest life of a ticket of a predecessor
 	pastTill  fleettime.Mono // until then
@@ -50,9 +52,10 @@ func (r *rooms) open(id room.ID) *roomLedger {
 	b := r.byID[id]
 	if b == nil {
 		b = &roomLedger{
-			RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true,
+			RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, moverEdge: r.moverEdge,
 			life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)},
 		}
+		b.moves.partial = r.lostStore
 		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)

@@ -107,6 +107,17 @@ func (r *roster) add(name string, instance uint64) *edge {
 	return e
 }
 
+// movesEdge returns the pseudo-edge of sessions that moved, and adds it if needed.
+func (r *roster) movesEdge(now fleettime.Mono) *edge {
+	e := r.find(movesName, 0)
+	if e == nil {
+		e = r.add(movesName, 0)
+		e.receivedAt, e.recovered = now, true
+		e.become(left)
+	}
+	return e
+}
+
 // find returns an instance, or nil.
 func (es edges) find(name string, instance uint64) *edge {
 	i, ok := slices.BinarySearchFunc(es, instance,

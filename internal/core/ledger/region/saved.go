@@ -25,6 +25,9 @@ func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 	if before < a.stored.roomsNeeds && a.stored.roomsNeeds <= version {
 		a.lifecycle.storedCeilings()
 	}
+	for _, b := range a.rooms.list {
+		b.savedMoves(version)
+	}
 	a.lifecycle.activateStored()
 	a.begins(now)
 	a.due = now

@@ -37,7 +37,8 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 		h := &b.loan
 		h.guard = h.floor
 		due = due || b.bound != b.storedBound
-		due = due || h.crossesFloor(at.surplus(b))
+		n, rate := at.surplus(b)
+		due = due || h.crossesFloor(n+b.moves.waits, rate)
 	}
 	if !due {
 		return
@@ -51,6 +52,7 @@ func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
 		}
 		ceilings := b.listCeilings(edges)
 		n, rate := at.surplus(b)
+		n = max(0, n) + b.moves.waits
 		slack := int64(floorSlack)
 		if h.crossesFloor(n, rate) {
 			slack = loweredSlack

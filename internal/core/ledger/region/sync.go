@@ -47,6 +47,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	}
 	a.adoptAnew(at)
 	a.storeRooms(now, at)
+	a.depart(now, at)
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.lastReturn.changed(at, a.roster.edges)
 	for _, b := range a.rooms.list {
@@ -71,6 +72,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		}
 		free, rateFree := at.free(b)
 		r := b.report(now, free, rateFree)
+		b.moves.reported(u.seq)
 		if u.recalls() {
 			for _, acc := range b.accounts {
 				r.RateUsed = acc.rateUses.addAges(now, r.RateUsed)
@@ -134,6 +136,7 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 		if complete && u.joined {
 			a.member.adopted(u, &g)
 		}
+		a.storeMoves()
 	case wire.Fenced, wire.Dead: // only sent to edges
 	}
 }

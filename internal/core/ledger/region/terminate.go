@@ -63,7 +63,7 @@ func (b *roomLedger) uncount(m *termination) bool {
 	if b.ids.find(m.ID) != nil {
 		return b.ids.end(&b.counts, m.ID, m.Until)
 	}
-	if !m.raised || m.Shown == 0 || int64(m.Shown) < b.counts.freed {
+	if !m.raised || m.Shown == 0 || !b.countsUnheard(m.ID, m.Shown) {
 		return false
 	}
 	b.counts.add(int64(m.Shown), -1)

@@ -139,6 +139,7 @@ func (u *uplink) applyAdopted(now fleettime.Mono, g *wire.Grant, complete bool, 
 			b := all.open(g.Rooms[i].Room)
 			b.loan.restore(&g.Rooms[i])
 			b.voided = g.Rooms[i].Gen > 0 // perhaps; the predecessor knew
+			b.restoreMoves(&g.Rooms[i])
 			b.dirty, b.stale = true, true
 		}
 		if !complete {
@@ -150,7 +151,7 @@ func (u *uplink) applyAdopted(now fleettime.Mono, g *wire.Grant, complete bool, 
 	for i := range g.Rooms {
 		if g.Rooms[i].Drop {
 			u.drop(now, all, g.Rooms[i].Room)
-		} else if all.open(g.Rooms[i].Room).applyGrant(u.seen, &g.Rooms[i]) {
+		} else if all.open(g.Rooms[i].Room).applyGrant(now, u.seen, &g.Rooms[i]) {
 			u.reportSoon(now, 1)
 		}
 	}

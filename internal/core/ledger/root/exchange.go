@@ -21,6 +21,7 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.reclaim(now)
 	ft := a.clock.Now(now)
 	for _, p := range a.pools.list {
+		p.expireMoves(ft)
 		if p.relays.expire(ft); p.stale || (p.view != nil && p.view.Queues() && now.Sub(p.looked) >= share.ViewAge) {
 			p.stale = false
 			p.lend(now, ft, &a.round)
@@ -57,6 +58,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 	}
 	if d.promise || !d.adopted {
 		for _, l := range a.pools.loans(d) {
+			l.moving.stays.Again()
 			l.ends.Again() // the grant that is acknowledged now carries none
 		}
 		head.Handshake, head.Lease = wire.Promise, 0

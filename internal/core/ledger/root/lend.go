@@ -72,6 +72,7 @@ type lendingRound struct {
 // lend lends the free permits of the room and sets the idle targets of the data centres. It computes the view, with
 // the join time up to which visitors may enter. s is reused memory.
 func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
+	p.sendOn(now, ft)
 	free, rfree, complete := p.free()
 	p.raiseBound(free, rfree, complete)
 	if complete {
@@ -301,6 +302,9 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 		l.viewDirty, l.viewAt = false, d.grantSeq
 	}
 	l.ends.Acked(d.acked)
+	if l.moving.stays.Acked(d.acked); l.moving.stays.Len() > 0 {
+		l.changedAt = max(l.changedAt, d.grantSeq)
+	}
 	if !d.blank && l.changedAt <= d.acked && l.viewAt <= d.acked {
 		return g, false
 	}
@@ -308,6 +312,7 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 		Room: p.ID, Gen: l.gen, Permits: l.permits, Confirmed: p.confirms(d, l),
 		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Grant(&p.passes), Bound: p.bound, Drop: l.drops,
 	}
+	p.addMoves(d, l, &g)
 	if (d.blank || l.viewAt > d.acked) && !p.partial {
 		g.View = p.view
 	}

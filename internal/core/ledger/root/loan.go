@@ -27,6 +27,8 @@ type loan struct {
 	reclaimed     bool // void was called in this term: no report of an older generation is awaited; never cleared
 	reconstructed bool // as reported: permits are an upper bound, computed by a data centre that lost its ledger
 
+	moving moving
+
 	passes share.PassLoan // Granted and Keep are from lendPasses, the rest from reports
 
 	// As last reported. void clears idle, rateIdle, demand, active, pending and waiting.
@@ -73,7 +75,7 @@ type visitors struct {
 // out reports whether the data centre holds permits or sessions of the room, or may have unaccounted ones.
 func (l *loan) outstanding() bool {
 	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.overcommit != 0 ||
-		l.unreturned != 0 || l.uncovered != wire.PermitCounts{}
+		l.unreturned != 0 || len(l.moving.sent) != 0 || l.uncovered != wire.PermitCounts{}
 }
 
 // idleNow returns the idle permits of T in the data centre, as reported.
@@ -246,6 +248,7 @@ func (p *holdings) free() (free, rate int64, complete bool) {
 			rate -= l.permits.Rate.Held() + l.uncovered.Rate
 		}
 	}
+	free -= p.onTheWay()
 	if outdated { // others may hold the rest
 		free, rate = min(0, free), min(0, rate)
 	}
@@ -347,6 +350,7 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 	if !l.heard && d.adopted {
 		p.adopt(d, r)
 	}
+	fresh := p.applyMoves(d, l, r)
 	if !d.blank && r.Gen == l.gen {
 		if !d.adopted || !l.heard {
 			// Its ledger is the truth: it has the permits that a predecessor lent.
@@ -358,7 +362,7 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 		// Reconstructed permits may never have been lent. Those of a data centre that was removed by force may be lent to
 		// others, by a predecessor that had not heard it for long.
 		if l.reconstructed = r.Reconstructed; !l.reconstructed && !d.removed {
-			p.spare += back
+			p.spare += max(0, back-fresh)
 			p.rateSpare += rateBack
 		}
 		l.idle = ledger.Idle{N: r.Idle, Granted: r.Permits.Sessions.Granted}

@@ -47,6 +47,9 @@ type member struct {
 	reckons             bool // its ledger is reconstructed
 	confirmed           bool // by the last answer
 
+	moves     bool            // it reads moves
+	transfers []wire.Transfer // its sessions that left
+
 	membership, named wire.Membership // under which it was adopted, and that of the last answer
 	older             bool            // of a release that names no memberships
 }
@@ -130,10 +133,14 @@ func (c *member) report(r *roster) {
 	if c.membership != 0 {
 		room.Uncovered.Sessions = max(0, -free)
 	}
+	reads := wire.Forms(0)
+	if room.Transfers = c.transfers; c.moves {
+		reads = wire.Moves
+	}
 	r.root.Observe(r.now, wire.Report{
 		From: c.name, Instance: c.instance, ClusterID: c.clusterID, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now,
 		Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows, Membership: c.membership,
-		Rooms: []wire.RoomReport{room},
+		Reads: reads, Rooms: []wire.RoomReport{room},
 	})
 }
 

@@ -1,0 +1,108 @@
+package region
+
+import (
+	"testing"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// movesLedger returns a room of data centre 1 with session 5, which counts until second until, and its edge.
+func movesLedger(until uint32) (*roomLedger, *account) {
+	all := rooms{home: 1, byID: map[room.ID]*roomLedger{}}
+	b := all.open(7)
+	b.counts.start(fleettime.Time((int64(until) - 60) * 1000))
+	acc := b.account(&edge{name: "edge-1", instance: 1, num: 1, state: alive})
+	acc.report = &wire.RoomReport{Room: 7}
+	acc.sessions.applyReport(&b.counts, []wire.Expiry{{Until: until, Stamped: 1}})
+	b.ids.record(&b.counts, wire.Move{ID: 5, Until: until}, 1, 16)
+	return b, acc
+}
+
+// TestRule7ASessionLeavesOnceItsMarkIsKnownAndStored: a session leaves in the report after every edge has acknowledged the
+// mark, and after the store has it.
+func TestRule7ASessionLeavesOnceItsMarkIsKnownAndStored(t *testing.T) {
+	const until = uint32(1_622_131_260)
+	for _, c := range []struct {
+		name         string
+		known, saved uint64
+		moved        int64
+	}{
+		{"an edge does not know the mark", 2, 9, 0},
+		{"the store does not have it", 3, 8, 0},
+		{"both do", 3, 9, 1},
+	} {
+		b, _ := movesLedger(until)
+		b.moves.asked = []wire.Ask{{ID: 5, Home: 1, For: 2, Shown: until, Until: until + 30}}
+		b.moves.keep(&departure{id: 5, n: 3, marked: until + 10, version: 9})
+		if moved, _ := b.depart(c.known, c.saved, 100, 1); moved != c.moved || b.counts.total() != 1-c.moved {
+			t.Errorf("%s: %d sessions left, want %d; %d count", c.name, moved, c.moved, b.counts.total())
+		}
+	}
+}
+
+// TestRule7AnAskThatIsPassedOn: a session went to data centre 2, which is asked for it. Before it has arrived there, the ask
+// is no evidence that it counts there.
+func TestRule7AnAskThatIsPassedOn(t *testing.T) {
+	const until = uint32(1_622_131_260)
+	for _, arrived := range []bool{false, true} {
+		b, acc := movesLedger(until)
+		b.ids.end(&b.counts, 5, until)
+		acc.report.Asks = []wire.Ask{{ID: 5, Home: 1, For: 1, Shown: until, Until: until + 30}}
+		b.moves.keep(&departure{id: 5, marked: until + 10, to: 2, until: until + 11, said: arrived})
+		want := wire.Ask{ID: 5, Home: 2, For: 1, Until: until + 30}
+		if arrived {
+			want.Shown = until + 11
+		}
+		if got := b.asksUp(); len(got) != 1 || got[0] != want {
+			t.Errorf("arrived %v: it asks %+v, want %+v", arrived, got, want)
+		}
+	}
+}
+
+// TestRule7AnEdgeRenewsOnceItKnowsAllMarks: an edge begins to report a room of which more sessions left than fit into a
+// grant.
+func TestRule7AnEdgeRenewsOnceItKnowsAllMarks(t *testing.T) {
+	const until = uint32(1_622_131_260)
+	b, acc := movesLedger(until)
+	for i := range uint64(2*wire.MaxAsks + 5) {
+		b.moves.n++
+		b.moves.keep(&departure{id: 100 + i, n: b.moves.n, marked: until})
+	}
+	b.sendStaysTo(acc)
+	acc.renewCeil = 9
+	e, told := acc.edge, 0
+	for seq := uint64(1); ; seq++ {
+		pack := wire.NewGrantPacker(wire.Grant{To: e.name, Seq: seq})
+		e.packChanges(pack, seq)
+		g := pack.Grants()[0].Rooms
+		if len(g) != 1 || seq > 3 {
+			t.Fatalf("grant %d has %d rooms, after %d marks", seq, len(g), told)
+		}
+		if told += len(g[0].Stays); g[0].RenewCeil == 0 {
+			e.acked, e.ackedReported = seq, seq
+			continue
+		}
+		if told != len(b.moves.leaving) {
+			t.Errorf("it may renew once it knows %d of %d marks", told, len(b.moves.leaving))
+		}
+		return
+	}
+}
+
+// TestRule7VoidPermitsDoNotMove: the permits of a data centre become void while a session is on its way with one of them:
+// it counts at its home again, which lists it no more.
+func TestRule7VoidPermitsDoNotMove(t *testing.T) {
+	const until = uint32(1_622_131_260)
+	b, _ := movesLedger(until)
+	b.moves.asked = []wire.Ask{{ID: 5, Home: 1, For: 2, Shown: until, Until: until + 30}}
+	b.moves.keep(&departure{id: 5, n: 3, marked: until + 10, version: 9})
+	if moved, _ := b.depart(3, 9, 100, 1); moved != 1 {
+		t.Fatal("the session does not leave")
+	}
+	b.voidMoves()
+	if b.counts.total() != 1 || len(b.moves.sent) != 0 || b.here(5, until) != until {
+		t.Errorf("%d sessions count, %d are on their way", b.counts.total(), len(b.moves.sent))
+	}
+}

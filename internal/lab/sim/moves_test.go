@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// full returns a world whose room is full of visitors that stay: they ask for pages for the whole run.
+func full(c Config) Config {
+	c.Rate = 100_000
+	c.People.Pages, c.People.Patience = 1000, 0
+	c.Demand.PerMinute = float64(c.Total) * 2
+	return c
+}
+
+// TestNobodyIsPutOutByAMoveInAFullRoom: visitors of a full room change data centre at each click, all at once and at
+// random. Nobody's permit is free.
+func TestNobodyIsPutOutByAMoveInAFullRoom(t *testing.T) {
+	t.Parallel()
+	for _, session := range []time.Duration{5 * time.Second, time.Minute, 5 * time.Minute} {
+		for _, centres := range []int{2, 3} {
+			c := Defaults()
+			c.Seed, c.Length, c.Centres, c.Edges = uint64(centres), 3*time.Minute+session, centres, 2
+			c.Total, c.Session, c.Strict = 40, session, true
+			c.People.Think = session / 5
+			c.People.Move = 1
+			c = full(c)
+			w := New(c)
+			w.in(time.Minute, w.meters.begin)
+			r := w.Run()
+			t.Logf("%d data centres, %v: put out %d, peak %d, use %.3f", centres, session, w.meters.early, r.Peak, r.UseT)
+			if r.Fault != "" || w.meters.early > 0 {
+				t.Errorf("%d data centres, sessions of %v: %d people put out; %s", centres, session, w.meters.early, r.Fault)
+			}
+		}
+	}
+}
+
+// TestMoversUnderFaults draws small worlds, of which each visitor changes data centre before most requests, while nodes
+// end, fall silent and are replaced: both limits hold after every event.
+func TestMoversUnderFaults(t *testing.T) {
+	t.Parallel()
+	worlds := uint64(60)
+	if testing.Short() {
+		worlds = 6
+	}
+	for seed := range worlds {
+		c := Small(seed)
+		c.Centres = max(c.Centres, 2)
+		c.People.Move, c.People.Pages, c.People.Think = 0.7, 60, c.Session/6
+		if r := New(c).Run(); r.Fault != "" {
+			t.Errorf("seed %d: %s", seed, r.Fault)
+		}
+	}
+}
+
+// drain runs a full room of n sessions in two data centres, of which the second drains: each of its visitors asks the
+// first one from the next click on. It returns the people who were put out, the longest time in which the data centres
+// counted more sessions than T, and the permits that are neither held nor free once the data centre has left.
+func drain(t *testing.T, n int, session time.Duration) (out int, twice time.Duration, lost int64) {
+	t.Helper()
+	c := Defaults()
+	c.Seed, c.Centres, c.Edges, c.Total, c.Session = 7, 2, 2, n, session
+	c.People.Think, c.Length = session/5, fill+2*session+2*time.Minute
+	c = full(c)
+	c.Demand.PerMinute = float64(n)
+	w := New(c)
+	w.in(fill, func() {
+		w.meters.begin()
+		if !w.members.drain(1) {
+			t.Fatal("it does not drain")
+		}
+		w.arrivals.demand(Demand{PerMinute: 10, Skew: 1})
+		w.arrivals.await()
+		var leave func()
+		leave = func() { // the edge that holds a visitor answers it first
+			for i := range w.visitors.all {
+				if v := &w.visitors.all[i]; v.centre == 1 && v.hold == nil {
+					v.centre, v.edge = 0, w.visitors.anyEdge(0)
+				}
+			}
+			w.in(time.Second, leave)
+		}
+		leave()
+	})
+	since := time.Duration(0)
+	var watch func()
+	watch = func() {
+		w.in(100*time.Millisecond, watch)
+		sum := uint64(0)
+		for _, r := range w.centres.all {
+			sum += uint64(r.newest().core.Ledger(w.room).Active)
+		}
+		if sum <= uint64(n) {
+			since = time.Duration(w.now)
+		}
+		twice = max(twice, time.Duration(w.now)-since)
+	}
+	w.in(fill-time.Second, func() { since = time.Duration(w.now); watch() })
+	r := w.Run()
+	l := w.globals.newest().core.Ledger(w.room)
+	held := l.Free
+	for _, d := range l.Centres {
+		held += d.Held
+	}
+	all, _ := w.members.listed()
+	if r.Fault != "" || len(all) != 1 || !l.Complete || r.Peak < n*99/100 {
+		t.Errorf("%d sessions of %v: %q; %d data centres are listed, peak %d: %+v", n, session, r.Fault, len(all), r.Peak, l.Centres)
+	}
+	return w.meters.early, twice, int64(n) - held
+}
+
+func TestADrainOfAFullRoomPutsNobodyOut(t *testing.T) {
+	t.Parallel()
+	for _, session := range []time.Duration{5 * time.Second, time.Minute} {
+		out, twice, lost := drain(t, 300, session)
+		t.Logf("sessions of %v: %d put out, counted twice for %v, %d permits lost", session, out, twice, lost)
+		if out > 0 || lost != 0 || twice > 2*time.Second {
+			t.Errorf("sessions of %v: %d put out, counted twice for %v, %d permits lost", session, out, twice, lost)
+		}
+	}
+}
