@@ -49,6 +49,7 @@ type oracle struct {
 	seeAdmitted func(*ticket.Ticket)               // called for admissions; may be nil
 
 	going map[uint64]*wire.Transfer // sessions on their way
+	sent  map[wire.Transfer]bool    // all transfers that were listed
 
 	lines []deed // per data centre, as of the last check
 	root  root.Ledger
@@ -113,7 +114,10 @@ type deed struct {
 }
 
 func newOracle(fl *fleet) *oracle {
-	j := &oracle{fleet: fl, tickets: map[uint64]*held{}, releases: map[uint64]*releasing{}, going: map[uint64]*wire.Transfer{}}
+	j := &oracle{
+		fleet: fl, tickets: map[uint64]*held{}, releases: map[uint64]*releasing{}, going: map[uint64]*wire.Transfer{},
+		sent: map[wire.Transfer]bool{},
+	}
 	for i := range j.cfg.Centres {
 		j.add(centreName(i))
 	}
@@ -236,9 +240,12 @@ func (j *oracle) transfer(n *regionProc, reports []wire.Report) {
 		for k := range reports[i].Rooms {
 			for _, x := range reports[i].Rooms[k].Transfers {
 				t, to := j.tickets[x.ID], slices.IndexFunc(j.centres, func(c truth) bool { return uint32(c.home) == x.To })
-				if old := j.going[x.ID]; to < 0 || old != nil && (*old == x || old.Until > x.Until) || t != nil && slices.Max(t.until) >= x.Until ||
-					int64(x.Until) <= j.centres[to].ended {
+				if j.sent[x] || to < 0 || int64(x.Until) <= j.centres[to].ended {
 					continue
+				}
+				j.sent[x] = true
+				if old := j.going[x.ID]; old != nil && old.Until > x.Until || t != nil && slices.Max(t.until) > x.Until {
+					continue // it went on
 				}
 				if j.going[x.ID] = &x; t != nil { // otherwise an expired ticket may get it in
 					j.account(t, -1)
@@ -265,6 +272,7 @@ func (j *oracle) comeBack(n *regionProc, m *wire.Report, r *wire.RoomReport) {
 		}
 		j.account(t, home)
 		t.going = nil
+		delete(j.sent, *x) // a successor may list it again
 		return true
 	})
 }

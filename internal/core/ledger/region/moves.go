@@ -486,7 +486,8 @@ func (b *roomLedger) takeTransfers(now fleettime.Mono, list []wire.Transfer) (an
 			ms.new = append(ms.new, arrival{taken: was})
 		}
 		any = true
-		if d := ms.leaving[t.ID]; d != nil && d.to != 0 && d.until >= t.Until {
+		// A session that came leaves with a later second: with the same one, two homes counted it and sent it to each other.
+		if d := ms.leaving[t.ID]; d != nil && d.to != 0 && d.until > t.Until {
 			continue // it came before, and left: the permit is free
 		}
 		ms.new[len(ms.new)-1].permits++

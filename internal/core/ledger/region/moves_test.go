@@ -10,7 +10,8 @@ import (
 
 // movesLedger returns a room of data centre 1 with session 5, which counts until second until, and its edge.
 func movesLedger(until uint32) (*roomLedger, *account) {
-	all := rooms{home: 1, byID: map[room.ID]*roomLedger{}}
+	came := &edge{name: movesName, num: 2, state: left}
+	all := rooms{home: 1, byID: map[room.ID]*roomLedger{}, moverEdge: func() *edge { return came }}
 	b := all.open(7)
 	b.counts.start(fleettime.Time((int64(until) - 60) * 1000))
 	acc := b.account(&edge{name: "edge-1", instance: 1, num: 1, state: alive})
@@ -104,5 +105,28 @@ func TestRule7VoidPermitsDoNotMove(t *testing.T) {
 	b.voidMoves()
 	if b.counts.total() != 1 || len(b.moves.sent) != 0 || b.here(5, until) != until {
 		t.Errorf("%d sessions count, %d are on their way", b.counts.total(), len(b.moves.sent))
+	}
+}
+
+// TestRule7TwoHomesSendASessionToEachOther: two data centres count a session, because one of them did not answer for a
+// while. Each sends it to the other one, until the same second. Neither of them has sent on what comes: it counts.
+func TestRule7TwoHomesSendASessionToEachOther(t *testing.T) {
+	const until = uint32(1_622_131_260)
+	for _, c := range []struct {
+		name  string
+		left  uint32 // it counts elsewhere until then
+		count int64
+	}{
+		{"it left after it had come", until + 1, 0},
+		{"they cross", until, 1},
+		{"it comes back", until - 1, 1},
+	} {
+		b, _ := movesLedger(until)
+		b.ids.end(&b.counts, 5, until)
+		b.moves.keep(&departure{id: 5, marked: c.left - 1, to: 2, until: c.left})
+		b.takeTransfers(0, []wire.Transfer{{ID: 5, From: 2, To: 1, Tag: 1, N: 1, Until: until}})
+		if got := b.counts.total(); got != c.count {
+			t.Errorf("%s: %d sessions count, want %d", c.name, got, c.count)
+		}
 	}
 }
