@@ -350,10 +350,11 @@ func (b *roomLedger) mark(now fleettime.Mono, ft fleettime.Time, latest uint32) 
 			marking++
 		}
 		if ent := b.ids.find(k.ID); ent != nil && int64(ent.until) < ft.Second()+stepTime+1 {
-			// The visitor was served with a ticket that ends soon.
-			b.counts.add(int64(ent.until), -1)
+			// The visitor was served with a ticket that ends soon. The pseudo-edge is stored with the mark.
+			acc := b.account(b.moverEdge())
+			acc.add(wire.Expiry{Until: ent.until, Consumed: 1})
 			ent.until += stepTime
-			b.counts.add(int64(ent.until), 1)
+			acc.add(wire.Expiry{Until: ent.until, Stamped: 1})
 			s = ent.until
 		}
 		d.to, d.until, d.said = 0, 0, false

@@ -2,6 +2,7 @@ package region
 
 import (
 	"testing"
+	"time"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
@@ -129,4 +130,37 @@ func TestRule7TwoHomesSendASessionToEachOther(t *testing.T) {
 			t.Errorf("%s: %d sessions count, want %d", c.name, got, c.count)
 		}
 	}
+}
+
+// TestRule7ASessionThatEndsSoonMoves: a home keeps a session beyond its ticket until it can leave. A successor, which
+// counts what is stored, never counts less than there is.
+func TestRule7ASessionThatEndsSoonMoves(t *testing.T) {
+	const until = uint32(1_622_131_260)
+	b, _ := movesLedger(until)
+	b.moves.asked = []wire.Ask{{ID: 5, Home: 1, For: 2, Shown: until, Until: until + 30}}
+	stored := func() (c counts) {
+		c.start(fleettime.Time((int64(until) - 60) * 1000))
+		for _, acc := range b.accounts {
+			(&sessions{}).applyReport(&c, acc.sessions.expiries)
+		}
+		return c
+	}
+	check := func(when string, count, later int64) {
+		t.Helper()
+		c := stored()
+		now := c.total()
+		c.free(fleettime.Time(int64(until) * 1000).Add(fleettime.Guard))
+		if now != count || c.total() != later || b.counts.total() != count {
+			t.Errorf("%s: %d sessions count, by what is stored %d, and %d once the ticket has expired, want %d and %d", when,
+				b.counts.total(), now, c.total(), count, later)
+		}
+	}
+	b.mark(0, fleettime.Time(int64(until)*1000).Add(-time.Second), until+9)
+	check("marked", 1, 1)
+	b.moves.leaving[5].version = 1
+	if moved, _ := b.depart(b.moves.n, 1, 100, 1); moved != 1 {
+		t.Fatal("the session does not leave")
+	}
+	b.arrived([]wire.Taken{{From: 1, To: 2, Tag: 1, N: 1}})
+	check("arrived", 0, 0)
 }
