@@ -18,6 +18,7 @@ import (
 const (
 	deliverFor = 9 * time.Second // to look, to send, and before: together less than a process holds a notification
 	maxDead    = 100
+	lookAgain  = 200 * time.Millisecond // after the last look, of which there are ten a second
 
 	// An attempt to confirm a subscription comes at least a quarter of its age after the one before, slowest at most.
 	slowest = 10 * time.Minute
@@ -106,14 +107,13 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery, j *push.Job, 
 	if sealed, _, mark := get(); sealed != nil {
 		r = t.prepare(w.Now(), j, sealed, mark)
 	}
-	if err := w.wait(ctx, time.Now()); ctx.Err() != nil {
+	if err := w.enter(ctx, service); ctx.Err() != nil {
 		return d.Again(0) // for another
 	} else if err != nil {
 		return errors.Join(err, d.Again(backoff[0]))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
 	defer cancel()
-	w.posts.enter(service)
 	var took time.Duration
 	defer func() { w.posts.arrived(service, took) }()
 	sealed, seq, mark := get()
@@ -147,6 +147,30 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery, j *push.Job, 
 		return errors.Join(w.Store.End(ctx, uint64(j.Room), j.Visitor, seq), d.Drop())
 	}
 	return w.failed(d, j, &res)
+}
+
+// enter returns when a message with a slot of a service may be sent: the book has everything that was stored until now,
+// and few messages are on their way. The store may have gone while the message stood in line: then nothing can be marked,
+// and the message waits until the book is read again.
+func (w *Worker) enter(ctx context.Context, service string) error {
+	ctx, cancel := context.WithTimeout(ctx, deliverFor)
+	defer cancel()
+	if err := w.wait(ctx, time.Now()); err != nil {
+		return err
+	}
+	begun := time.Now()
+	w.posts.enter(service)
+	w.mu.Lock()
+	old := min(time.Since(begun), time.Since(w.looked)) >= lookAgain
+	w.mu.Unlock()
+	if !old {
+		return nil
+	}
+	err := w.wait(ctx, time.Now())
+	if err != nil {
+		w.posts.arrived(service, 0)
+	}
+	return err
 }
 
 // failed has another attempt made at a notification. Only a push service that knows a browser no more ends its

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/core/push"
 	"vestibule/internal/lab/testkit"
@@ -227,4 +230,44 @@ func TestSlotsInOrder(t *testing.T) {
 			t.Errorf("slots went to %v", got)
 		}
 	})
+}
+
+// TestNothingIsSentThatCannotBeMarked: the store goes while a message stands in line; a notifier that was killed then
+// would have sent it without a mark. Where the push service hangs alone, the message goes.
+func TestNothingIsSentThatCannotBeMarked(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		away, within time.Duration // the store is, from the middle of the time in line on; until the message goes
+	}{
+		{"the store is there", 0, spreadMost},
+		{"it is away for long", 5 * time.Second, spreadMost/2 + 5*time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := New(Options{Config: DefaultConfig(), Count: NewMetrics(prometheus.NewRegistry())})
+				begun := time.Now()
+				away := func() bool {
+					since := time.Since(begun)
+					return since >= spreadMost/2 && since < spreadMost/2+c.away
+				}
+				var reads sync.WaitGroup
+				ctx, end := context.WithCancel(t.Context())
+				reads.Go(func() {
+					for ; ctx.Err() == nil; time.Sleep(tickEvery) {
+						if !away() {
+							w.hasRead(time.Now())
+						}
+					}
+				})
+				for range 2 { // the push service does not answer to the first
+					testkit.NoError(t, w.enter(ctx, "fcm.googleapis.com"))
+				}
+				if took := time.Since(begun); away() || took > c.within+2*tickEvery {
+					t.Errorf("sent after %v", took)
+				}
+				end()
+				reads.Wait()
+			})
+		})
+	}
 }

@@ -68,6 +68,7 @@ type Worker struct {
 	book    *push.Book
 	current bool          // the book has everything that was stored
 	read    time.Time     // until then
+	looked  time.Time     // when read was set
 	news    chan struct{} // closed when read changes
 	settles time.Time     // nothing is delivered before
 	calls   []call
@@ -183,17 +184,20 @@ func (w *Worker) follow(ctx context.Context) error {
 	w.settles = time.Now().Add(w.settleFor)
 	w.book, w.current = push.NewBook(maxBook), false
 	w.mu.Unlock()
-	return w.Store.Follow(ctx, natsbus.Follower{Set: w.set, Marks: w.setMarks, Read: func(until time.Time) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.current, w.lost = true, ""
-		if until.After(w.settles) {
-			w.read = until
-			close(w.news)
-			w.news = make(chan struct{})
-		}
-		w.Count.subscribed.Set(float64(w.book.Len()))
-	}})
+	return w.Store.Follow(ctx, natsbus.Follower{Set: w.set, Marks: w.setMarks, Read: w.hasRead})
+}
+
+// hasRead takes that the book has everything that was stored until then.
+func (w *Worker) hasRead(until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.current, w.lost = true, ""
+	if until.After(w.settles) {
+		w.read, w.looked = until, time.Now()
+		close(w.news)
+		w.news = make(chan struct{})
+	}
+	w.Count.subscribed.Set(float64(w.book.Len()))
 }
 
 // set takes a stored subscription.
@@ -244,8 +248,6 @@ func (w *Worker) settled() bool {
 
 // wait waits until the book has everything that was stored before at, which is after any loss of the stream.
 func (w *Worker) wait(ctx context.Context, at time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, deliverFor)
-	defer cancel()
 	for {
 		w.mu.Lock()
 		read, news := w.current && !w.read.Before(at), w.news
