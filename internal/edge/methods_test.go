@@ -3,6 +3,7 @@ package edge
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,34 @@ func TestARoomThatRejects(t *testing.T) {
 	st.change(3, func(r *room.Settings) { r.QueueingMethod = room.MethodPassthrough })
 	st.up.grant(sale, 10, 10)
 	testkit.Eventually(t, "who waited enters", func() bool { return v.get(saleURL).body == "the site" })
+}
+
+// TestARoomThatRejectsKeepsPlaces: a visitor of the line is asked back in time, as in a pause, whatever the grace period
+// is, and reads that the place is kept.
+func TestARoomThatRejectsKeepsPlaces(t *testing.T) {
+	for grace, most := range map[time.Duration]int{10 * time.Second: 4, 5 * time.Minute: 25} {
+		st := openWith(t, 0, func(r *room.Settings) { r.Grace = grace })
+		v := st.door.visitor()
+		v.get(saleURL)
+		st.change(2, func(r *room.Settings) { r.QueueingMethod, r.Grace = room.MethodReject, grace })
+		a := v.get(saleURL)
+		if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 1 || retry > most {
+			t.Errorf("grace %v: Retry-After %q", grace, a.Header.Get("Retry-After"))
+		}
+		if !strings.Contains(a.body, "The organiser has paused the line. Your place is kept.") {
+			t.Errorf("grace %v: %s", grace, a.body)
+		}
+		a = v.get(saleURL, "Accept", "application/json")
+		for _, says := range []string{`"isRejectQueue":true`, `"state":"paused"`, `"pausedBy":"operator"`} {
+			if !strings.Contains(a.body, says) {
+				t.Errorf("grace %v: no %s in %s", grace, says, a.body)
+			}
+		}
+		if a := st.door.visitor().get(saleURL); !strings.Contains(a.body, "The line is closed") ||
+			a.Header.Get("Retry-After") < "60" {
+			t.Errorf("a newcomer: %v %s", a.Header, a.body)
+		}
+	}
 }
 
 // TestPeopleGatherForAnEvent: before the start every visitor without a session gets a place and a countdown, with any

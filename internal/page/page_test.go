@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/testkit"
@@ -184,6 +185,9 @@ func TestWhatVisitorsSee(t *testing.T) {
 		},
 		{"closed", nil, []string{">The line is closed</h1>", `http-equiv="refresh"`}, nil},
 		{"rejected", nil, []string{">The line is closed</h1>", `http-equiv="refresh"`}, nil},
+		{"queued", func(v *page.Visitor) { // in line before the room rejected
+			v.Method, v.Decision.Reason, v.Decision.Fresh = room.MethodReject, admission.Rejected, admission.Kept
+		}, []string{">The line is paused</h1>", "Your place is kept.", `id=ahead>1,234<`, `"peopleAhead":1234,`}, nil},
 		{"draw-placed", nil, []string{
 			"<dd id=place>≈\u00a057/290</div>", ">Your place was drawn by lot.</p>",
 			`"place":57,"entrants":290`, "This draw can be checked</summary>",

@@ -150,7 +150,7 @@ func (v *Visitor) State() State {
 		return Left
 	case v.Decision.Enters():
 		return Entering
-	case v.Decision.Reason == admission.Closed, v.method() == "reject":
+	case v.Decision.Reason == admission.Closed, v.method() == room.MethodReject && !v.keepsPlace():
 		return Closed
 	case v.Blocked:
 		return Blocked
@@ -183,10 +183,15 @@ func PausedBy(why admission.Reason) string {
 	}
 }
 
+// keepsPlace reports whether the room takes no visitors into the line, and this one is in it.
+func (v *Visitor) keepsPlace() bool {
+	return v.Decision.Reason == admission.Rejected && v.Decision.Fresh == admission.Kept
+}
+
 // pausedBy returns the reason for stopped admissions, or "".
 func (v *Visitor) pausedBy() string {
 	by := PausedBy(v.Decision.Reason)
-	if by == "" && v.QueueAll {
+	if by == "" && (v.QueueAll || v.keepsPlace()) {
 		return PausedByOperator
 	}
 	return by

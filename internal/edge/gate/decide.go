@@ -260,7 +260,11 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	v := &o.visitor
 	*v = page.Visitor{Decision: d, Now: now}
-	if v.Blocked = d.Fresh == admission.Newcomer && r.keepsNoCookies(); v.Blocked || d.Reason == admission.Rejected {
+	v.Blocked = d.Fresh == admission.Newcomer && r.keepsNoCookies()
+	switch {
+	case d.Reason == admission.Rejected && d.Fresh == admission.Kept:
+		v.Decision.Retry = min(d.Retry, rm.Grace/3) // or the place would be lost
+	case v.Blocked || d.Reason == admission.Rejected:
 		v.Decision.Retry = blockedRetry + rand.N(blockedRetry/2)
 	}
 	return reply{what: fullPage, room: rm, status: status}
