@@ -20,8 +20,8 @@ const (
 	failingAfter = 30 * time.Second
 	failingFrom  = 3 // attempts
 
-	spreadOver = 200 * time.Millisecond // what waits for a service is sent
-	spreadMost = 500 * time.Millisecond // a message waits in line for those before it
+	spreadOver = 500 * time.Millisecond // what waits for a service is sent
+	spreadMost = 500 * time.Millisecond // a message waits in line while none of those before it is marked
 	tookShare  = 64                     // of a longer time in the time that a message takes
 )
 
@@ -47,6 +47,7 @@ type service struct {
 	line  []chan struct{} // in order; each is closed when its message may go
 	going int             // on their way
 	took  time.Duration   // by a message with few beside it, until it was marked
+	done  uint64          // marked messages: at most as many more are on their way, as the first ones are slow
 }
 
 func (s *services) of(name string) *service {
@@ -120,24 +121,36 @@ func (s *services) wait(ctx context.Context, name string) bool {
 // hangs reports whether a service whose slots are taken does not answer. The caller holds the lock.
 func (x *service) hangs(now time.Time) bool { return now.Sub(x.answered) > hangsAfter }
 
-// enter returns when a message with a slot may be sent, at most spreadMost later.
+// enter returns when a message with a slot may be sent. It waits in line for those before it, at most spreadMost after the
+// last one that was marked.
 func (s *services) enter(name string) {
 	x, turn := s.of(name), make(chan struct{})
 	s.mu.Lock()
 	x.line = append(x.line, turn)
 	x.next()
+	done := x.done
 	s.mu.Unlock()
 	late := time.NewTimer(spreadMost)
 	defer late.Stop()
-	select {
-	case <-turn:
-	case <-late.C:
+	for {
+		select {
+		case <-turn:
+			return
+		case <-late.C:
+		}
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if i := slices.Index(x.line, turn); i >= 0 {
+		i := slices.Index(x.line, turn)
+		hangs := i >= 0 && x.done == done
+		if hangs {
 			x.line = slices.Delete(x.line, i, i+1)
 			x.going++
 		}
+		done = x.done
+		s.mu.Unlock()
+		if hangs {
+			return
+		}
+		late.Reset(spreadMost)
 	}
 }
 
@@ -155,6 +168,9 @@ func (s *services) arrived(name string, took time.Duration) {
 	default:
 		x.took += (took - x.took) / tookShare
 	}
+	if took > 0 {
+		x.done++
+	}
 	x.next()
 }
 
@@ -162,7 +178,7 @@ func (s *services) arrived(name string, took time.Duration) {
 func (x *service) next() {
 	for len(x.line) > 0 {
 		all := x.going + len(x.line) + x.waiting
-		if x.going > int(time.Duration(all)*x.took/spreadOver) {
+		if x.going > int(min(x.done, uint64(time.Duration(all)*x.took/spreadOver))) {
 			return
 		}
 		close(x.line[0])

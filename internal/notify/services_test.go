@@ -154,9 +154,9 @@ func TestFewAreOnTheirWay(t *testing.T) {
 		within       time.Duration
 	}{
 		{"near, as every tenth of a second", near, near, 15, 0, 1, 50 * time.Millisecond},
-		{"near, after a pause", near, near, perService, 2048, 35, spreadOver},
+		{"near, after a pause", near, near, perService, 2048, 14, spreadOver},
 		{"far", far, far, perService, mostWaiting, perService, far},
-		{"far, and few", far, far, 15, 0, 8, 4 * far},
+		{"far, and few", far, far, 15, 0, 4, 8 * far},
 		{"it hangs", near, time.Minute, 15, 0, 15, time.Minute + spreadMost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -174,7 +174,9 @@ func TestFewAreOnTheirWay(t *testing.T) {
 					time.Sleep(takes)
 					s.arrived("fcm.googleapis.com", takes)
 				}
-				send(c.first)
+				for range perService {
+					send(c.first)
+				}
 				for range 5 {
 					var all sync.WaitGroup
 					begun, most := time.Now(), 0
@@ -193,6 +195,63 @@ func TestFewAreOnTheirWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheFirstMessagesAreFew: a new process knows a service by messages that opened connections; it has as many on their
+// way as were marked.
+func TestTheFirstMessagesAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name, n = "fcm.googleapis.com", 100
+		var s services
+		x := s.of(name)
+		x.waiting = mostWaiting
+		var all sync.WaitGroup
+		for range n {
+			all.Go(func() {
+				s.enter(name)
+				s.mu.Lock()
+				if x.going > int(x.done)+1 {
+					t.Errorf("%d on their way after %d", x.going, x.done)
+				}
+				s.mu.Unlock()
+				time.Sleep(100 * time.Millisecond)
+				s.arrived(name, 100*time.Millisecond)
+			})
+		}
+		begun := time.Now()
+		all.Wait()
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestTheLineMoves: under a processor that is too busy a message may wait for more than spreadMost; those in line do not
+// go at the same moment while others are marked.
+func TestTheLineMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name, n, takes = "fcm.googleapis.com", 50, 40 * time.Millisecond
+		var s services
+		x := s.of(name)
+		var all sync.WaitGroup
+		most := 0
+		for range n {
+			all.Go(func() {
+				s.enter(name)
+				s.mu.Lock()
+				most = max(most, x.going)
+				x.took = 0 // as of a message on an idle processor
+				s.mu.Unlock()
+				time.Sleep(takes)
+				s.arrived(name, takes)
+			})
+		}
+		begun := time.Now()
+		all.Wait()
+		if took := time.Since(begun); took < 2*spreadMost || most > 5 {
+			t.Errorf("%d on their way at a time, %v for all", most, took)
+		}
+	})
 }
 
 // TestSlotsInOrder: a message that has waited for long gets a slot before those that came later.
