@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 )
 
 const leaveURL = "http://sale.example" + gate.LeavePath
@@ -38,6 +39,29 @@ func TestLeaving(t *testing.T) {
 	w.Jar = nil
 	st.up.queue(sale, 100, 1)
 	w.get("http://sale.example/", "Cookie", copied).stays(t, "a copy of the ticket")
+}
+
+// TestWhoLeavesIsNotLetIn: a poll that is held when its visitor leaves in another tab is answered at once, and the next
+// permit is for somebody else.
+func TestWhoLeavesIsNotLetIn(t *testing.T) {
+	t.Parallel()
+	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
+	st.fill(sale, 1000)
+	place := st.keys.seal("sale", inLine(7))
+	spent := st.server.Status().Rooms["sale"].Spent
+	done := make(chan answer, 1)
+	v := st.door.bare()
+	v.Timeout = 0
+	go func() { done <- v.get(saleURL, "Cookie", place, "Accept", "application/json", gate.PollHeader, "1") }()
+	eventually(t, "the poll is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
+	st.door.bare().ask(http.MethodPost, leaveURL, "", "Cookie", place, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin")
+	if a := testkit.Receive(t, "the answer", done); a.json(t).Ours["state"] != "reload" || a.Header["Set-Cookie"] != nil {
+		t.Errorf("%v %s", a.Header, a.body)
+	}
+	st.up.grant(sale, 1, 1)
+	if l := st.server.Status().Rooms["sale"]; l.Held != 0 || l.Spent != spent {
+		t.Errorf("%d held, %d permits spent", l.Held, l.Spent-spent)
+	}
 }
 
 func TestLeavingIsRefusedTo(t *testing.T) {

@@ -132,6 +132,28 @@ func TestTwoHeldRequestsOfOneTicketAreOneAdmission(t *testing.T) {
 	}
 }
 
+// TestWhoLeavesIsNotHeld: the held requests of a visitor that leaves in another tab end, and take no permit.
+func TestWhoLeavesIsNotHeld(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	gone, stays := waiting(9, time.Minute), waiting(8, time.Second)
+	a, b, c := &Visit{Room: sale, Ticket: gone}, &Visit{Room: sale, Ticket: gone}, &Visit{Room: sale, Ticket: stays}
+	for _, v := range []*Visit{a, b, c} {
+		e.Rooms.Hold(at(0), v)
+	}
+	e.Quit(at(0), sale, gone)
+	got := e.Rooms.Left(sale, gone.ID)
+	if len(got) != 2 || slices.Contains(got, c) || a.Decision.Fresh != Gone || b.Decision.Fresh != Gone || a.Decision.Enters() {
+		t.Errorf("%d holds end: %+v, %+v", len(got), a.Decision, b.Decision)
+	}
+	r.grant(at(0), 2, 2)
+	if got := e.Rooms.ReleaseRoom(at(0), sale); len(got) != 1 || got[0] != c || e.Ledger(at(0), sale).Spent != 1 {
+		t.Errorf("%d released, %d permits spent", len(got), e.Ledger(at(0), sale).Spent)
+	}
+	if got := e.Rooms.Left(sale, gone.ID); got != nil {
+		t.Errorf("again: %v", got)
+	}
+}
+
 // TestRobotsWithoutCookiesMoveNothing: a ticket counts once it came back.
 func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)

@@ -82,6 +82,22 @@ func (s *Rooms) Abandon(now fleettime.Mono, v *Visit) bool {
 	return true
 }
 
+// Left ends the holds of requests with the ticket of a visitor that has left, and returns them: they take no permit, and
+// their Fresh is Gone.
+func (s *Rooms) Left(id room.ID, visitor uint64) (out []*Visit) {
+	r := s.byID[id]
+	if r == nil || r.line.held.tabs[visitor] == 0 {
+		return nil
+	}
+	for _, v := range slices.Clone(r.line.held.visits) {
+		if v.Ticket.ID == visitor && r.unhold(v) {
+			v.Decision = Decision{Verdict: Queue, Reason: GaveUp, Fresh: Gone, Ticket: v.Ticket}
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
 // Drain ends all holds without a decision before the process exits.
 func (s *Rooms) Drain(now fleettime.Mono) []*Visit {
 	var out []*Visit

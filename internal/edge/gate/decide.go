@@ -235,7 +235,13 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		if d = g.Engine.hold(ctx, rm.ID, was, d, from, most, asks); d.Fresh == admission.Kept {
 			d.Fresh = fresh // why the ticket brought was replaced
 		}
-		now = g.Engine.now() // the hold may have lasted half a minute
+		now = g.Engine.now()           // the hold may have lasted half a minute
+		if d.Fresh == admission.Gone { // its visitor has left in another tab
+			if poll {
+				return reply{what: news, room: rm, state: newsReload, cookies: true}
+			}
+			return reply{what: moment, room: rm, status: rm.QueueingStatus}
+		}
 	}
 	rm.counters.count(&d)
 	if d.Enters() {

@@ -326,10 +326,13 @@ func (e *engine) endHold(
 	return now, end(e.core.Rooms, now, v)
 }
 
-// quit ends one stay.
+// quit ends one stay, and answers its held requests.
 func (e *engine) quit(st *Stay) {
 	ended := false
-	e.withWake(func(now fleettime.Mono, eng *admission.Engine) { ended = eng.Quit(now, st.Room, st.Ticket) })
+	e.withWake(func(now fleettime.Mono, eng *admission.Engine) {
+		ended = eng.Quit(now, st.Room, st.Ticket)
+		answer(eng.Rooms.Left(st.Room, st.Ticket.ID))
+	})
 	e.finish(st.Place())
 	if ended {
 		e.metrics.quits.Inc()
