@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,6 +86,19 @@ func TestRelease(t *testing.T) {
 		ask(t, tree, http.MethodGet, at+"/releases", "", "", &now)
 		return fewer() || in.Load() >= some && len(now) == 1 && now[0].State == api.Done
 	})
+	if !fewer() {
+		eventually(t, "the audit log says that they are let in", func() bool {
+			var log []api.AuditEntry
+			ask(t, tree, http.MethodGet, "/vestibule/audit", "", "", &log)
+			n := 0
+			for _, e := range log {
+				if strings.HasPrefix(e.Text, fmt.Sprintf("let in the next %d visitors of paused room ", some)) && e.Reason == "row one" {
+					n++
+				}
+			}
+			return n == 1
+		})
+	}
 	before := asked.Load()
 	again := eventually(t, "the others ask again", func() bool { return asked.Load() >= before+all-some })
 	t.Logf("all were in after %v, the others asked again within %v", took.Round(time.Millisecond),

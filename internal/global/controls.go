@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control"
 	"vestibule/internal/node"
 )
 
@@ -79,4 +82,54 @@ func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error 
 		err = nil // another writer was first: read again
 	}
 	return err
+}
+
+// letIn returns the newest release of a room at this term and how many visitors it has let in.
+func (l *leadership) letIn(id room.ID) (release uint64, people int) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	n := numbersOf(l.alloc.Ledger(id))
+	return n.Release, n.LetIn
+}
+
+// sayLetIn adds to the audit log that the visitors of a release are let in, once they are.
+func (p *publisher) sayLetIn(ctx context.Context, now fleettime.Time) error {
+	set, controls := p.s.fleet.Set(), p.s.fleet.Controls()
+	if set == nil || controls == nil || p.s.Audit == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var errs []error
+	for id, c := range controls.Rooms {
+		if c = c.At(int64(now)); c == nil || c.Pause == nil || c.Pause.Release == nil {
+			continue
+		}
+		k := c.Pause.Release
+		if k.Lender == nil || *k.Lender != p.lender || p.said[id] == k.ID {
+			continue
+		}
+		i := slices.IndexFunc(set.Rooms(), func(r *room.Room) bool { return room.PublicID(r.TicketName()) == id })
+		if i < 0 {
+			continue
+		}
+		r := set.Rooms()[i]
+		if release, people := p.letIn(r.ID); release != k.ID || people < k.N {
+			continue
+		}
+		e, err := control.LetIn(now.Std(), id, r.Name, p.s.Config.Name, k)
+		if err == nil {
+			err = p.s.Audit.Add(ctx, e)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if p.said == nil {
+			p.said = map[string]uint64{}
+		}
+		p.said[id] = k.ID
+	}
+	maps.DeleteFunc(p.said, func(id string, _ uint64) bool { return controls.Rooms[id] == nil })
+	return errors.Join(errs...)
 }

@@ -76,7 +76,7 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	s.heard.Store(heard)
 	p := &publisher{
 		refill: refill{s: s, copies: heard, fresh: fresh}, lender: l.lender(), file: roomsFile{name: s.Config.Rooms},
-		draws: s.drawer(), churn: l.churn(), census: s.census, begun: l.begun, recallSilence: l.recallSilence,
+		draws: s.drawer(), churn: l.churn(), census: s.census, begun: l.begun, recallSilence: l.recallSilence, letIn: l.letIn,
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup

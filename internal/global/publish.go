@@ -72,6 +72,7 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 			p.recordResult(drawsDue, err)
 		}
 		p.recordResult(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
+		p.recordResult(node.ControlsDocument+" (audit log)", p.sayLetIn(ctx, now()))
 		if wall.After(next.rooms) {
 			p.again = true // the store may have lost a published document
 			next.rooms = wall.Add(storeEvery)

@@ -28,6 +28,9 @@ type publisher struct {
 
 	begun func() // tells the allocator that nobody was ever admitted
 
+	letIn func(room.ID) (release uint64, people int) // by the ledger
+	said  map[string]uint64                          // the releases whose end the audit log has, by room
+
 	draws   *drawer
 	drawsAt time.Time // when to check them again
 

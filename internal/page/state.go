@@ -141,8 +141,27 @@ var stateNames = [states]string{"queued", "next", "entering", "paused", "closed"
 
 func (s State) String() string { return stateNames[s] }
 
+// StateInLine returns the topic of the page for those that wait in a room by its method, before an event, and by the
+// reason for stopped admissions, "" for none: Closed, Before, Paused or Queued. A wait is told with the last one only.
+func StateInLine(method string, prequeue bool, stopped string) State {
+	switch {
+	case method == room.MethodReject:
+		return Closed
+	case prequeue:
+		return Before
+	case stopped != "":
+		return Paused
+	}
+	return Queued
+}
+
 // State returns the topic of the page.
 func (v *Visitor) State() State {
+	method := v.method()
+	if v.keepsPlace() {
+		method = "" // it is as in a pause
+	}
+	line := StateInLine(method, v.Event.Prequeue, v.pausedBy())
 	switch {
 	case v.Moment:
 		return Moment
@@ -150,18 +169,14 @@ func (v *Visitor) State() State {
 		return Left
 	case v.Decision.Enters():
 		return Entering
-	case v.Decision.Reason == admission.Closed, v.method() == room.MethodReject && !v.keepsPlace():
+	case v.Decision.Reason == admission.Closed, line == Closed:
 		return Closed
 	case v.Blocked:
 		return Blocked
-	case v.Event.Prequeue:
-		return Before
-	case v.pausedBy() != "":
-		return Paused
-	case v.Decision.Next:
+	case line == Queued && v.Decision.Next:
 		return Next
 	}
-	return Queued
+	return line
 }
 
 // Reasons for stopped admissions. The set is closed: it names messages, and is part of the JSON API.

@@ -57,12 +57,16 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 		heard    time.Time
 		want     []string
 	}{
-		"open": {want: []string{"Open Visitors enter without waiting."}},
+		"open": {want: []string{"Open Visitors enter without waiting.", "wait of a newcomer none"}},
 		"queueing": {
 			numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30},
 			want:    []string{"Queueing", "wait of a newcomer 1 min"},
 		},
-		"full":   {numbers: control.Numbers{Active: 300}, want: []string{"Full", "300"}},
+		"full": {numbers: control.Numbers{Active: 300}, want: []string{"Full", "300"}},
+		"a newcomer waits": {
+			numbers: control.Numbers{Active: 300, Stops: []stop.Stop{{Reason: stop.Full, Room: "sale"}}},
+			want:    []string{"waiting 0", "wait of a newcomer – as told"},
+		},
 		"beyond": {numbers: control.Numbers{Active: 310, Beyond: 10}, want: []string{"10 people more than the limit"}},
 		"notified": {
 			numbers: control.Numbers{Active: 300, Waiting: 90, Longest: 30, Subscribed: 40},
@@ -70,7 +74,11 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 		},
 		"paused": {
 			controls: map[string]any{"pause": map[string]any{}, "reason": "power cut"},
-			want:     []string{"Paused Nobody is let in.", "Ben paused the room, just now: power cut"},
+			want:     []string{"Paused Nobody is let in.", "Ben paused the room, just now: power cut", "wait of a newcomer – as told"},
+		},
+		"paused with a line": {
+			numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30}, controls: map[string]any{"pause": map[string]any{}},
+			want: []string{"waiting 5", "wait of a newcomer – as told"},
 		},
 		"silent": {silent: true, want: []string{"Unknown No leading global publishes numbers."}},
 		"not heard any more": {

@@ -126,7 +126,7 @@ func share(n, limit int) string {
 // waitOf returns the wait of a visitor that joins now, and its unit.
 func waitOf(s *api.Status) (n, unit string) {
 	switch m := s.MaxEstimatedTimeMinutes; {
-	case s.EstimatedQueuedUsers == 0:
+	case s.Status == api.Suspended, s.Status == api.NotQueueing && s.EstimatedQueuedUsers == 0 && control.TellsWait(s):
 		return "none", ""
 	case m == 0:
 		return unknown, ""

@@ -24,6 +24,8 @@ func sentence(e *audit.Entry, changes []api.AppliedChange) string {
 		name = changes[0].Name
 	}
 	switch id, _ := strings.CutPrefix(e.Target, tokenKeys); {
+	case strings.HasPrefix(e.Target, controlsTarget) && e.By.Operation == letInOperation:
+		return letInSentence(e, name)
 	case strings.HasPrefix(e.Target, controlsTarget):
 		return controlSentence(e, name)
 	case e.Target == loginTarget:
@@ -108,6 +110,30 @@ func loginSentence(e *audit.Entry) string {
 		what += ", with token " + id
 	}
 	return what + ": " + fieldIn(e, "refused")
+}
+
+// letInOperation is the operation of entries about the end of a release.
+const letInOperation = "release"
+
+// letIn is what such an entry has.
+type letIn struct {
+	People int `json:"let_in"`
+}
+
+// LetIn returns the audit entry that the visitors of a release have entered a room. node is the leading global.
+func LetIn(now time.Time, id, name, node string, k *room.Release) (audit.Entry, error) {
+	by := audit.By{
+		Name: "release of " + cmp.Or(k.By, "somebody"), From: node, Operation: letInOperation, Reason: k.Reason,
+	}
+	return audit.Of(now, by, controlsTarget+id+" "+name, nil, letIn{k.N})
+}
+
+func letInSentence(e *audit.Entry, name string) string {
+	var done letIn
+	if json.Unmarshal(e.After, &done) == nil && done.People == 1 {
+		return "let in the next visitor of paused room " + name
+	}
+	return fmt.Sprintf("let in the next %d visitors of paused room %s", done.People, name)
 }
 
 // controlSentence tells each control that differs.

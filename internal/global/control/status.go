@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/stop"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/page"
 )
 
 // statusService serves the state of rooms and of the fleet.
@@ -121,10 +122,6 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 	if out.Status == api.NotQueueing && (n.Waiting > 0 || slices.ContainsFunc(stops, func(s stop.Stop) bool { return s.Centre == "" })) {
 		out.Status = api.Queueing
 	}
-	if n.Longest > 0 && n.Waiting > 0 && toldWait(&force, on, stops) {
-		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
-		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
-	}
 	own.Stops = make([]api.Stop, len(stops))
 	for i := range stops {
 		v := stops[i].View()
@@ -132,13 +129,24 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 			Reason: v.Reason, DataCenter: v.DataCenter, Since: v.Since, Until: v.Until, Text: v.Text, Command: v.Command,
 		}
 	}
+	if n.Longest > 0 && n.Waiting > 0 && TellsWait(out) {
+		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
+		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
+	}
 	return out, nil
 }
 
-// toldWait reports whether the waiting page tells a wait: it tells none while nobody is to be let in.
-func toldWait(force *room.Settings, on room.Phase, stops []stop.Stop) bool {
-	return !force.QueueAll && on.Kind != room.Prequeue && force.QueueingMethod != room.MethodReject &&
-		!slices.ContainsFunc(stops, func(s stop.Stop) bool { return s.Reason == stop.SiteDown && s.Centre == "" })
+// TellsWait reports whether the waiting page of a room tells visitors in line how long they wait: not while nobody is to
+// be let in.
+func TellsWait(s *api.Status) bool {
+	own, stopped := &s.Vestibule, ""
+	switch {
+	case slices.ContainsFunc(own.Stops, func(x api.Stop) bool { return x.Reason == stop.SiteDown.String() && x.DataCenter == "" }):
+		stopped = page.PausedBySite
+	case own.QueueAll:
+		stopped = page.PausedByOperator
+	}
+	return page.StateInLine(own.QueueingMethod, s.Status == api.EventPrequeueing, stopped) == page.Queued
 }
 
 // stopsIn returns why nobody enters a room: by its operators, for lack of a leader, or as the leader says.
