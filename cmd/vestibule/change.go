@@ -216,7 +216,7 @@ func (a *confirmation) addTo(cmd *cobra.Command, usage string) {
 const largeChange = 10
 
 // withoutAsking is the usage of --yes for commands that change limits.
-const withoutAsking = "raise a limit more than tenfold without a question"
+const withoutAsking = "raise limits tenfold without a question"
 
 // limitChange is a limit that a command sets. Before is 0 for unknown.
 type limitChange struct {

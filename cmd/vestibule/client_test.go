@@ -182,6 +182,39 @@ func TestTheClientsExitCodes(t *testing.T) {
 	}
 }
 
+// TestKeysAreRevokedOnlyOnPurpose: keys rotate asks before it voids all tickets, and says whose.
+func TestKeysAreRevokedOnlyOnPurpose(t *testing.T) {
+	var asked []string
+	apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			answer(w, `[{"status":"queueing","estimated_total_active_users":40,"estimated_queued_users":7,"vestibule":{"room":"shop"}}]`)
+			return
+		}
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, r.URL.RequestURI()+" "+string(data))
+		answer(w, `{"done":"version 9 of the keys"}`)
+	})
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+		asks string
+	}{
+		{"keys rotate", 0, "version 9 of the keys", `/vestibule/keys/rotate {"revoke_old":false}`},
+		{"keys rotate --revoke-old", 2, "sessions of 40 visitors inside and the places of 7 that wait, in all rooms\nvestibule keys rotate: yes: is needed to revoke", ""},
+		{"keys rotate --revoke-old --yes --reason leak", 0, "version 9", `/vestibule/keys/rotate?reason=leak {"revoke_old":true}`},
+		{"keys rotate now", 2, "unexpected argument", ""},
+	} {
+		asked = nil
+		if code, out := told(t.Context(), strings.Fields(c.args)...); code != c.code || !strings.Contains(out, c.says) || strings.Join(asked, "") != c.asks {
+			t.Errorf("%s: %d %s, asked %q", c.args, code, out, asked)
+		}
+	}
+}
+
 // TestAnswersNameTheFleet: with more than one profile each command says to which fleet it speaks, on standard error.
 func TestAnswersNameTheFleet(t *testing.T) {
 	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {

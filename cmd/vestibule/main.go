@@ -101,7 +101,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 		{"Run the nodes of a fleet:", []*cobra.Command{
 			newNodeCmd("edge"), newNodeCmd("regional"), newNodeCmd("global"), newNodeCmd("nats-server"),
 		}},
-		{"Operate a fleet:", []*cobra.Command{newInitCmd(), newFleetCmd(), newNATSConfigCmd(), newNotifyCmd(), newHealthCmd()}},
+		{"Operate a fleet:", []*cobra.Command{newInitCmd(), newFleetCmd(), newKeysCmd(), newNATSConfigCmd(), newNotifyCmd(), newHealthCmd()}},
 		{"Check and rehearse:", []*cobra.Command{newPreviewCmd(), newSimulateCmd(), newVerifyDrawCmd()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

@@ -29,7 +29,7 @@ func newTokensCmd() *cobra.Command {
 func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 	role, expires, end, rooms := "", "", "", []string(nil)
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Create a token and show its value, this once",
+		Use: "create NAME", Short: "Create a token and show its value once",
 		PreRunE: func(*cobra.Command, []string) (err error) {
 			end, err = expiryOf(time.Now(), expires)
 			return err

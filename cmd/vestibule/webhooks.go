@@ -31,7 +31,7 @@ func newWebhooksCmd() *cobra.Command {
 			}),
 		},
 		&cobra.Command{
-			Use: "rotate WEBHOOK", Short: "Make a new secret and show it, this once; the old one is valid for a day",
+			Use: "rotate WEBHOOK", Short: "Make and show a new secret; the old one is valid for a day",
 			RunE: withWebhook(flags, func(c *client, w *api.Webhook) error {
 				return showSecret(c, http.MethodPatch, ofOurs("webhooks", w.Id), object{"rotate_secret": true})
 			}),
@@ -63,7 +63,7 @@ func withWebhook(flags *clientFlags, run func(*client, *api.Webhook) error) func
 func newWebhooksCreateCmd(flags *clientFlags) *cobra.Command {
 	var kinds, rooms []string
 	cmd := &cobra.Command{
-		Use: "create NAME URL", Short: "Create a webhook and show its secret, this once",
+		Use: "create NAME URL", Short: "Create a webhook and show its secret once",
 		RunE: flags.run(func(c *client, args []string) error {
 			ask := object{"name": args[0], "url": args[1], "kinds": kinds, "rooms": rooms}
 			return showSecret(c, http.MethodPost, ofOurs("webhooks"), ask)

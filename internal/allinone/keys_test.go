@@ -74,6 +74,65 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
+// TestKeysOnDemand: after a rotation by the API sessions go on; after a revocation every edge refuses the tickets of
+// before, and their permits are not given to others while they could be valid.
+func TestKeysOnDemand(t *testing.T) {
+	t.Parallel()
+	tree, _ := grow(t, 1, 60, 10*time.Minute)
+	guest := newBrowser(t)
+	edges := tree.Info.Edges
+	guest.stays(edges[0].URL)
+	conn := testkit.Must(tree.connect("test", "", tree.log))(t)
+	docs := natsbus.NewDocuments(conn, 0, node.KeysDocument)
+	read := func() (ticket.Keyring, uint64) {
+		stored, revision, err := docs.Get(t.Context(), node.KeysDocument)
+		testkit.NoError(t, err)
+		return testkit.Must(ticket.DecodeKeyring(stored))(t), revision
+	}
+	await := func(version uint64) {
+		eventually(t, "every edge has the new keys", func() bool {
+			all := metrics(t, tree.Info.Metrics)
+			for _, e := range edges {
+				if !strings.Contains(all, fmt.Sprintf(`vestibule_document_version{document="keys",node="edge-%s-%s"} %d`, e.DC, e.Name, version)) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	const rotate = "/vestibule/keys/rotate"
+	if code := ask(t, tree, http.MethodPost, rotate, `{}`, "", nil); code != http.StatusConflict {
+		t.Errorf("a key that was announced just now: %d", code)
+	}
+	ring, revision := read()
+	ring.Version++
+	ring.Keys[1].SealFrom = fleettime.TimeOf(time.Now().Add(24*time.Hour - ticket.MinRotation - time.Minute)) // announced 11 minutes ago
+	testkit.Must(docs.Put(t.Context(), node.KeysDocument, testkit.Must(ticket.EncodeKeyring(ring))(t), revision))(t)
+	await(2)
+	if code := ask(t, tree, http.MethodPost, rotate, `{}`, "", nil); code != http.StatusOK {
+		t.Fatalf("a rotation: %d", code)
+	}
+	await(3)
+	for _, e := range edges {
+		if !guest.open(e.URL).inside {
+			t.Fatal("a rotation ended a session")
+		}
+	}
+	if code := ask(t, tree, http.MethodPost, rotate, `{"revoke_old":true}`, "", nil); code != http.StatusOK {
+		t.Fatalf("a revocation: %d", code)
+	}
+	ring, _ = read()
+	await(ring.Version)
+	for _, e := range edges {
+		if guest.open(e.URL).inside {
+			t.Errorf("edge %s serves a session of a revoked key, or admits beyond T", e.Name)
+		}
+	}
+	if s := tree.Origin.Stats(); s.Total != 1 {
+		t.Errorf("%d sessions, want one", s.Total)
+	}
+}
+
 // opened returns the ticket of a browser.
 func opened(t *testing.T, ring ticket.Keyring, b *browser, edge string) ticket.Ticket {
 	t.Helper()

@@ -58,7 +58,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	})
 	options := control.Options{
 		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs,
-		Link: c.access.Link, Sessions: c.access, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view, OwnSites: s.ownSites,
+		Ring: s.fleet.Ring, Rotation: s.Config.KeyRotation, Link: c.access.Link, Sessions: c.access, Page: s.fleet.Page, Numbers: s.Numbers, Fleet: s.candidates.view, OwnSites: s.ownSites,
 		Forget: s.Orders.Forget, Find: s.Orders.Find, Count: s.metrics.answered, Log: s.log, Shared: s.Docs,
 		Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post, Refuses: s.poster.Refuses,
 	}

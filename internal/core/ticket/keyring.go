@@ -56,6 +56,10 @@ func (r Keyring) newest() Key {
 	return Key{}
 }
 
+// era is the number of revocations of a ring: the upper bits of its version. An older build takes a ring that has revoked
+// its keys as one that is many rotations newer, and follows it.
+func (r Keyring) era() uint64 { return r.Version >> 16 }
+
 // Keyring holds the fleet's root keys, oldest first. The zero value is empty; a node with an empty ring is not ready.
 // Only the global coordinator makes keys.
 type Keyring struct {
@@ -109,6 +113,57 @@ func (r Keyring) Rotate(now fleettime.Time, interval time.Duration, random io.Re
 	return next, nil
 }
 
+// Advance is Rotate before the time: the key that was announced seals at once, and another one is announced. It returns
+// ErrTooSoon while the announced key is younger than MinRotation: a node may not know it. An interval of 0, for no
+// rotation, counts as MinRotation.
+func (r Keyring) Advance(now fleettime.Time, interval time.Duration, random io.Reader) (Keyring, error) {
+	next := Keyring{Version: r.Version, Keys: slices.Clone(r.Keys), Push: r.Push}
+	for i := range next.Keys {
+		if k := &next.Keys[i]; k.SealFrom > now && k.SealFrom < opensOnly {
+			if announced := k.SealFrom.Add(-max(interval, MinRotation)); announced.Add(MinRotation) > now {
+				return r, fmt.Errorf("%w: it seals from %v on", ErrTooSoon, announced.Add(MinRotation))
+			}
+			k.SealFrom = now
+		}
+	}
+	next, err := next.Rotate(now, max(interval, MinRotation), random)
+	if err != nil {
+		return r, err
+	}
+	return next, nil
+}
+
+// Revoke returns a ring of new keys: no ticket under a key of r opens with it, and [Keyring.Join] brings none of them
+// back. The first key seals at once.
+func (r Keyring) Revoke(now fleettime.Time, interval time.Duration, random io.Reader) (Keyring, error) {
+	next, err := Keyring{}.Rotate(now, max(interval, MinRotation), random)
+	if err != nil {
+		return r, err
+	}
+	// Their numbers are above those of every ring that exists: rings are numbered by the date and count rotations.
+	if n := len(r.Keys); n > 0 && next.Keys[0].ID <= r.Keys[n-1].ID {
+		for i := range next.Keys {
+			next.Keys[i].ID = r.Keys[n-1].ID + 1 + uint32(i)
+		}
+	}
+	next.Version, next.Push = (r.era()+1)<<16, r.Push
+	return next, nil
+}
+
+// without returns r without the keys that o has revoked: o has more revocations, and no key as old.
+func (r Keyring) without(o Keyring) Keyring {
+	if o.era() <= r.era() || len(o.Keys) == 0 {
+		return r
+	}
+	left := Keyring{Version: r.Version, Push: r.Push}
+	for _, k := range r.Keys {
+		if k.ID >= o.Keys[0].ID {
+			left.Keys = append(left.Keys, k)
+		}
+	}
+	return left
+}
+
 // Due reports whether the ring must be rotated at now, with the given interval, 0 for never.
 func (r Keyring) Due(now fleettime.Time, interval time.Duration) bool {
 	return len(r.Keys) == 0 || interval > 0 && now >= r.newest().SealFrom
@@ -116,7 +171,7 @@ func (r Keyring) Due(now fleettime.Time, interval time.Duration) bool {
 
 // Join merges the ring o of other nodes into r. If one ring descends from the other by rotations, the newer one is the
 // result. Of two unrelated rings the older one continues to seal, and the sealing key of the other only opens tickets,
-// so that no place is lost. A key with a taken number is left out. The version of the result makes every node accept
+// so that no place is lost; a key that one ring has revoked does not come back from the other. A key with a taken number is left out. The version of the result makes every node accept
 // it. The result has the Push of its own ring, or else of the other.
 func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 	out := r.join(o, now)
@@ -129,6 +184,7 @@ func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 }
 
 func (r Keyring) join(o Keyring, now fleettime.Time) Keyring {
+	r, o = r.without(o), o.without(r)
 	shared := slices.ContainsFunc(o.Keys, r.has)
 	switch {
 	case len(o.Keys) == 0, o.Equal(r):

@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/notices"
@@ -34,6 +35,7 @@ type fixture struct {
 	parts *services
 	rooms *roomstore.Store
 	docs  *fakes.Documents
+	ring  ticket.Keyring
 	audit *fakes.Stream
 	mu    sync.Mutex
 	count map[string]int // of requests that were answered
@@ -79,6 +81,7 @@ func start(t testing.TB, edits ...func(*Options)) *fixture {
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, PerMinute: 4.5, Complete: true, At: time.Unix(1795353281, 0)},
 				id != 0
 		},
+		Ring: func() ticket.Keyring { return f.ring }, Rotation: 24 * time.Hour,
 		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board },
 		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
 	}

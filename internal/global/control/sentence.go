@@ -40,6 +40,10 @@ func sentence(e *audit.Entry, changes []api.AppliedChange) string {
 		return centreSentence(e, name)
 	case e.Target == "fleet":
 		return "began the fleet: nobody was ever admitted in it"
+	case e.Target == keysTarget && flat(e.After)["revoked"] == true:
+		return "revoked all tickets: new keys are in use"
+	case e.Target == keysTarget:
+		return "rotated the keys of tickets"
 	case e.Target == "zone":
 		return "changed the settings of the zone"
 	case e.Target != "":

@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
@@ -18,15 +19,17 @@ import (
 
 // Options are the parts of a server.
 type Options struct {
-	Name    string // of this candidate
-	Rooms   Rooms
-	Origin  string   // default origin of hosts without a known one; "": such rooms are refused
-	Origins []string // loopback origins that editors may set, besides Origin and those in use
-	Audit   *audit.Journal
-	Docs    wire.DocumentStore                                         // for tokens and webhooks
-	Page    func(hash string) []byte                                   // a waiting page that is known here, nil for none
-	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
-	Link    LinkFunc                                                   // nil for none
+	Name     string // of this candidate
+	Rooms    Rooms
+	Origin   string   // default origin of hosts without a known one; "": such rooms are refused
+	Origins  []string // loopback origins that editors may set, besides Origin and those in use
+	Audit    *audit.Journal
+	Docs     wire.DocumentStore                                         // for tokens and webhooks
+	Page     func(hash string) []byte                                   // a waiting page that is known here, nil for none
+	Numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
+	Ring     func() ticket.Keyring                                      // the ticket keys of this node
+	Rotation time.Duration                                              // how long a key seals, 0 for ever
+	Link     LinkFunc                                                   // nil for none
 	// Sessions are those of persons; nil for none.
 	Sessions Sessions
 	History  History          // nil for none
@@ -65,6 +68,7 @@ type services struct {
 	status    *statusService
 	stats     *statsService
 	members   *memberService
+	keys      *keyService
 	audit     *auditService
 	tokens    *tokenService
 	webhooks  *webhookService
@@ -98,6 +102,7 @@ func newServices(o Options) *services {
 		status:    &statusService{rooms, at, overrides, o.Numbers, o.Board, o.Fleet},
 		stats:     &statsService{rooms, at, o.History, log, o.Log},
 		members:   &memberService{at, entries, &members.List{Docs: o.Shared}, o.Forget},
+		keys:      &keyService{at, entries, o.Shared, o.Ring, o.Rotation},
 		audit:     log,
 		tokens:    &tokenService{newTokens(o.Docs, entries, down), o.Name, rooms, o.Link},
 		webhooks:  &webhookService{entries, rooms, at, notices.Webhooks{Docs: o.Docs}, o.Post, o.Refuses},
@@ -168,6 +173,7 @@ func (s *services) operations() []operation {
 		{"get-fleet", "GET /vestibule/fleet", Viewer, s.status.fleet},
 
 		{"initialize-fleet", "POST /vestibule/init", Admin, s.members.initialize},
+		{"rotate-keys", "POST /vestibule/keys/rotate", Admin, s.keys.rotate},
 		{"list-data-centers", "GET /vestibule/data_centers", Viewer, s.members.list},
 		{"put-data-center", "PUT /vestibule/data_centers/{data_center}", Admin, s.members.put},
 		{"delete-data-center", "DELETE /vestibule/data_centers/{data_center}", Admin, s.members.delete},
