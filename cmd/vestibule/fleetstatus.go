@@ -52,7 +52,7 @@ func showFleet(c *client) error {
 			return
 		}
 		row("\nDATA CENTRE", "STATE", "TERM", "HEARD", "CLOCK", "PERMITS OF T", "IDLE", "PERMITS OF R", "IDLE", "SESSIONS",
-			"OVERCOMMIT", "EDGES", "LEASE", "BUILD")
+			"MOVING IN", "OVERCOMMIT", "EDGES", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {
 			state, clock := d.State, "unknown"
 			switch {
@@ -66,8 +66,8 @@ func showFleet(c *client) error {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)
 			}
 			row(d.Name, state, d.Term, ago(d.HeardSeconds), clock,
-				d.Permits, d.PermitsIdle, d.RatePermits, d.RatePermitsIdle, d.Sessions, d.Overcommit,
-				d.EdgesCount, fmt.Sprintf("%.0f s", d.LeaseSeconds), d.Build)
+				d.Permits, d.PermitsIdle, d.RatePermits, d.RatePermitsIdle, d.Sessions,
+				d.MovingIn, d.Overcommit, d.EdgesCount, fmt.Sprintf("%.0f s", d.LeaseSeconds), d.Build)
 		}
 		row("\nEDGE", "DATA CENTRE", "STATE", "HEARD", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {

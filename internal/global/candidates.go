@@ -259,6 +259,7 @@ func (s *Server) addCentres(t *candidateState) {
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Reporting, Adopted: d.Adopted,
 			Term: strconv.FormatUint(d.Term, 10), MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle,
 			RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle, Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
+			MovingIn: int64(d.Movers),
 		}
 		if d.Bound != fleettime.Unsynced {
 			bound := d.Bound.Seconds()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
@@ -118,18 +119,35 @@ func (c *census) waits() []string {
 	return out
 }
 
-// beyond returns alarms for rooms that may have more sessions than they have permits; none if this candidate does not
-// lead.
-func (cur *currentTerm) beyond() []string {
+// ofRooms returns alarms for rooms that may have more sessions than they have permits, or whose visitors wait to move
+// their sessions; none if this candidate does not lead.
+func (cur *currentTerm) ofRooms(now fleettime.Mono) []string {
 	rooms := cur.fleet.Set().Rooms()
 	return whileLeading(cur, func(l *leadership) (out []string) {
+		silent := map[string]bool{}
+		for _, d := range l.alloc.Centres(now) {
+			silent[d.Name] = !d.Reporting
+		}
 		for _, r := range rooms {
 			if all := l.alloc.Ledger(r.ID); len(out) < node.MaxStops {
-				out = append(out, beyondOf(r.Name, &all)...)
+				out = append(append(out, beyondOf(r.Name, &all)...), moversOf(r.Name, &all, silent)...)
 			}
 		}
 		return out
 	})
+}
+
+// moversOf returns alarms for the data centres where visitors of a room wait to move their sessions there. What silent
+// ones reported is old.
+func moversOf(name string, l *root.Ledger, silent map[string]bool) (out []string) {
+	for _, d := range l.Centres {
+		if d.Movers > 0 && !silent[d.Name] {
+			out = append(out, fmt.Sprintf("%d visitors inside room %s wait in data centre %s for a free permit: the data centre that they "+
+				"came from does not answer; connect it or its silent edges, see vestibule fleet status, or raise total_active_users "+
+				"for the time, otherwise their visits end with their tickets", d.Movers, name, d.Name))
+		}
+	}
+	return out
 }
 
 // beyondOf returns the alarm for a room with sessions beyond its permits, as after a wrong declaration of a loss; none

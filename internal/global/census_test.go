@@ -100,6 +100,19 @@ func TestSessionsBeyondPermitsRaiseAnAlarm(t *testing.T) {
 	}
 }
 
+// TestVisitorsThatWaitToMoveRaiseAnAlarm: by a name that does not change with their number. A silent data centre says
+// nothing new.
+func TestVisitorsThatWaitToMoveRaiseAnAlarm(t *testing.T) {
+	l := root.Ledger{Centres: []root.CentreLedger{
+		{Name: "dublin", Movers: 27}, {Name: "lima", Movers: 3}, {Name: "nairobi"},
+	}}
+	got := moversOf("shop", &l, map[string]bool{"lima": true})
+	if want := "27 visitors inside room shop wait in data centre dublin for a free permit: "; len(got) != 1 ||
+		!strings.HasPrefix(got[0], want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestACopyIsNotItsOriginal: two data centres report under one name. Only the unlisted one is stopped, as a copy.
 func TestACopyIsNotItsOriginal(t *testing.T) {
 	s := &Server{}

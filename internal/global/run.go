@@ -96,7 +96,7 @@ func (s *Server) Ready() node.Readiness {
 	r := node.Readiness{
 		Ready: true,
 		Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits(),
-			s.beyond()),
+			s.ofRooms(s.Clock.Now())),
 	}
 	var down []string
 	for _, why := range s.stops() {

@@ -48,6 +48,7 @@ type CentreLedger struct {
 	Active     uint64        `json:"sessions"`
 	Want       uint64        `json:"permits_wanted"`
 	HeldPeople uint64        `json:"people_held"`
+	Movers     uint64        `json:"people_moving_in"` // visitors with a session of another data centre that does not answer
 	Gen        uint64        `json:"generation"`
 }
 
@@ -85,6 +86,7 @@ func (f *fleet) Ledger(id room.ID) Ledger {
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
 			c.Keep, c.RateKeep = n.permits.Sessions.Keep, n.permits.Rate.Keep
 			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.demand.Want, n.demand.HeldPeople, n.gen
+			c.Movers = n.demand.Movers
 		}
 		l.Centres = append(l.Centres, c)
 		l.Beyond += int64(c.Active)
@@ -229,6 +231,7 @@ type CentreTotals struct {
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Sessions       uint64
+	Movers         uint64        // visitors with a session of another data centre that does not answer
 	Overcommit     int64         // sessions that may be valid beyond its permits
 	Term           uint64        // of its aggregator; 0 before its first report
 	Adopted        bool          // its ledger is known in this term
@@ -255,6 +258,7 @@ func (f *fleet) Centres(now fleettime.Mono) []CentreTotals {
 			t.Idle += l.idleNow()
 			t.RateIdle += l.rateIdleNow()
 			t.Sessions += l.active
+			t.Movers += l.demand.Movers
 			t.Overcommit += l.unreturned + int64(l.overcommit)
 		}
 		out = append(out, t)

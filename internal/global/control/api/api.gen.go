@@ -211,8 +211,11 @@ type DataCenter struct {
 	LeaseSeconds float64 `json:"lease_seconds"`
 
 	// MembersVersion newest version of the list of data centres in its store
-	MembersVersion int64  `json:"members_version"`
-	Name           string `json:"name"`
+	MembersVersion int64 `json:"members_version"`
+
+	// MovingIn visitors whose session is in another data centre, which does not answer: they wait for a free permit here
+	MovingIn int64  `json:"moving_in"`
+	Name     string `json:"name"`
 
 	// Overcommit sessions that may be valid beyond its permits
 	Overcommit int64 `json:"overcommit"`
