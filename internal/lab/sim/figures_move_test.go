@@ -63,6 +63,17 @@ func awayAndBack(f *Finding) {
 		metric, len(went))
 }
 
+// drainFull takes a data centre away from a full room of 20,000 sessions.
+func drainFull(f *Finding) {
+	x := drain(20_000, time.Minute)
+	f.take(&Result{Config: Defaults(), Fault: x.fault})
+	f.judge("drain of a full room: people put out", "", float64(x.out))
+	f.judge("drain of a full room: permits lost", "", float64(x.lost))
+	f.judge("drain of a full room: seconds counted twice", "", x.twice.Seconds())
+	f.happened(x.moved > 5000, "few sessions moved")
+	f.add("", "%d / %d / %.1f s, %d moved", x.out, x.lost, x.twice.Seconds(), x.moved)
+}
+
 // overcommitTold returns the possible overcommit of T that the nodes report.
 func (fl *fleet) overcommitTold() int64 {
 	root := fl.globals.newest().core.Ledger(fl.room)

@@ -216,6 +216,10 @@ func experiments() []experiment {
 			"serve, an edge is cut off and its visitors go elsewhere and back: sessions above T, as many as told at most", awayAndBack,
 			"the edge's visitors went elsewhere and back while it could not be heard; what it goes on renewing nobody counts",
 		},
+		{
+			"drain of a data centre in a full room of 20,000 sessions: people put out / permits lost / counted twice for at most",
+			drainFull, "",
+		},
 		{"one hour without NATS, serve: errors or waiting pages seen by people inside", hourAlone, ""},
 		{
 			"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", flood, "",
