@@ -2,8 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"vestibule/internal/core/wire"
 )
 
 // full returns a world whose room is full of visitors that stay: they ask for pages for the whole run.
@@ -15,13 +18,16 @@ func full(c Config) Config {
 }
 
 // TestNobodyIsPutOutByAMoveInAFullRoom: visitors of a full room change data centre at each click, all at once and at
-// random. Nobody's permit is free.
+// random. Nobody's permit is free. A session moves at most once in 10 s, or in half of its ticket's life.
 func TestNobodyIsPutOutByAMoveInAFullRoom(t *testing.T) {
 	t.Parallel()
 	for _, session := range []time.Duration{5 * time.Second, time.Minute, 5 * time.Minute} {
 		for _, centres := range []int{2, 3} {
 			c := Defaults()
 			c.Seed, c.Length, c.Centres, c.Edges = uint64(centres), 3*time.Minute+session, centres, 2
+			if session == time.Minute {
+				c.Length = 11 * time.Minute
+			}
 			c.Total, c.Session, c.Strict = 40, session, true
 			c.People.Think = session / 5
 			c.People.Move = 1
@@ -29,10 +35,63 @@ func TestNobodyIsPutOutByAMoveInAFullRoom(t *testing.T) {
 			w := New(c)
 			w.in(time.Minute, w.meters.begin)
 			r := w.Run()
-			t.Logf("%d data centres, %v: put out %d, peak %d, use %.3f", centres, session, w.meters.early, r.Peak, r.UseT)
-			if r.Fault != "" || w.meters.early > 0 {
-				t.Errorf("%d data centres, sessions of %v: %d people put out; %s", centres, session, w.meters.early, r.Fault)
+			gap := min(10*time.Second, time.Duration(wire.Life(session))*time.Second/2)
+			moves, soon := movesWithin(w, gap)
+			if r.Fault != "" || w.meters.early > 0 || soon > 0 || moves < 100 {
+				t.Errorf("%d data centres, sessions of %v: %d people put out; %d moves, %d within %v after another one; %s", centres,
+					session, w.meters.early, moves, soon, gap, r.Fault)
 			}
+		}
+	}
+}
+
+// movesWithin returns the moves of all sessions, and those that follow another one of the session within a time.
+func movesWithin(w *World, gap time.Duration) (moves, soon int) {
+	at := map[uint64][]int64{}
+	for x, when := range w.oracle.sent {
+		at[x.ID] = append(at[x.ID], when)
+		moves++
+	}
+	for _, list := range at {
+		slices.Sort(list)
+		for i := 1; i < len(list); i++ {
+			if time.Duration(list[i]-list[i-1]) < gap {
+				soon++
+			}
+		}
+	}
+	return moves, soon
+}
+
+// TestACopyElsewherePutsNobodyOut: each session of a full room is copied, and the copy asks once in the other data centre. The
+// session moves there, and its visitor goes on where it was.
+func TestACopyElsewherePutsNobodyOut(t *testing.T) {
+	t.Parallel()
+	for _, session := range []time.Duration{5 * time.Second, time.Minute} {
+		c := Defaults()
+		c.Seed, c.Length, c.Centres, c.Edges = 3, fill+4*session, 2, 2
+		c.Total, c.Session, c.Strict = 100, session, true
+		c.People.Think, c.People.Stay = session/5, 1
+		c = full(c)
+		w := New(c)
+		copies := 0
+		w.in(fill, func() {
+			w.meters.begin()
+			for i := range w.visitors.all {
+				v := &w.visitors.all[i]
+				t, ok := w.visitors.ticketOf(v.edge, v)
+				if !ok || !v.inside {
+					continue
+				}
+				if d := w.ask(w.centres.all[1-v.centre].edges[0], t); d.Enters() {
+					copies++
+				}
+			}
+		})
+		r := w.Run()
+		moves, _ := movesWithin(w, 0)
+		if r.Fault != "" || w.meters.early > 0 || copies < 95 || moves < copies {
+			t.Errorf("sessions of %v: %d people put out by %d copies, %d moves; %s", session, w.meters.early, copies, moves, r.Fault)
 		}
 	}
 }

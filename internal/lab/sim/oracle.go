@@ -49,7 +49,7 @@ type oracle struct {
 	seeAdmitted func(*ticket.Ticket)               // called for admissions; may be nil
 
 	going map[uint64]*wire.Transfer // sessions on their way
-	sent  map[wire.Transfer]bool    // all transfers that were listed
+	sent  map[wire.Transfer]int64   // when each transfer was listed first
 
 	lines []deed // per data centre, as of the last check
 	root  root.Ledger
@@ -116,7 +116,7 @@ type deed struct {
 func newOracle(fl *fleet) *oracle {
 	j := &oracle{
 		fleet: fl, tickets: map[uint64]*held{}, releases: map[uint64]*releasing{}, going: map[uint64]*wire.Transfer{},
-		sent: map[wire.Transfer]bool{},
+		sent: map[wire.Transfer]int64{},
 	}
 	for i := range j.cfg.Centres {
 		j.add(centreName(i))
@@ -240,10 +240,10 @@ func (j *oracle) transfer(n *regionProc, reports []wire.Report) {
 		for k := range reports[i].Rooms {
 			for _, x := range reports[i].Rooms[k].Transfers {
 				t, to := j.tickets[x.ID], slices.IndexFunc(j.centres, func(c truth) bool { return uint32(c.home) == x.To })
-				if j.sent[x] || to < 0 || int64(x.Until) <= j.centres[to].ended {
+				if j.sent[x] != 0 || to < 0 || int64(x.Until) <= j.centres[to].ended {
 					continue
 				}
-				j.sent[x] = true
+				j.sent[x] = j.now
 				if old := j.going[x.ID]; old != nil && old.Until > x.Until || t != nil && slices.Max(t.until) > x.Until {
 					continue // it went on
 				}
