@@ -20,9 +20,11 @@ const (
 	failingAfter = 30 * time.Second
 	failingFrom  = 3 // attempts
 
-	spreadOver = 500 * time.Millisecond // what waits for a service is sent
+	spreadOver = time.Second // what waits for a service is sent, in less where it is more than longLine
+	longLine   = 50
+	beginOver  = 64 * time.Millisecond  // see service.done
 	spreadMost = 500 * time.Millisecond // a message waits in line while none of those before it is marked
-	tookShare  = 64                     // of a longer time in the time that a message takes
+	fastestFor = 2 * time.Second        // at least, and at most twice as long
 )
 
 var errNoSlot = errors.New("the push service does not answer, or does not keep up")
@@ -43,11 +45,36 @@ type service struct {
 	why      string
 
 	// Those with a slot that may be sent: all of them at the same moment, when the stored changes were read. A kill
-	// repeats what is sent and not marked, so as few are on their way as send what waits within spreadOver.
+	// repeats what is sent and not marked, so as few are on their way as send what waits within spreadOver or less.
 	line  []chan struct{} // in order; each is closed when its message may go
 	going int             // on their way
-	took  time.Duration   // by a message with few beside it, until it was marked
-	done  uint64          // marked messages: at most as many more are on their way, as the first ones are slow
+	took  fastest         // a message, until it was marked: others beside it only slow it down
+
+	// Messages marked since the start, or since the store was lost. Who was just killed may be killed again, so few are on
+	// their way at first: at most as many as were marked, and where they take less than beginOver a part of them.
+	done int
+}
+
+// fastest is the shortest of the last times.
+type fastest struct {
+	since     time.Time
+	now, last time.Duration // of the seconds since then, and before; 0 for none
+}
+
+func (f *fastest) add(now time.Time, took time.Duration) {
+	if now.Sub(f.since) >= fastestFor {
+		f.since, f.now, f.last = now, 0, f.now
+	}
+	if f.now == 0 || took < f.now {
+		f.now = took
+	}
+}
+
+func (f *fastest) least() time.Duration {
+	if f.now == 0 || f.last > 0 && f.last < f.now {
+		return f.last
+	}
+	return f.now
 }
 
 func (s *services) of(name string) *service {
@@ -161,14 +188,8 @@ func (s *services) arrived(name string, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.going--
-	switch {
-	case took == 0:
-	case x.took == 0 || took < x.took:
-		x.took = took
-	default:
-		x.took += (took - x.took) / tookShare
-	}
 	if took > 0 {
+		x.took.add(time.Now(), took)
 		x.done++
 	}
 	x.next()
@@ -178,12 +199,23 @@ func (s *services) arrived(name string, took time.Duration) {
 func (x *service) next() {
 	for len(x.line) > 0 {
 		all := x.going + len(x.line) + x.waiting
-		if x.going > int(min(x.done, uint64(time.Duration(all)*x.took/spreadOver))) {
+		took := x.took.least()
+		may := time.Duration(all) * took * time.Duration(max(longLine, all)) / longLine / spreadOver
+		if x.going > min(x.done, int(time.Duration(x.done)*took/beginOver), int(may)) {
 			return
 		}
 		close(x.line[0])
 		x.line = x.line[1:]
 		x.going++
+	}
+}
+
+// begin takes that the store was lost, or that the process starts: few messages are on their way at first.
+func (s *services) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.by {
+		x.done = 0
 	}
 }
 

@@ -184,6 +184,7 @@ func (w *Worker) follow(ctx context.Context) error {
 	w.settles = time.Now().Add(w.settleFor)
 	w.book, w.current = push.NewBook(maxBook), false
 	w.mu.Unlock()
+	w.posts.begin()
 	return w.Store.Follow(ctx, natsbus.Follower{Set: w.set, Marks: w.setMarks, Read: w.hasRead})
 }
 
